@@ -15,8 +15,9 @@ import numpy as np
 
 from edge_agent import records as r
 from engine.barrier.base import Listener
+from engine.cascade.cascade import Cascade
 from engine.chain.halves import Halves, among, begun_in
-from engine.chain.operators import build_operator
+from engine.chain.operators import build_operator, reaching
 from engine.chain.settings import ChainOutput, ChainSettings
 from engine.chain.stream_readers import StreamReaders
 from engine.clocks.reference import SourceClocks, Sync
@@ -26,6 +27,7 @@ from engine.operator import Operator, ResultPieces
 from engine.order.base import Ordered, OrderSite
 from engine.pattern.spill.chunk_store import ChunkStore
 from engine.query import needed_attributes
+from engine.query.derived_plan import of_log
 from engine.query.fields import attributes_of, names
 from engine.query.plan import Drift
 from engine.results.aside import SideOutput, quarantined_columns, quarantined_shown
@@ -84,14 +86,16 @@ class Chain:
         self._asks_delays = any(window.drift is not Drift.NONE for window in windows)
         self._attributes, wanted = self._projection()
         self._order = settings.order.build(
-            OrderSite(self.clocks, settings.guards, wanted, settings.plans)
+            OrderSite(self.clocks, settings.guards, wanted, of_log(settings.plans))
         )
         self._records: Counter[str] = Counter()
         self._last_arrival = INT_MIN
         self._texts_most = _TEXTS
         self._quarantined: list[dict[str, Any]] = []
         self._side = SideOutput()
-        self._readers = StreamReaders(self._operators, settings)
+        self._cascade = Cascade(settings.plans, self._operators, reaching(settings))
+        reading = self._operators[: self._cascade.first]
+        self._readers = StreamReaders(reading, settings, self._cascade.saw)
         takes = self._readers.take_halves
         self._halves = Halves(self.clocks, settings.guards, wanted) if takes else None
         self._until_end: list[dict[str, int]] = [{} for _ in self._operators]
@@ -101,7 +105,7 @@ class Chain:
         asked = {self.settings.ordered, self.settings.aside}
         if "full" in asked:
             return None, None
-        looked_at = self.settings.order.attributes(self.settings.plans)
+        looked_at = self.settings.order.attributes(of_log(self.settings.plans))
         attributes = {ATTR_PREFIX + name for name in looked_at}
         columns = set(_ALWAYS)
         if "bare" in asked:
@@ -130,6 +134,7 @@ class Chain:
         if len(self.strings.codes) >= self._texts_most:
             self._reclaim()
         output = ChainOutput([ResultPieces() for _ in self._operators])
+        self._cascade.begins()
         parts: list[Columns] = []
         lengths: list[int] = []
         for frame in frames:
@@ -230,8 +235,9 @@ class Chain:
                 if len(gone):
                     self.clocks.forget(list(gone))
                 start = end
-            for results, operator in zip(output.results, self._operators, strict=True):
-                results.extend(operator.advance(now))
+            for number, operator in enumerate(self._operators[: self._cascade.first]):
+                output.results[number].extend(operator.advance(now))
+            self._cascade.advance(now, self.strings, output.results)
 
     def _announce(self, columns: Columns) -> None:
         """IBPs go past the order: they tell what has begun, and put nothing in its place."""
@@ -254,10 +260,11 @@ class Chain:
             refused = quarantined_columns(ordered) if self.settings.aside != "no" else {}
             if refused:
                 output.quarantined.append(self._seen(len(refused[r.TS]), refused, ordered))
-        taps = ordered.taps[: len(self._operators)]
+        first = self._cascade.first
+        taps = ordered.taps[:first]
         for number, tap in enumerate((*taps, ordered)):
             released = self._released(tap, goes_out=tap is ordered)
-            end = number + 1 if number < len(taps) else len(self._operators)
+            end = number + 1 if number < len(taps) else first
             more = released
             if halves is not None and len(halves[0]["ref"]):
                 both = among(tap, *halves)
@@ -301,14 +308,16 @@ class Chain:
     def finish(self) -> ChainOutput:
         """End of the input, at the last arrival: every buffer and scope is closed."""
         output = ChainOutput([ResultPieces() for _ in self._operators])
+        self._cascade.begins()
         self._hand_on(self._order.flush(), output)
         if self._last_arrival != INT_MIN:
-            for number, operator in enumerate(self._operators):
+            for number, operator in enumerate(self._operators[: self._cascade.first]):
                 held = operator.counters().get("matches_held")
                 if held is not None:
                     # Nothing but the end of the input lets these go.
                     self._until_end[number] = {"matches_until_end": held}
                 output.results[number].extend(operator.finish(self._last_arrival))
+            self._cascade.finish(self._last_arrival, self.strings, output.results)
         return output
 
     def counters(self) -> dict[str, Any]:
@@ -361,6 +370,7 @@ class Chain:
                 "order": self._order.snapshot(),
                 "operators": [operator.snapshot() for operator in self._operators],
                 "readers": self._readers.snapshot(),
+                "cascade": self._cascade.snapshot(),
                 "records": dict(self._records),
                 "last_arrival": self._last_arrival,
                 "quarantined": list(self._quarantined),
@@ -390,6 +400,7 @@ class Chain:
         for operator, saved in zip(chain._operators, state["operators"], strict=True):
             operator.restore(saved)
         chain._readers.restore(state["readers"])
+        chain._cascade.restore(state["cascade"])
         chain._records = Counter(state["records"])
         chain._last_arrival = state["last_arrival"]
         chain._quarantined = list(state["quarantined"])

@@ -6,7 +6,7 @@ queries that take halves of intervals read one with them among its events.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -29,10 +29,15 @@ class StreamReaders:
     Args:
         operators: of the queries.
         settings: of the chain.
+        saw: told what each query, by its number, has read.
     """
 
-    def __init__(self, operators: Sequence[Operator], settings: ChainSettings) -> None:
+    def __init__(
+        self, operators: Sequence[Operator], settings: ChainSettings,
+        saw: Callable[[int, Released], None],
+    ) -> None:  # fmt: skip
         self._operators = operators
+        self._saw = saw
         self._with_halves = [bool(getattr(one, "takes_halves", False)) for one in operators]
         self.take_halves = any(self._with_halves)
         """Whether one of them does."""
@@ -60,6 +65,7 @@ class StreamReaders:
                 operator = self._operators[number]
                 given = told if operator.types is None else ordered
                 results[number].extend(operator.process(given))
+                self._saw(number, given)
 
     def _clocks_of(self, which: _Which) -> StreamClocks | None:
         if which not in self._clocks:

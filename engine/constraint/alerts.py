@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from engine.operator import Result, ResultColumns
-from engine.results.schema import ALERT_FIELDS, ALERTS, POSITION, SHARED_FIELDS, same_for_all
+from engine.results.schema import ALERT_FIELDS, ALERTS, POSITION, SHARED_FIELDS, one_of, same_for_all
 
 _ORDER: Final = (POSITION, *SHARED_FIELDS, *ALERT_FIELDS)
 CERTAINTIES: Final = ("confirmed", "uncertain")
@@ -34,8 +34,19 @@ class Alerts(ResultColumns):
 
     kind = ALERTS
 
-    def __init__(self, columns: AlertColumns, query: str, site: str, constraint: str) -> None:
+    def __init__(
+        self, columns: AlertColumns, query: str, site: str, constraint: str,
+        plus: np.ndarray | None = None,
+    ) -> None:  # fmt: skip
+        """``plus``: which are given, or else taken back; None: all are given."""
         self.columns, self.query, self.site, self.constraint = columns, query, site, constraint
+        self.plus = np.ones(len(columns.at), np.bool_) if plus is None else plus
+
+    def taken(self, rows: np.ndarray, plus: np.ndarray, at: np.ndarray) -> Alerts:
+        """The results ``rows``, given (``plus``) or taken back at instants ``at``."""
+        columns = AlertColumns(*(column.take(pa.array(rows)) for column in self.columns))
+        columns = columns._replace(at=pa.array(at))
+        return Alerts(columns, self.query, self.site, self.constraint, plus)
 
     @classmethod
     def tables(cls, pieces: Sequence[Alerts]) -> Iterator[pa.Table]:
@@ -44,7 +55,7 @@ class Alerts(ResultColumns):
             columns = {
                 **piece.columns._asdict(),
                 POSITION: pa.array(np.arange(n)),
-                "op": same_for_all("+", n),
+                "op": one_of(("-", "+"), piece.plus),
                 "query": same_for_all(piece.query, n),
                 "site": same_for_all(piece.site, n),
                 "constraint": same_for_all(piece.constraint, n),

@@ -6,6 +6,7 @@ A result is a dict only where somebody looks at it one by one; sinks take the ta
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +21,7 @@ from engine.pattern.store import REF_END, Store
 from engine.query.computed import computed_values, python_values
 from engine.query.expression import View
 from engine.query.fields import attributes_in, own_attribute, released_columns
+from engine.query.plan import SeqPlan
 from engine.query.values import Value
 from engine.results.lines.json_texts import json_object, json_text, woven
 from engine.results.schema import (
@@ -42,6 +44,8 @@ HALF_COLUMN = ATTR_PREFIX + "$half"
 START_HALF = 1
 END_HALF = 2
 EVENT_COLUMNS = ("stream", "source", "seq", "type", "ts", "te", "ref")
+UNCERTAINTY = "unc"
+"""Of an event's time; not shown, but who reads matches as events asks for it."""
 
 
 @lru_cache(maxsize=64)
@@ -105,7 +109,7 @@ class Matches(ResultColumns):
         distinct, self.which = _distinct(given.rows, store.n)
         """``which``: (results, steps): places in ``columns``, -1 for steps the match has not."""
         self.attr_types = {n: kind for n, kind in store.attr_types.items() if n[:1] != INTERNAL}
-        names = [*EVENT_COLUMNS, *_computed_columns(layout) - {*EVENT_COLUMNS}]
+        names = [*EVENT_COLUMNS, UNCERTAINTY, *_computed_columns(layout) - {*EVENT_COLUMNS}]
         for attr in self.attr_types:
             names += [ATTR_PREFIX + attr, VALID_PREFIX + attr]
         columns = {n: c[distinct] for n in names if (c := store.columns.get(n)) is not None}
@@ -122,6 +126,16 @@ class Matches(ResultColumns):
     @classmethod
     def tables(cls, pieces: Sequence[Matches]) -> Iterator[pa.Table]:
         return map(columns_table, pieces)
+
+    def taken(self, rows: np.ndarray, plus: np.ndarray, at: np.ndarray) -> Matches:
+        """The results ``rows``, given (``plus``) or taken back at instants ``at``."""
+        found, of = copy(self), self.given
+        found.which = self.which[rows]
+        found.given = Given(
+            of.rows[rows], of.branch[rows], plus, at, of.known_at[rows], of.confirmed[rows],
+            of.chance[rows],
+        )  # fmt: skip
+        return found
 
     def __len__(self) -> int:
         return len(self.given.at)
@@ -166,11 +180,14 @@ class Matches(ResultColumns):
                 found[place] = dict(zip(values, of_one, strict=True))
         return found
 
-    def value_columns(self) -> Iterator[tuple[np.ndarray, dict[str, Value]]]:
+    def value_columns(
+        self, branches: Sequence[SeqPlan] | None = None
+    ) -> Iterator[tuple[np.ndarray, dict[str, Value]]]:
         """Of each branch that computes anything, which results are its, and by label their values:
-        as of ``engine.query.computed.computed_values``.
+        as of ``engine.query.computed.computed_values``. ``branches``: the query's, which compute
+        something else.
         """
-        for branch, plan in enumerate(self.layout.branches):
+        for branch, plan in enumerate(branches or self.layout.branches):
             mine = np.flatnonzero(self.given.branch == branch)
             if not plan.computed or not len(mine):
                 continue

@@ -103,7 +103,7 @@ class SeqMatcher:
         self._horizon = NOTHING
         self._by_ends = self._layout.by_ends
         self._within_ns = self._layout.branches[0].within_ns
-        self._keep_ns = _keep_ns(self._within_ns, self.settings)
+        self._keep_ns = kept_ns(self._within_ns, self.settings)
         self._joined = joined_attributes(self._layout)
         self._attributes = kept_attributes(self._layout)
         self.table = Store(self._layout.reads, self._layout.keyed)
@@ -271,7 +271,7 @@ class SeqMatcher:
         self._strings = Strings(state["strings"])
 
 
-def _keep_ns(within_ns: int | None, settings: PatternSettings) -> int | None:
+def kept_ns(within_ns: int | None, settings: PatternSettings) -> int | None:
     if within_ns is None:
         return None
     if settings.purge == "slack":

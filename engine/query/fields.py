@@ -13,6 +13,7 @@ from functools import lru_cache, singledispatch
 from typing import Any, Final, TypeVar
 
 from engine.errors import ContractViolation
+from engine.query.derived_plan import DerivedPlan, asked_plan
 from engine.query.functions import FUNCTIONS
 from engine.query.monitor_plan import MonitorPlan
 from engine.query.plan import (
@@ -187,6 +188,12 @@ def _of_monitor(plan: MonitorPlan) -> Iterator[Attribute]:
 
 
 @attributes_of.register
+def _of_derived(plan: DerivedPlan) -> Iterator[Attribute]:
+    """Of the log's events it names none: what it names are columns of results."""
+    return iter(())
+
+
+@attributes_of.register
 def _of_window(plan: WindowPlan) -> Iterator[Attribute]:
     for aggregate in plan.aggregates:
         yield from attributes_in(aggregate.argument)
@@ -232,7 +239,7 @@ def time_labels(plans: Iterable[Plan]) -> dict[str, set[str]]:
             and is_time(one.argument)
         }
         for plan in plans
-        for window in plan.windows
+        for window in asked_plan(plan).windows
     }
 
 

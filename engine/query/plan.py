@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Final
 
+from engine.query.derived_plan import DerivedPlan
 from engine.query.monitor_plan import MonitorPlan
 
 
@@ -377,7 +378,7 @@ class WindowPlan:
         return (self,)
 
 
-Plan = SeqPlan | OrPlan | WindowPlan | MonitorPlan
+Plan = SeqPlan | OrPlan | WindowPlan | MonitorPlan | DerivedPlan
 """What is asked, so that nobody but the language and the registry of operators asks for its class:
 ``result_kind`` (``engine.results.kinds``), ``windows`` (none of a pattern), ``branches`` and
 ``steps`` (none of a window), ``streams`` (none: all)."""

@@ -1,0 +1,141 @@
+"""How far results of a statement have come: what its operator has read, less how long it waits.
+
+Who reads results as events must know when no earlier one comes any more. A plan says how long after
+its time a result may come at most, and how far back it may be corrected after that. The first is
+a matter of speed alone: a result that comes later all the same is taken in as a correction is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from engine.barrier.registry import BarrierSettings, barrier_in_force
+from engine.pattern.seq import PatternSettings, kept_ns
+from engine.query.derived_plan import DerivedPlan, asked_plan
+from engine.query.monitor_plan import MonitorPlan
+from engine.query.plan import Plan, WindowKind, WindowPlan
+from engine.stream.ends import ends_of
+from engine.stream.released import IN_ORDER, Released
+from engine.stream.timeline import LONG_AGO
+from engine.window.settings import WindowSettings, horizon_ns
+
+EARLIEST: Final = -(2**62)
+"""Progress while there is none; what is taken off it stays within int64."""
+_ERRORS: Final = 3
+"""So many clocks' errors lie between an event and what lets a match of it go at most."""
+
+
+@dataclass(slots=True)
+class Told:
+    """Steps of progress: from arrival-clock instant ``at[i]`` on, none comes before ``value[i]``."""
+
+    at: np.ndarray
+    value: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """``waits_ns``: so long after its own time a result may come, besides what clocks err by.
+    ``back_ns``: results that far behind progress may still change; None: any may.
+    """
+
+    waits_ns: int
+    back_ns: int | None
+
+
+def reach_of(
+    plan: Plan, window: WindowSettings, pattern: PatternSettings, given: BarrierSettings | None
+) -> Reach:
+    """Of the results of ``plan``.
+
+    Args:
+        plan: of the statement.
+        window: of windows.
+        pattern: of patterns.
+        given: the barrier asked for.
+    """
+    asked = asked_plan(plan)
+    back: int | None
+    if isinstance(asked, WindowPlan):
+        own = Reach(0, horizon_ns(window, asked.size_ns) + 2 * asked.size_ns)
+    elif isinstance(asked, MonitorPlan):
+        own = Reach(0, horizon_ns(window, 0))
+    else:
+        barrier = barrier_in_force(given, asked.realtime)
+        within = asked.branches[0].within_ns
+        negated = any(step.negated for branch in asked.branches for step in branch.steps)
+        at_once = barrier.name == "immediate" and not barrier.ordered
+        waits = 0 if at_once or not (negated or barrier.ordered) else (within or 0)
+        waits += 0 if at_once else waits + barrier.span_ns
+        kept = kept_ns(within, pattern)
+        back = None if kept is None or within is None else kept + within
+        own = Reach(waits, None if back is None else back + waits)
+    if not isinstance(plan, DerivedPlan):
+        return own
+    # What changes upstream changes what is made of it, from there on.
+    back = own.back_ns
+    for source in plan.sources:
+        further = reach_of(source, window, pattern, given).back_ns
+        back = None if back is None or further is None else back + further
+    return Reach(own.waits_ns, back)
+
+
+@dataclass(slots=True)
+class SourceProgress:
+    """The progress of the results of one statement that reads the log.
+
+    Args:
+        plan: of the statement.
+        reach: of its results.
+    """
+
+    plan: Plan
+    reach: Reach
+    frontier: int = EARLIEST
+    last_read: int = LONG_AGO
+    told: list[Told] = field(default_factory=list)
+
+    def saw(self, released: Released) -> None:
+        """The statement's operator has read a batch."""
+        columns, n = released.columns, released.n
+        empty = np.empty(0, np.int64)
+        in_order = columns.get("status", empty) == IN_ORDER
+        steps = released.progress
+        if isinstance(self.plan, WindowPlan) and len(released.slack.row):
+            steps = released.slack
+        value = np.concatenate([np.where(in_order, ends_of(released), LONG_AGO), steps.frontier])
+        at = np.concatenate([columns.get("release", empty)[:n], steps.at])
+        # A step comes before the row whose number it has.
+        place = np.concatenate([2 * np.arange(n) + 1, 2 * steps.row])
+        order = np.argsort(place, kind="stable")
+        if not len(order):
+            return
+        read = np.maximum.accumulate(np.maximum(value[order], self.last_read))
+        self.last_read = int(read[-1])
+        behind = np.maximum(read, EARLIEST) - self.reach.waits_ns - self._error(read, released)
+        value = np.maximum.accumulate(np.maximum(behind, self.frontier))
+        self.frontier = int(value[-1])
+        # Instants ascend but for steps that were due before rows which came with them.
+        self.told.append(Told(np.maximum.accumulate(at[order]), value))
+
+    def _error(self, read: np.ndarray, released: Released) -> np.ndarray:
+        """What clocks may err by, when progress is ``read``."""
+        error = released.bound.at(read)
+        if isinstance(self.plan, WindowPlan):
+            if self.plan.kind is WindowKind.TIME:
+                error = np.minimum(error, self.plan.size_ns)
+            return np.maximum(error, (released.t_a + 1) // 2)
+        return _ERRORS * error if self.reach.waits_ns else error
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data."""
+        told = [(step.at.copy(), step.value.copy()) for step in self.told]
+        return {"frontier": self.frontier, "read": self.last_read, "told": told}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over a snapshot."""
+        self.frontier, self.last_read = state["frontier"], state["read"]
+        self.told = [Told(*step) for step in state["told"]]
