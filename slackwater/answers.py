@@ -16,8 +16,9 @@ from engine.passes.unseen import unseen_types
 from engine.query import check_attributes
 from engine.query import explain as explanation
 from engine.query import query as parse_query
-from engine.query.analysis.analyse import read_query
+from engine.query.analysis.cascade import read_statements
 from engine.query.endpoints.path import check_index
+from engine.query.explain_cascade import cascade_told
 from engine.query.plan import Plan
 from engine.query.purge_settings import parse_purge
 from engine.results.side_output import SIDE_OUTPUT
@@ -86,7 +87,8 @@ def query(
 
     Args:
         source: what ``read`` gave, or takes.
-        queries: a query; several, named ``q1``, ``q2`` ...; or several by name.
+        queries: a query, or statements with ``;`` between them; several, named ``q1``, ``q2`` ...;
+            or several by name. A statement may read what ``CREATE STREAM name AS`` has named.
         order: how events are put in order before the queries see them.
         barrier: when matches are let go, as ``bounded:1s``; None: as each query's REALTIME says.
         certainty: ``pairwise``, or ``max-delay`` (R19's T_a).
@@ -150,21 +152,26 @@ def explain(
     Raises:
         UserError: the query or an option is at fault.
     """
-    plan, _ = read_query(query, time_unit)
-    if attributes is not None:
-        check_attributes(plan, attributes)
+    plans, _ = read_statements([query], time_unit)
+    for plan in plans if attributes is not None else ():
+        check_attributes(plan, attributes or {})
     waits = None if barrier is None else parse_barrier(barrier, time_unit)
-    return explanation(plan, waits, parse_purge(purge, time_unit), check_index(intervals))
+    purged, index = parse_purge(purge, time_unit), check_index(intervals)
+    told = [explanation(plan, waits, purged, index) for plan in plans]
+    return "\n".join([*told, *cascade_told(plans)])
 
 
 def _plans(queries: Queries, time_unit: str) -> tuple[Plan, ...]:
     if isinstance(queries, str):
         queries = [queries]
-    if not isinstance(queries, Mapping):
-        queries = {f"q{number}": text for number, text in enumerate(queries, 1)}
     if not queries:
         raise UserError("no query is given")
-    return tuple(parse_query(text, time_unit, name) for name, text in queries.items())
+    texts = list(queries.values() if isinstance(queries, Mapping) else queries)
+    names = list(queries) if isinstance(queries, Mapping) else None
+    plans, explained = read_statements(texts, time_unit, names)
+    if explained:
+        parse_query(texts[0], time_unit)  # which says what to call instead
+    return plans
 
 
 def _pass(

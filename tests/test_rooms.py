@@ -17,8 +17,12 @@ ENGINE = Path(__file__).resolve().parent.parent / "engine"
 
 ROOMS = {
     "barrier": {"kernels", "stream"},
+    "cascade": {
+        "barrier", "clocks", "constraint", "kernels", "pattern", "query", "results", "stream",
+        "window",
+    },
     "chain": {
-        "barrier", "clocks", "constraint", "interval", "kernels", "order", "pattern", "query",
+        "barrier", "cascade", "clocks", "constraint", "interval", "kernels", "order", "pattern", "query",
         "results", "stream", "window",
     },
     "cli": {

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from engine.cascade.derived_events import MISSING
-from engine.cascade.rows import Rows
+from engine.cascade.rows import CODED, Rows
 from engine.clocks.stream_clocks import StreamClocks
 from engine.operator import Operator, Result, ResultPieces
 from engine.stream.clock_bound import ClockBound
@@ -17,6 +17,11 @@ from engine.stream.ends import REF_END
 from engine.stream.released import IN_ORDER, Gaps, Progress, Released, Strings
 
 NO_STEPS: Final = Progress()
+_TIMES: Final = ("ref", REF_END, "ts", "te", "arrival", "release", "unc", "epoch", "seq")
+_NOBODY: Final = {name: np.empty(0, np.int64) for name in _TIMES} | {
+    name: np.empty(0, np.int32) for name in CODED
+}
+"""Columns of a batch that has progress alone."""
 
 
 class AskedOperator:
@@ -46,8 +51,8 @@ class AskedOperator:
             bound: how wrong their times may be.
         """
         released = Released(
-            rows.n, {**rows.columns, "status": np.full(rows.n, IN_ORDER, np.int8)} if rows.n
-            else {}, rows.types, strings, 0, steps, self._gaps(rows, steps), None, bound,
+            rows.n, {**_NOBODY, **rows.columns, "status": np.full(rows.n, IN_ORDER, np.int8)},
+            rows.types, strings, 0, steps, self._gaps(rows, steps), None, bound,
         )  # fmt: skip
         if self._clocks is not None:
             released = replace(released, moved=self._clocks.advance(released))
@@ -97,5 +102,3 @@ class AskedOperator:
         self.operator.restore(state["operator"])
         if self._clocks is not None:
             self._clocks.restore(state["clocks"])
-
-

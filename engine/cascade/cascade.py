@@ -100,7 +100,8 @@ class Cascade:
         for number in range(self.first):
             self._tell(number, results, strings)
         for number, stage in self._stages:
-            found = stage.finish(now, strings) if finishes else stage.advance(now, strings)
+            stage.strings = strings
+            found = stage.finish(now) if finishes else stage.advance(now)
             results[number].extend(found)
             self._tell(number, results, strings)
 
@@ -123,7 +124,8 @@ class Cascade:
         self._read[number] = len(pieces)
         bound = self._bound if self._err[number] else ClockBound()
         for stage, source in self._readers[number]:
-            stage.take(source, new, told, bound, strings)
+            stage.strings = strings
+            stage.take(source, new, told, bound)
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data; stages have their own."""
@@ -139,8 +141,7 @@ class Cascade:
 
 
 def _times_err(plan: Plan) -> bool:
-    """Whether the times of results are known no better than those of events: of windows they are.
-    """
+    """Whether times of results are known no better than those of events; of windows they are."""
     if isinstance(asked_plan(plan), WindowPlan):
         return False
     return not isinstance(plan, DerivedPlan) or any(map(_times_err, plan.sources))

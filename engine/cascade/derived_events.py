@@ -27,6 +27,7 @@ from engine.operator import Result, ResultColumns
 from engine.pattern.match_results import UNCERTAINTY, Matches
 from engine.query.analysis.returned import OF_ALERTS, returned_values
 from engine.query.plan import WindowKind
+from engine.stream.chance import CHANCE
 from engine.stream.columns import VALID_PREFIX, Columns
 from engine.stream.ends import REF_END
 from engine.stream.frame import ATTR_PREFIX
@@ -38,7 +39,6 @@ from engine.window.shown.table import COUNTS
 
 PLUS: Final = "plus"
 CONTENT: Final = ("content0", "content1")
-CHANCE: Final = "chance"
 MISSING: Final = "missing"
 """How many of the log's events are known to be missing where the result is made of them."""
 _ALMOST: Final = float(np.nextafter(1.0, 0.0))
@@ -91,8 +91,12 @@ def identities_of(piece: ResultColumns) -> np.ndarray:
 
 def signs_of(piece: Sequence[Result]) -> np.ndarray:
     """Per result 1 if it is given, -1 if it is taken back."""
-    plus = piece.plus if isinstance(piece, Alerts) else (
-        piece.given.plus if isinstance(piece, Matches) else piece.columns.plus  # type: ignore[attr-defined]
+    plus = (
+        piece.plus
+        if isinstance(piece, Alerts)
+        else (
+            piece.given.plus if isinstance(piece, Matches) else piece.columns.plus  # type: ignore[attr-defined]
+        )
     )
     return np.where(plus, 1, -1)
 
@@ -155,9 +159,7 @@ def _of_matches(piece: Matches, _strings: Strings) -> Found:
     own.put("probability", "float", given.chance, ~np.isnan(given.chance))
     codes = np.array([_strings.code("uncertain"), _strings.code("confirmed")], np.int32)
     own.put("certainty", "str", codes[given.confirmed.astype(np.int64)])
-    asked = [
-        replace(branch, computed=returned_values(branch)) for branch in piece.layout.branches
-    ]
+    asked = [replace(branch, computed=returned_values(branch)) for branch in piece.layout.branches]
     for mine, values in piece.value_columns(asked):
         for label, value in values.items():
             _put_values(own, label, mine, value)

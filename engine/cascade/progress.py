@@ -30,7 +30,7 @@ _ERRORS: Final = 3
 
 @dataclass(slots=True)
 class Told:
-    """Steps of progress: from arrival-clock instant ``at[i]`` on, none comes before ``value[i]``."""
+    """Steps of progress: from arrival-clock instant ``at[i]`` on none is below ``value[i]``."""
 
     at: np.ndarray
     value: np.ndarray
@@ -127,7 +127,7 @@ class SourceProgress:
         if isinstance(self.plan, WindowPlan):
             if self.plan.kind is WindowKind.TIME:
                 error = np.minimum(error, self.plan.size_ns)
-            return np.maximum(error, (released.t_a + 1) // 2)
+            return np.asarray(np.maximum(error, (released.t_a + 1) // 2))
         return _ERRORS * error if self.reach.waits_ns else error
 
     def snapshot(self) -> dict[str, Any]:

@@ -1,5 +1,4 @@
-"""Events that results are, as columns with the types of their attributes: joined, cut, put in order.
-"""
+"""Events that results are, as columns with their attributes' types: joined, cut, put in order."""
 
 from __future__ import annotations
 

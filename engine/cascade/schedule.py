@@ -110,7 +110,9 @@ def schedule(
     gone = _cancelled(partner, came, release, on_time)
     grid = instants.value // quantum
     reached = np.maximum.accumulate(grid)
-    moved = np.flatnonzero(reached > np.concatenate(([instants.before // quantum], reached[:-1]))[:n])
+    moved = np.flatnonzero(
+        reached > np.concatenate(([instants.before // quantum], reached[:-1]))[:n]
+    )
     live = on_time & ~gone & (release < n)
     feeding = np.union1d(release[live], moved)
     after = _next(feeding, np.maximum(came, 0), n)
@@ -123,9 +125,10 @@ def schedule(
     takes = np.flatnonzero(backs & (after < n))
     stays = ~gone & ~lost & ((plus & (release == n)) | (backs & (after == n)))
     content = _contents(all_rows)
+    too_late = int((lost & ~gone).sum())
     return Schedule(
         all_rows.take(fed), release[fed], (reached * quantum)[moved], moved, all_rows.take(lates),
-        release[lates], content[takes], after[takes], all_rows.take(stays), int((lost & ~gone).sum()),
+        release[lates], content[takes], after[takes], all_rows.take(stays), too_late,
     )  # fmt: skip
 
 
@@ -185,11 +188,11 @@ def _cancelled(
 def _next(feeding: np.ndarray, came: np.ndarray, n: int) -> np.ndarray:
     """The first of ``feeding`` that is not before each of ``came``; n if there is none."""
     place = np.searchsorted(feeding, came)
-    return np.append(feeding, n)[place]
+    return np.asarray(np.append(feeding, n)[place])
 
 
 def _order_of(rows: Rows, which: np.ndarray, release: np.ndarray) -> np.ndarray:
     if not len(which):
         return which
     keys = [rows[name][which] for name in (*CONTENT[::-1], "ref", "ref_end")]
-    return np.lexsort([*keys, release[which]])
+    return np.asarray(np.lexsort([*keys, release[which]]))

@@ -71,7 +71,9 @@ class DerivedStage:
         self._frontier = EARLIEST
         self._step = EARLIEST
         self._bound = ClockBound()
-        self._counts = dict.fromkeys(("results_read", "corrections", "corrections_too_late"), 0)
+        self.strings = Strings()
+        """Of the site, as they are now."""
+        self._counts = dict.fromkeys(("results_read", "results_corrected", "results_too_late"), 0)
         self.progress: list[Told] = []
         """Of this statement's own results, since somebody took it."""
 
@@ -79,12 +81,12 @@ class DerivedStage:
 
     def take(
         self, source: int, pieces: Sequence[Sequence[Result]], told: Sequence[Told],
-        bound: ClockBound, strings: Strings,
+        bound: ClockBound,
     ) -> None:  # fmt: skip
         """New results of a source, in order, and its progress."""
         name = self.plan.sources[source].name
         for piece in columns_in(pieces):
-            columns, types = derived_events(piece, name, strings)
+            columns, types = derived_events(piece, name, self.strings)
             self._inbox.append(Rows(len(piece), columns, types))
             self._counts["results_read"] += len(piece)
         self._told[source] += told
@@ -96,27 +98,28 @@ class DerivedStage:
         """Of the log's events none."""
         return set()
 
-    def process(self, released: Released) -> Sequence[Result]:
+    def process(self, released: Released) -> Sequence[Result]:  # noqa: ARG002 - it reads none
         """Never called: it reads no stream."""
         raise ContractViolation(f"statement {self.plan.name!r} reads results, not events")
 
-    def advance(self, now: int, strings: Strings) -> ResultPieces:
+    def advance(self, now: int) -> ResultPieces:
         """The arrival clock has come to ``now``: what came before it is read."""
-        results = self._read(self._until(now), strings)
+        results = self._read(self._until(now))
         results.extend(self._operator.operator.advance(now))
         return results
 
-    def finish(self, at: int, strings: Strings) -> ResultPieces:
+    def finish(self, at: int) -> ResultPieces:
         """End of the input at instant ``at``: all that waits is read."""
         for steps in self._told.values():
             steps.append(Told(np.array([at]), np.array([END])))
-        results = self._read(self._until(FOREVER), strings)
+        results = self._read(self._until(FOREVER))
         results.extend(self._operator.operator.finish(at))
         return results
 
     def counters(self) -> dict[str, int]:
-        """``results_read`` of its sources; ``corrections`` of what was handed on, those
-        ``corrections_too_late``; ``results_kept`` as they may still change; and its operator's own.
+        """``results_read`` of its sources; ``results_corrected`` after they were handed on, and
+        those ``results_too_late`` for that; ``results_kept`` as they may still change; and its
+        operator's own.
         """
         kept = {"results_kept": self._tail.n}
         return {**self._operator.operator.counters(), **self._counts, **kept}
@@ -126,7 +129,7 @@ class DerivedStage:
         if any(codes is None for codes in held):
             return None
         rows = [self._tail, self._waiting, *self._inbox]
-        return np.concatenate([*held, *(each.codes() for each in rows)])  # type: ignore[list-item]
+        return np.concatenate([*held, *(each.codes() for each in rows)])
 
     # ---- reading ----------------------------------------------------------------------------
 
@@ -162,28 +165,25 @@ class DerivedStage:
         self._told[source] = [Told(at[end:], value[end:])] if end < len(at) else []
         return Told(at[:end], value[:end])
 
-    def _read(self, came: tuple[Rows, Instants], strings: Strings) -> ResultPieces:
+    def _read(self, came: tuple[Rows, Instants]) -> ResultPieces:
         new, instants = came
         results = ResultPieces()
         if not len(instants.at):
             return results
-        plan = schedule(
-            self._tail, self._waiting, new, instants, self._quantum, self._back
-        )
-        self._counts["corrections_too_late"] += plan.too_late
+        plan = schedule(self._tail, self._waiting, new, instants, self._quantum, self._back)
+        self._counts["results_too_late"] += plan.too_late
         start = 0
         for at in plan.corrected_at():
-            self._feed(plan, start, at, instants, strings, results)
-            self._correct(plan, at, int(instants.at[at]), strings, results)
+            self._feed(plan, start, at, instants, results)
+            self._correct(plan, at, int(instants.at[at]), results)
             start = at
-        self._feed(plan, start, len(instants.at), instants, strings, results)
+        self._feed(plan, start, len(instants.at), instants, results)
         self._waiting = plan.waiting
-        self._let_go(strings)
+        self._let_go()
         return results
 
     def _feed(
-        self, plan: Schedule, start: int, end: int, instants: Instants, strings: Strings,
-        results: ResultPieces,
+        self, plan: Schedule, start: int, end: int, instants: Instants, results: ResultPieces,
     ) -> None:  # fmt: skip
         """Hand on what is due at instants from ``start`` to before ``end``."""
         rows, steps = plan.part(start, end, instants.at)
@@ -191,18 +191,18 @@ class DerivedStage:
         steps = Progress(steps.row[news], steps.frontier[news], steps.at[news])
         if not rows.n and not len(steps.row):
             return
-        results.extend(self._operator.feed(rows, steps, strings, self._bound))
+        results.extend(self._operator.feed(rows, steps, self.strings, self._bound))
         self._tail = joined([self._tail, rows])
         value = np.concatenate([rows.time, steps.frontier])
         at = np.concatenate([rows.columns.get("release", np.empty(0, np.int64)), steps.at])
-        order = np.argsort(np.concatenate([2 * np.arange(rows.n) + 1, 2 * steps.row]), kind="stable")
+        order = np.argsort(
+            np.concatenate([2 * np.arange(rows.n) + 1, 2 * steps.row]), kind="stable"
+        )
         reached = np.maximum.accumulate(np.maximum(value[order], self._step))
         self._step = int(reached[-1])
         self.progress.append(Told(at[order], reached))
 
-    def _correct(
-        self, plan: Schedule, at: int, now: int, strings: Strings, results: ResultPieces
-    ) -> None:
+    def _correct(self, plan: Schedule, at: int, now: int, results: ResultPieces) -> None:
         """Take in what changes at instant ``at``, which is ``now``."""
         results.extend(self._operator.operator.advance(now))
         gone, late = plan.gone[plan.gone_at == at], plan.late.take(plan.late_at == at)
@@ -211,21 +211,21 @@ class DerivedStage:
         kept = np.ones(tail.n, np.bool_)
         kept[places_of(content, gone)] = False
         corrected = _released(joined([tail.take(kept), late]).in_order(), tail, now)
-        self._counts["corrections"] += len(gone) + late.n
+        self._counts["results_corrected"] += len(gone) + late.n
         end = Progress(np.array([tail.n]), np.array([self._step]), np.array([now]))
-        _, told = self._base.run(tail, _if_any(end), now, strings, self._bound)
+        _, told = self._base.run(tail, _if_any(end), now, self.strings, self._bound)
         end = Progress(np.array([corrected.n]), np.array([self._step]), np.array([now]))
-        run, right = self._base.run(corrected, _if_any(end), now, strings, self._bound)
+        run, right = self._base.run(corrected, _if_any(end), now, self.strings, self._bound)
         results.extend(changes_between(told.pieces, right.pieces, now))
         self._operator, self._tail = run, corrected
 
-    def _let_go(self, strings: Strings) -> None:
+    def _let_go(self) -> None:
         """What can change no more is read by the copy that is set back to; seldom, and much."""
         if self._back is None or not self._tail.n:
             return
         final = int(np.searchsorted(self._tail.time, self._frontier - self._back, "left"))
         if final >= max(_FEW, self._tail.n // 2):
-            self._base.feed(self._tail.take(np.arange(final)), NO_STEPS, strings, self._bound)
+            self._base.feed(self._tail.take(np.arange(final)), NO_STEPS, self.strings, self._bound)
             self._tail = self._tail.take(np.arange(final, self._tail.n))
 
     # ---- state ------------------------------------------------------------------------------

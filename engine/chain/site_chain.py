@@ -17,6 +17,7 @@ from edge_agent import records as r
 from engine.barrier.base import Listener
 from engine.cascade.cascade import Cascade
 from engine.chain.halves import Halves, among, begun_in
+from engine.chain.lane_places import placed
 from engine.chain.operators import build_operator, reaching
 from engine.chain.settings import ChainOutput, ChainSettings
 from engine.chain.stream_readers import StreamReaders
@@ -322,6 +323,7 @@ class Chain:
 
     def counters(self) -> dict[str, Any]:
         """What became of the site's events (see ``engine.scenario`` for the file's layout)."""
+        least_ns = self.settings.guards.default_uncertainty_ns
         return {
             "t_a": self.clocks.t_a,
             "buffered_max": self._order.buffered_max,
@@ -329,7 +331,7 @@ class Chain:
             "last_arrival": self._last_arrival,
             "records": dict(self._records),
             "lanes": sorted(
-                self._placed(self._order.counters()),
+                placed(self._order.counters(), self.clocks, least_ns),
                 key=lambda lane: (lane["source"] or "", lane["stream"] or ""),
             ),
             "clocks": self.clocks.counters(),
@@ -342,22 +344,6 @@ class Chain:
                 )
             },
         }
-
-    def _placed(self, lanes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Adds where each lane's newest event lies on the engine's clock, and by which offset."""
-        for lane in lanes:
-            newest = lane.pop("newest_ts")
-            lane |= {"last_event": None, "offset": None, "uncertainty": None}
-            if newest is None:
-                continue
-            code = self.strings.find(lane["source"] or "")
-            self.clocks.grow(code + 1)
-            ref, unc, _ = self.clocks.correct(
-                np.array([code]), np.array([newest]), self.settings.guards.default_uncertainty_ns
-            )
-            last = int(ref[0])
-            lane |= {"last_event": last, "offset": last - newest, "uncertainty": int(unc[0])}
-        return lanes
 
     def snapshot(self) -> bytes:
         """The whole state, as bytes that only this version reads."""

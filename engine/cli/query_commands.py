@@ -38,9 +38,10 @@ from engine.passes.doubts import of_joins, of_line_numbers, of_numbers, of_promi
 from engine.passes.output import TABLES, Answers, Events, check_name, mixed_kinds, write
 from engine.passes.pipeline import Host, Prepared, check_plans, prepare
 from engine.query import explain
-from engine.query.analysis.analyse import read_query
+from engine.query.analysis.cascade import read_statements
 from engine.query.endpoints.path import IBP, check_index
 from engine.query.endpoints.tree_joins import COST, check_joins
+from engine.query.explain_cascade import cascade_told
 from engine.query.plan import Plan
 from engine.query.purge_settings import PurgeSettings, parse_purge
 from engine.results.side_output import SIDE_OUTPUT
@@ -124,7 +125,8 @@ Queries = Annotated[
     list[str],
     typer.Argument(
         metavar="QUERY",
-        help="The query, or @FILE; several are named q1, q2 ... EXPLAIN before it: its plan.",
+        help="The query, or @FILE; several, also in one text with ; between them, are named q1, q2 "
+        "... CREATE STREAM n AS: others read its results. EXPLAIN before it: its plan.",
     ),
 ]
 InputOrNone = Annotated[
@@ -284,7 +286,8 @@ def _explain(
     if out is not None:
         raise UserError(f"{out}: EXPLAIN writes to standard output; leave out --out")
     index, how = check_index(intervals), check_joins(joins)
-    sys.stdout.write("\n".join(explain(plan, barrier, purge, index, how) for plan in plans))
+    told = [explain(plan, barrier, purge, index, how) for plan in plans]
+    sys.stdout.write("\n".join([*told, *cascade_told(plans)]))
 
 
 def _export(output: Answers | Events, out: Path | None, shown: Path) -> None:
@@ -310,14 +313,8 @@ def _show(lines: Path) -> None:
 
 
 def _plans(texts: list[str], time_unit: str) -> tuple[tuple[Plan, ...], bool]:
-    """The queries' plans, and whether the plans are what is asked for."""
-    read = [
-        read_query(_text(text), time_unit, name=f"q{number}")
-        for number, text in enumerate(texts, 1)
-    ]
-    if len({explained for _, explained in read}) > 1:
-        raise UserError("EXPLAIN answers nothing: ask for plans and for answers in two calls")
-    return tuple(plan for plan, _ in read), read[0][1]
+    """The statements' plans, and whether the plans are what is asked for."""
+    return read_statements([_text(text) for text in texts], time_unit)
 
 
 def _text(argument: str) -> str:

@@ -9,7 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from engine.operator import Result, ResultColumns
-from engine.results.schema import ALERT_FIELDS, ALERTS, POSITION, SHARED_FIELDS, one_of, same_for_all
+from engine.results.schema import (
+    ALERT_FIELDS,
+    ALERTS,
+    POSITION,
+    SHARED_FIELDS,
+    one_of,
+    same_for_all,
+)
 
 _ORDER: Final = (POSITION, *SHARED_FIELDS, *ALERT_FIELDS)
 CERTAINTIES: Final = ("confirmed", "uncertain")

@@ -148,8 +148,8 @@ class Matches(ResultColumns):
         steps = [(step, attrs[shown]) for step, shown in enumerate(self.shown)]
         facts = zip(
             given.plus.tolist(), given.at.tolist(), given.known_at.tolist(),
-            given.confirmed.tolist(), given.chance.tolist(), self.which.tolist(), self.values(),
-            strict=True,
+            given.confirmed.tolist(), _chances(given).to_pylist(), self.which.tolist(),
+            self.values(), strict=True,
         )  # fmt: skip
         for plus, at, known_at, sure, chance, events, value in facts:
             result = {
@@ -235,6 +235,12 @@ class Matches(ResultColumns):
         return found
 
 
+def _chances(given: Given) -> pa.Array:
+    """The probabilities; null where nobody knows."""
+    unknown = np.isnan(given.chance)
+    return pa.array(given.chance, mask=unknown if unknown.any() else None)
+
+
 def columns_table(matches: Matches) -> pa.Table:
     """The results as a table; ``position`` counts from 0.
 
@@ -252,7 +258,7 @@ def columns_table(matches: Matches) -> pa.Table:
         pa.array(given.at),
         pa.array(given.known_at),
         one_of(("uncertain", "confirmed"), given.confirmed),
-        pa.array(given.chance),
+        _chances(given),
         _events(matches),
         _more(matches) if computes else pa.nulls(n, pa.string()),
     ]

@@ -13,6 +13,7 @@ from typing import Final
 from engine.barrier.registry import BARRIERS, BarrierSettings, Closes, barrier_in_force
 from engine.query.analysis.consistency import never_counts
 from engine.query.automata.drawn import monitor_sections
+from engine.query.derived_plan import asked_plan
 from engine.query.endpoints.path import IBP
 from engine.query.endpoints.told import counts_when, interval_sections
 from engine.query.endpoints.told_tree import tree_sections
@@ -72,7 +73,7 @@ def explain(
         intervals: how an ISEQ is searched (``engine.query.endpoints.path``).
         joins: of a SEQ/PAL tree (``engine.query.endpoints.tree_joins``).
     """
-    sections: list[Section] = [("query", [render(plan)])]
+    sections: list[Section] = [("query", [render(plan := asked_plan(plan))])]
     if isinstance(plan, WindowPlan):
         sections += _window(plan)
         return _text(plan, sections)

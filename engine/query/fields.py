@@ -189,8 +189,9 @@ def _of_monitor(plan: MonitorPlan) -> Iterator[Attribute]:
 
 @attributes_of.register
 def _of_derived(plan: DerivedPlan) -> Iterator[Attribute]:
-    """Of the log's events it names none: what it names are columns of results."""
-    return iter(())
+    """Those that its sources name; what it names itself are columns of their results."""
+    for source in plan.sources:
+        yield from attributes_of(source)
 
 
 @attributes_of.register

@@ -64,7 +64,9 @@ def check_attributes(plan: Plan, known: Mapping[str, str]) -> None:
     for attribute in attributes_of(plan):
         own = own_attribute(attribute.name)
         if own is not None and own not in known:
-            raise refuse_named(plan, attribute, f"no event has an attribute {own!r}", _remedy(own, known))
+            raise refuse_named(
+                plan, attribute, f"no event has an attribute {own!r}", _remedy(own, known)
+            )
     if isinstance(plan, MonitorPlan):
         for occurrence in occurrences(plan.expression):
             _check(plan, occurrence.where, known)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from engine.errors import UserError
+from engine.query.derived_plan import asked_plan
 from engine.query.plan import Plan
 from engine.units import DURATION_MAX_NS, parse_duration
 
@@ -61,6 +62,6 @@ def read_window(text: str | None, time_unit: str, plans: Iterable[Plan]) -> Wind
     """
     if text is None:
         return WindowSettings()
-    if not any(plan.windows for plan in plans):
+    if not any(asked_plan(plan).windows for plan in plans):
         raise UserError("--window is for SELECT ... WINDOW; a pattern's is --purge late:D")
     return parse_window(text, time_unit)

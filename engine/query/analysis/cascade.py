@@ -6,20 +6,21 @@ A statement reads what its FROM, its JOIN or its pattern's steps name; where tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
 
 from engine.errors import UserError
 from engine.query.analysis.analyse import read_query
 from engine.query.analysis.returned import OF_WINDOWS, returned_columns
 from engine.query.derived_plan import DerivedPlan
 from engine.query.fields import FIELDS, attributes_of, own_attribute
+from engine.query.language import syntax as s
 from engine.query.language.parse import parse
 from engine.query.language.place import Span, closest, listed, refuse
 from engine.query.language.sources import From, Join
 from engine.query.language.statements import Statement, check_name, several, statements
-from engine.query.language import syntax as s
 from engine.query.monitor_plan import MonitorPlan
 from engine.query.plan import Attribute, Drift, OrPlan, Plan, SeqPlan, WindowPlan
 from engine.query.schema import refuse_named
@@ -51,15 +52,12 @@ def read_statements(
     Raises:
         UserError: a statement is at fault; the message has its line, a caret and a remedy.
     """
-    if names is None and all(not several(found) for found in map(statements, texts)):
-        read = [read_query(text, time_unit, f"q{n}") for n, text in enumerate(texts, 1)]
+    if not any(several(found) for found in map(statements, texts)):
+        called = names or [f"q{number}" for number in range(1, len(texts) + 1)]
+        read = [read_query(text, time_unit, name) for text, name in zip(texts, called, strict=True)]
         _check_explained([explained for _, explained in read])
         return tuple(plan for plan, _ in read), read[0][1]
-    found = [
-        (one, text, place)
-        for place, text in enumerate(texts)
-        for one in statements(text)
-    ]
+    found = [(one, text, place) for place, text in enumerate(texts) for one in statements(text)]
     taken = _streams(found)
     read_all: list[_Read] = []
     explained = []
@@ -68,7 +66,9 @@ def read_statements(
         plan, asks = read_query(one.text, time_unit, name)
         explained.append(asks or one.explained)
         read_all.append(_Read(one, text, plan, _named(plan)))
-    first_of_text = [place == 0 or found[place - 1][2] != found[place][2] for place in range(len(found))]
+    first_of_text = [
+        place == 0 or found[place - 1][2] != found[place][2] for place in range(len(found))
+    ]
     _check_explained([asks for asks, first in zip(explained, first_of_text, strict=True) if first])
     _check_names(read_all)
     return _in_order(read_all, taken), explained[0]
@@ -135,7 +135,9 @@ def _in_order(read: Sequence[_Read], streams: set[str]) -> tuple[Plan, ...]:
         # The library gives it the way that results flow.
         circle = error.args[1][::-1]
         raise _circle(by_name, circle) from None
-    plans: dict[str, Plan] = {each.plan.name: each.plan for each in read if not reads[each.plan.name]}
+    plans: dict[str, Plan] = {
+        each.plan.name: each.plan for each in read if not reads[each.plan.name]
+    }
     for name in order:
         if not reads[name]:
             continue
@@ -160,7 +162,7 @@ def _circle(by_name: dict[str, _Read], circle: Sequence[str]) -> UserError:
         message = f"{circle[0]!r} reads its own results"
     else:
         message = "a circle: " + ", ".join(
-            f"{one!r} reads {other!r}" for one, other in zip(circle, circle[1:], strict=False)
+            f"{one!r} reads {other!r}" for one, other in pairwise(circle)
         )
     hint = "results flow from the log on, each statement after those it reads"
     return refuse(first.statement.text, _place(first, circle[1]), message, hint)
@@ -201,16 +203,18 @@ def _check_derived(each: _Read, sources: tuple[Plan, ...]) -> None:
         own = own_attribute(attribute.name)
         if own is None:
             continue
-        known = [columns[of_alias[attribute.alias]]] if attribute.alias in of_alias else [
-            *columns.values()
-        ]
+        known = (
+            [columns[of_alias[attribute.alias]]]
+            if attribute.alias in of_alias
+            else [*columns.values()]
+        )
         if not any(own in names for names in known):
-            source = of_alias.get(attribute.alias or "", sources[0].name)
-            raise _unreturned(plan, attribute, own, source, columns[source])
+            read = of_alias.get(attribute.alias or "", sources[0].name)
+            raise _unreturned(plan, attribute, own, read, columns[read])
 
 
 def _unreturned(
-    plan: Plan, attribute: Attribute, own: str, source: str, columns: dict[str, object]
+    plan: Plan, attribute: Attribute, own: str, source: str, columns: Mapping[str, object]
 ) -> UserError:
     near = closest(own, [*columns, *FIELDS])
     told = listed(sorted(columns))

@@ -41,8 +41,7 @@ def returned_values(plan: SeqPlan) -> tuple[Computed, ...]:
 
 
 def returned_columns(plan: Plan) -> dict[str, Expression | None]:
-    """The columns of ``plan``'s results by name, with what they are of, where an expression says.
-    """
+    """The columns of ``plan``'s results by name, with what they are of where that is said."""
     plan = asked_plan(plan)
     if isinstance(plan, WindowPlan):
         keys = {key.name: key for key in plan.group_by if key.name not in FIELDS}
@@ -66,7 +65,9 @@ def returned_types(plan: Plan, known: Mapping[str, str]) -> dict[str, str]:
     """
     if isinstance(plan, DerivedPlan):
         known = {
-            name: of for source in plan.sources for name, of in returned_types(source, known).items()
+            name: of
+            for source in plan.sources
+            for name, of in returned_types(source, known).items()
         }
     asked = asked_plan(plan)
     found = {**OF_WINDOWS, **OF_MATCHES, **OF_ALERTS}
@@ -84,4 +85,3 @@ def returned_types(plan: Plan, known: Mapping[str, str]) -> dict[str, str]:
         else:
             types[name] = value_type(expression, known)
     return types
-

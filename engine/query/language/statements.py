@@ -13,7 +13,9 @@ from typing import Final
 
 from engine.query.language.place import Span, refuse
 
-_PIECE: Final = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`|--[^\n]*|;", re.S)
+_PIECE: Final = re.compile(
+    r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`|--[^\n]*|;", re.DOTALL
+)
 """What may hold a semicolon that ends nothing, and one that does."""
 _SPACE: Final = r"(?:\s|--[^\n]*(?:\n|$))"
 _NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*|\"(?:[^\"]|\"\")+\"|`(?:[^`]|``)+`"
@@ -112,4 +114,3 @@ def check_name(name: str, text: str, at: Span) -> None:
 def several(found: list[Statement]) -> bool:
     """Whether ``found`` is more than one query as it always was."""
     return len(found) > 1 or any(one.stream is not None for one in found)
-
