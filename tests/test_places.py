@@ -17,7 +17,10 @@ from engine.order.registry import ORDERS
 from engine.results.kinds import KINDS
 
 ROOT = Path(__file__).resolve().parent.parent
-OPERATOR_ROOMS = ("engine/constraint/", "engine/interval/", "engine/pattern/", "engine/window/")
+OPERATOR_ROOMS = (
+    "engine/cascade/", "engine/constraint/", "engine/interval/", "engine/pattern/",
+    "engine/window/",
+)  # fmt: skip
 """Operators know their own plan."""
 CHOOSES = {
     "engine/compare/families.py": "sequence's default latency is the family's",

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from engine.cascade.derived_events import MISSING
-from engine.cascade.rows import CODED, Rows
+from engine.cascade.rows import CODED, DerivedRows
 from engine.clocks.stream_clocks import StreamClocks
 from engine.operator import Operator, Result, ResultPieces
 from engine.stream.clock_bound import ClockBound
@@ -40,7 +40,7 @@ class AskedOperator:
         self._clocks = None if types is None else StreamClocks(frozenset(types))
 
     def feed(
-        self, rows: Rows, steps: Progress, strings: Strings, bound: ClockBound
+        self, rows: DerivedRows, steps: Progress, strings: Strings, bound: ClockBound
     ) -> Sequence[Result]:
         """Reads ``rows``, in order, which come after all that it has read.
 
@@ -58,7 +58,7 @@ class AskedOperator:
             released = replace(released, moved=self._clocks.advance(released))
         return self.operator.process(released)
 
-    def _gaps(self, rows: Rows, steps: Progress) -> Gaps:
+    def _gaps(self, rows: DerivedRows, steps: Progress) -> Gaps:
         """What is missing upstream: once for all results of one extent, as it is of each key."""
         if not rows.n or not rows[MISSING].any():
             return Gaps()
@@ -80,7 +80,7 @@ class AskedOperator:
         return found
 
     def run(
-        self, rows: Rows, steps: Progress, now: int, strings: Strings, bound: ClockBound
+        self, rows: DerivedRows, steps: Progress, now: int, strings: Strings, bound: ClockBound
     ) -> tuple[AskedOperator, ResultPieces]:
         """A copy that has read ``rows``, and come to ``now``; and the results that it gave."""
         run, results = self.copy(), ResultPieces()

@@ -13,8 +13,8 @@ from engine.cascade.progress import Reach, SourceProgress, Told, reach_of
 from engine.cascade.stage import DerivedStage
 from engine.operator import Operator, ResultPieces
 from engine.pattern.seq import PatternSettings
-from engine.query.derived_plan import DerivedPlan, asked_plan
-from engine.query.plan import Plan, WindowPlan
+from engine.query.plan import Plan
+from engine.query.result_facts import facts_of, sources_of
 from engine.stream.clock_bound import ClockBound
 from engine.stream.released import Released, Strings
 from engine.window.settings import WindowSettings
@@ -50,21 +50,20 @@ class Cascade:
         self._readers: dict[int, list[tuple[DerivedStage, int]]] = {}
         self._stages: list[tuple[int, DerivedStage]] = []
         for number, (plan, stage) in enumerate(zip(plans, operators, strict=True)):
-            if not isinstance(plan, DerivedPlan):
+            if not isinstance(stage, DerivedStage):
                 continue
-            assert isinstance(stage, DerivedStage)
             self._stages.append((number, stage))
-            for place, source in enumerate(plan.sources):
+            for place, source in enumerate(sources_of(plan)):
                 self._readers.setdefault(numbers[source.name], []).append((stage, place))
         self._progress = {
             number: SourceProgress(plans[number], settings.reach(plans[number]))
-            for number in self._readers if not isinstance(plans[number], DerivedPlan)
+            for number in self._readers if not sources_of(plans[number])
         }  # fmt: skip
         self._waits = {
             number: settings.reach(plans[number]).waits_ns
-            for number in self._readers if isinstance(plans[number], DerivedPlan)
+            for number in self._readers if sources_of(plans[number])
         }  # fmt: skip
-        self._err = [_times_err(plan) for plan in plans]
+        self._err = [facts_of(plan).times_err for plan in plans]
         self._bound = ClockBound()
         self._read: dict[int, int] = {}
 
@@ -138,10 +137,3 @@ class Cascade:
         self._bound = ClockBound(*state["bound"])
         for number, saved in state["progress"].items():
             self._progress[number].restore(saved)
-
-
-def _times_err(plan: Plan) -> bool:
-    """Whether times of results are known no better than those of events; of windows they are."""
-    if isinstance(asked_plan(plan), WindowPlan):
-        return False
-    return not isinstance(plan, DerivedPlan) or any(map(_times_err, plan.sources))

@@ -12,11 +12,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.barrier.registry import BarrierSettings, barrier_in_force
+from engine.barrier.registry import BARRIERS, BarrierSettings, Closes, barrier_in_force
 from engine.pattern.seq import PatternSettings, kept_ns
-from engine.query.derived_plan import DerivedPlan, asked_plan
-from engine.query.monitor_plan import MonitorPlan
-from engine.query.plan import Plan, WindowKind, WindowPlan
+from engine.query.plan import Plan
+from engine.query.result_facts import ResultFacts, facts_of, sources_of
 from engine.stream.ends import ends_of
 from engine.stream.released import IN_ORDER, Released
 from engine.stream.timeline import LONG_AGO
@@ -57,30 +56,24 @@ def reach_of(
         pattern: of patterns.
         given: the barrier asked for.
     """
-    asked = asked_plan(plan)
-    back: int | None
-    if isinstance(asked, WindowPlan):
-        own = Reach(0, horizon_ns(window, asked.size_ns) + 2 * asked.size_ns)
-    elif isinstance(asked, MonitorPlan):
-        own = Reach(0, horizon_ns(window, 0))
-    else:
-        barrier = barrier_in_force(given, asked.realtime)
-        within = asked.branches[0].within_ns
-        negated = any(step.negated for branch in asked.branches for step in branch.steps)
-        at_once = barrier.name == "immediate" and not barrier.ordered
-        waits = 0 if at_once or not (negated or barrier.ordered) else (within or 0)
-        waits += 0 if at_once else waits + barrier.span_ns
-        kept = kept_ns(within, pattern)
-        back = None if kept is None or within is None else kept + within
-        own = Reach(waits, None if back is None else back + waits)
-    if not isinstance(plan, DerivedPlan):
-        return own
+    facts = facts_of(plan)
+    waits, back = 0, horizon_ns(window, 0)
+    kept: int | None = 0
+    if facts.window_ns is not None:
+        back = horizon_ns(window, facts.window_ns) + 2 * facts.window_ns
+    elif facts.is_pattern:
+        barrier, within = barrier_in_force(given, facts.realtime), facts.match_ns or 0
+        kind = BARRIERS[barrier.name]
+        at_once = kind.closes is Closes.NOTHING and not kind.by_arrival and not barrier.ordered
+        if not at_once:
+            waits = barrier.span_ns + within * (facts.negated + barrier.ordered)
+        kept = kept_ns(facts.match_ns, pattern)
+        back = (kept or 0) + within + waits
+    further = [reach_of(source, window, pattern, given).back_ns for source in sources_of(plan)]
+    if kept is None or None in further:
+        return Reach(waits, None)
     # What changes upstream changes what is made of it, from there on.
-    back = own.back_ns
-    for source in plan.sources:
-        further = reach_of(source, window, pattern, given).back_ns
-        back = None if back is None or further is None else back + further
-    return Reach(own.waits_ns, back)
+    return Reach(waits, back + max((each for each in further if each is not None), default=0))
 
 
 @dataclass(slots=True)
@@ -94,9 +87,13 @@ class SourceProgress:
 
     plan: Plan
     reach: Reach
+    facts: ResultFacts = field(init=False)
     frontier: int = EARLIEST
     last_read: int = LONG_AGO
     told: list[Told] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.facts = facts_of(self.plan)
 
     def saw(self, released: Released) -> None:
         """The statement's operator has read a batch."""
@@ -104,7 +101,7 @@ class SourceProgress:
         empty = np.empty(0, np.int64)
         in_order = columns.get("status", empty) == IN_ORDER
         steps = released.progress
-        if isinstance(self.plan, WindowPlan) and len(released.slack.row):
+        if self.facts.window_ns is not None and len(released.slack.row):
             steps = released.slack
         value = np.concatenate([np.where(in_order, ends_of(released), LONG_AGO), steps.frontier])
         at = np.concatenate([columns.get("release", empty)[:n], steps.at])
@@ -124,9 +121,9 @@ class SourceProgress:
     def _error(self, read: np.ndarray, released: Released) -> np.ndarray:
         """What clocks may err by, when progress is ``read``."""
         error = released.bound.at(read)
-        if isinstance(self.plan, WindowPlan):
-            if self.plan.kind is WindowKind.TIME:
-                error = np.minimum(error, self.plan.size_ns)
+        if self.facts.window_ns is not None:
+            if self.facts.on_clock:
+                error = np.minimum(error, self.facts.window_ns)
             return np.asarray(np.maximum(error, (released.t_a + 1) // 2))
         return _ERRORS * error if self.reach.waits_ns else error
 

@@ -19,7 +19,7 @@ CODED: Final = ("source", "stream", "type")
 
 
 @dataclass(slots=True)
-class Rows:
+class DerivedRows:
     """``n`` events. ``types``: of own attributes that some event has."""
 
     n: int = 0
@@ -34,19 +34,19 @@ class Rows:
         """By which they are put in order: their ends."""
         return self.columns.get(REF_END, np.empty(0, np.int64))
 
-    def take(self, which: np.ndarray) -> Rows:
+    def take(self, which: np.ndarray) -> DerivedRows:
         """Those of ``which``: places, or a mask."""
         if not self.n:
             return self
         columns = {name: column[which] for name, column in self.columns.items()}
         n = int(which.sum()) if which.dtype == np.bool_ else len(which)
-        return Rows(n, columns, self.types) if n else Rows()
+        return DerivedRows(n, columns, self.types) if n else DerivedRows()
 
-    def having(self, **columns: np.ndarray) -> Rows:
+    def having(self, **columns: np.ndarray) -> DerivedRows:
         """The same with these columns."""
-        return Rows(self.n, {**self.columns, **columns}, self.types) if self.n else self
+        return DerivedRows(self.n, {**self.columns, **columns}, self.types) if self.n else self
 
-    def in_order(self) -> Rows:
+    def in_order(self) -> DerivedRows:
         """By their ends, then their starts, then what they are: the same however they came."""
         if self.n < 2:
             return self
@@ -67,16 +67,16 @@ class Rows:
         return {"n": self.n, "columns": columns, "types": dict(self.types)}
 
     @classmethod
-    def restored(cls, state: dict[str, Any]) -> Rows:
+    def restored(cls, state: dict[str, Any]) -> DerivedRows:
         """From a snapshot."""
         return cls(state["n"], dict(state["columns"]), dict(state["types"]))
 
 
-def joined(parts: Sequence[Rows]) -> Rows:
+def joined(parts: Sequence[DerivedRows]) -> DerivedRows:
     """One after another; an attribute that was whole somewhere and is not elsewhere is not."""
     some = [part for part in parts if part.n]
     if len(some) < 2:
-        return some[0] if some else Rows()
+        return some[0] if some else DerivedRows()
     types: dict[str, str] = {}
     for part in some:
         for name, of in part.types.items():
@@ -84,4 +84,4 @@ def joined(parts: Sequence[Rows]) -> Rows:
             assert both is not None, f"{name}: {types.get(name)} and {of}"
             types[name] = both
     lengths = [part.n for part in some]
-    return Rows(sum(lengths), join([part.columns for part in some], lengths), types)
+    return DerivedRows(sum(lengths), join([part.columns for part in some], lengths), types)

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from engine.cascade.derived_events import CONTENT, PLUS
-from engine.cascade.rows import Rows, joined
+from engine.cascade.rows import DerivedRows, joined
 from engine.stream.released import Progress
 
 LATE: Final = "late"
@@ -47,22 +47,22 @@ class Schedule:
     when nothing could be done any more.
     """
 
-    fed: Rows
+    fed: DerivedRows
     fed_at: np.ndarray
     steps: np.ndarray
     steps_at: np.ndarray
-    late: Rows
+    late: DerivedRows
     late_at: np.ndarray
     gone: np.ndarray
     gone_at: np.ndarray
-    waiting: Rows
+    waiting: DerivedRows
     too_late: int
 
     def corrected_at(self) -> list[int]:
         """The instants of corrections."""
         return [int(at) for at in np.unique(np.concatenate([self.late_at, self.gone_at]))]
 
-    def part(self, start: int, end: int, at: np.ndarray) -> tuple[Rows, Progress]:
+    def part(self, start: int, end: int, at: np.ndarray) -> tuple[DerivedRows, Progress]:
         """The events handed on at instants from ``start`` to before ``end``, and steps besides."""
         mine = (self.fed_at >= start) & (self.fed_at < end)
         own = (self.steps_at >= start) & (self.steps_at < end)
@@ -73,7 +73,12 @@ class Schedule:
 
 
 def schedule(
-    tail: Rows, waiting: Rows, new: Rows, instants: Instants, quantum: int, back_ns: int | None
+    tail: DerivedRows,
+    waiting: DerivedRows,
+    new: DerivedRows,
+    instants: Instants,
+    quantum: int,
+    back_ns: int | None,
 ) -> Schedule:
     """What to do with results that have come.
 
@@ -136,13 +141,13 @@ _NONE: Final = np.empty(0, np.int64)
 _FALSE: Final = np.empty(0, np.bool_)
 
 
-def _contents(rows: Rows) -> np.ndarray:
+def _contents(rows: DerivedRows) -> np.ndarray:
     if not rows.n:
         return np.empty((0, 2), np.int64)
     return np.column_stack([rows[name] for name in CONTENT])
 
 
-def _pairs(tail: Rows, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+def _pairs(tail: DerivedRows, rows: DerivedRows) -> tuple[np.ndarray, np.ndarray]:
     """Per retraction in ``rows`` the row that it takes back: its place, -1 in ``tail``, or itself;
     and which are of nothing that is known. Of one content an insertion and a retraction take turns.
     """
@@ -170,7 +175,7 @@ def _pairs(tail: Rows, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
 
 def _of_waiting(partner: np.ndarray, plus: np.ndarray) -> np.ndarray:
     """Retractions of what was not handed on yet."""
-    return ~plus & (partner >= 0) & (partner != np.arange(len(partner)))
+    return np.asarray(~plus & (partner >= 0) & (partner != np.arange(len(partner))))
 
 
 def _cancelled(
@@ -191,7 +196,7 @@ def _next(feeding: np.ndarray, came: np.ndarray, n: int) -> np.ndarray:
     return np.asarray(np.append(feeding, n)[place])
 
 
-def _order_of(rows: Rows, which: np.ndarray, release: np.ndarray) -> np.ndarray:
+def _order_of(rows: DerivedRows, which: np.ndarray, release: np.ndarray) -> np.ndarray:
     if not len(which):
         return which
     keys = [rows[name][which] for name in (*CONTENT[::-1], "ref", "ref_end")]

@@ -13,7 +13,6 @@ Corrections further back than an upstream result may change are counted, and cha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import gcd
 from typing import Any, Final
 
 import numpy as np
@@ -22,13 +21,13 @@ from engine.cascade.asked import NO_STEPS, AskedOperator
 from engine.cascade.changes import changes_between
 from engine.cascade.derived_events import CONTENT, columns_in, derived_events
 from engine.cascade.progress import EARLIEST, Reach, Told
-from engine.cascade.rows import Rows, joined
+from engine.cascade.rows import DerivedRows, joined
 from engine.cascade.schedule import Instants, Schedule, schedule
 from engine.errors import ContractViolation
 from engine.kernels.table import places_of
 from engine.operator import Operator, Result, ResultPieces
-from engine.query.derived_plan import DerivedPlan, asked_plan
-from engine.query.plan import WindowKind, WindowPlan
+from engine.query.derived_plan import DerivedPlan
+from engine.query.result_facts import facts_of, quantum_of
 from engine.stream.clock_bound import ClockBound
 from engine.stream.released import Progress, Released, Strings
 
@@ -36,9 +35,6 @@ END: Final = 2**62
 _NO_NEWS: Final = 2**61
 """Progress from which on none is told: the input has ended, which operators are told apart."""
 _FEW: Final = 256
-_SECOND: Final = 10**9
-_FINE: Final = 8
-"""So many steps of progress in the shortest span that a statement names."""
 FOREVER: Final = 2**63 - 1
 
 
@@ -57,17 +53,15 @@ class DerivedStage:
         self, plan: DerivedPlan, build: Callable[[], Operator], reach: Sequence[Reach]
     ) -> None:
         self.plan = plan
-        asked = asked_plan(plan)
-        on_the_clock = isinstance(asked, WindowPlan) and asked.kind is WindowKind.TIME
-        self._operator = AskedOperator(build, 0 if on_the_clock else 1)
+        self._operator = AskedOperator(build, 0 if facts_of(plan).on_clock else 1)
         self._base = self._operator.copy()
         backs = [each.back_ns for each in reach]
         self._back = None if None in backs else max(back for back in backs if back is not None)
         self._quantum = quantum_of(plan)
-        self._inbox: list[Rows] = []
+        self._inbox: list[DerivedRows] = []
         self._told: dict[int, list[Told]] = {n: [] for n in range(len(plan.sources))}
         self._reached = dict.fromkeys(self._told, EARLIEST)
-        self._tail, self._waiting = Rows(), Rows()
+        self._tail, self._waiting = DerivedRows(), DerivedRows()
         self._frontier = EARLIEST
         self._step = EARLIEST
         self._bound = ClockBound()
@@ -87,7 +81,7 @@ class DerivedStage:
         name = self.plan.sources[source].name
         for piece in columns_in(pieces):
             columns, types = derived_events(piece, name, self.strings)
-            self._inbox.append(Rows(len(piece), columns, types))
+            self._inbox.append(DerivedRows(len(piece), columns, types))
             self._counts["results_read"] += len(piece)
         self._told[source] += told
         self._bound = bound
@@ -133,7 +127,7 @@ class DerivedStage:
 
     # ---- reading ----------------------------------------------------------------------------
 
-    def _until(self, now: int) -> tuple[Rows, Instants]:
+    def _until(self, now: int) -> tuple[DerivedRows, Instants]:
         """The results that came before ``now``, in order, and all instants until then."""
         inbox = joined(self._inbox)
         mine = inbox.columns.get("arrival", np.empty(0, np.int64)) < now
@@ -165,7 +159,7 @@ class DerivedStage:
         self._told[source] = [Told(at[end:], value[end:])] if end < len(at) else []
         return Told(at[:end], value[:end])
 
-    def _read(self, came: tuple[Rows, Instants]) -> ResultPieces:
+    def _read(self, came: tuple[DerivedRows, Instants]) -> ResultPieces:
         new, instants = came
         results = ResultPieces()
         if not len(instants.at):
@@ -247,11 +241,14 @@ class DerivedStage:
         """Takes over a snapshot."""
         self._operator.restore(state["operator"])
         self._base.restore(state["base"])
-        self._inbox = [Rows.restored(rows) for rows in state["inbox"]]
+        self._inbox = [DerivedRows.restored(rows) for rows in state["inbox"]]
         self._told = {source: [Told(*each) for each in steps]
                       for source, steps in state["told"].items()}  # fmt: skip
         self._reached, self._counts = dict(state["reached"]), dict(state["counts"])
-        self._tail, self._waiting = Rows.restored(state["tail"]), Rows.restored(state["waiting"])
+        self._tail, self._waiting = (
+            DerivedRows.restored(state["tail"]),
+            DerivedRows.restored(state["waiting"]),
+        )
         self._frontier, self._step = state["frontier"], state["step"]
         self._bound = ClockBound(*state["bound"])
 
@@ -265,7 +262,7 @@ def _if_any(step: Progress) -> Progress:
     return step if step.frontier[0] > EARLIEST else NO_STEPS
 
 
-def _released(corrected: Rows, tail: Rows, now: int) -> Rows:
+def _released(corrected: DerivedRows, tail: DerivedRows, now: int) -> DerivedRows:
     """The events with instants of release that ascend: one that was taken in late has that of the
     one before it, so that no other's changes.
     """
@@ -282,18 +279,5 @@ def _released(corrected: Rows, tail: Rows, now: int) -> Rows:
     return corrected.having(release=np.maximum(release, first[0] if len(first) else now))
 
 
-def _contents(rows: Rows) -> np.ndarray:
+def _contents(rows: DerivedRows) -> np.ndarray:
     return np.column_stack([rows[name] for name in CONTENT])
-
-
-def quantum_of(plan: DerivedPlan) -> int:
-    """Progress is told when it passes a multiple of this: windows close at the very instant, and
-    nobody else has to look more often than a few times in the shortest span that is asked for.
-    """
-    asked = asked_plan(plan)
-    if isinstance(asked, WindowPlan) and asked.kind is WindowKind.TIME:
-        return gcd(gcd(asked.size_ns, asked.step_ns), _SECOND)
-    spans = [w.step_ns for source in plan.sources for w in asked_plan(source).windows]
-    spans += [branch.within_ns for branch in asked.branches if branch.within_ns]
-    spans += [window.size_ns for window in asked.windows]
-    return max(1, min([_SECOND, *(span // _FINE for span in spans if span > 0)]))

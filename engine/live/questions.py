@@ -13,11 +13,12 @@ from engine.passes.asked import asked_of_queries
 from engine.pattern.spill.settings import STATE
 from engine.query import query
 from engine.query.analysis.cascade import read_statements
-from engine.query.derived_plan import DerivedPlan, of_log
+from engine.query.derived_plan import of_log
 from engine.query.endpoints.path import IBP
 from engine.query.endpoints.tree_joins import COST
 from engine.query.language.statements import several, statements
 from engine.query.plan import Plan
+from engine.query.result_facts import whole_text
 from engine.results.side_output import SIDE_OUTPUT
 
 _READ_QUERIES: Final = ("aq-kslack", "ldop", "kslack-chain")
@@ -115,16 +116,10 @@ class Questions:
         if self.order.partition(":")[0] in _READ_QUERIES:
             shared["beside"] = [text for _, text in self.queries]
         found: dict[str, dict[str, Any]] = {
-            plan.name: {"query": _whole_text(plan), **shared} for plan in self.plans()
+            plan.name: {"query": whole_text(plan), **shared} for plan in self.plans()
         }
         if self.late:
             of_order: dict[str, Any] = {name: shared[name] for name in _OF_ORDER if name in shared}
             for name in SIDE_OUTPUT.folders:
                 found[name] = {"events": name, **of_order}
         return found
-
-
-def _whole_text(plan: Plan) -> str:
-    """Of a statement and all that it reads."""
-    sources = plan.sources if isinstance(plan, DerivedPlan) else ()
-    return "; ".join([*map(_whole_text, sources), plan.text])
