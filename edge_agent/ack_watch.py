@@ -17,9 +17,8 @@ class AckWatch:
         self._timeout = ResendTimeout(settings.ack_timeout_min_ns or high, high)
 
     def sent(self, mono_ns: int) -> None:
-        """A message was given to a connection."""
-        if self.due is None:
-            self.due = mono_ns + self._timeout.ns
+        """A message was given to a connection; there were none that wait for acks."""
+        self.due = mono_ns + self._timeout.ns
 
     def acked(self, lane: int, next_number: int, mono_ns: int | None) -> int:
         """As ``Unacked.acked``; ``mono_ns``: when the ack came, if the connection is the one that

@@ -6,17 +6,20 @@ reference. It is as long as its bytes would be, and ``bytes(excerpt)`` makes the
 gateway decide is the same either way.
 
 >>> whole = Whole(m.Data(0, 0, 3, bytes(24), None, None, None, ()), "events")
->>> part = whole.excerpt(1, 3, first_seq=7)
+>>> part = Excerpt(whole, 1, 3, first_seq=7)
 >>> len(part) == len(bytes(part)), part.rows, len(part.ts)
 (True, 2, 16)
 """
 
 from __future__ import annotations
 
-from typing import cast
+from typing import Final
 
 from edge_agent import messages as m
 from edge_agent.packing import cut, encoded_data
+
+_NUMBER_BYTES: Final = (1,) * 8 + (2,) + (3,) * 8 + (5,) * 16 + (9,) * 32
+"""By its bits, what a whole number takes on the wire (msgpack), as it is not negative."""
 
 
 class Whole:
@@ -31,20 +34,17 @@ class Whole:
         text_bytes: what a gateway charges for its dictionaries; None: not yet known.
     """
 
-    __slots__ = ("_sizes", "data", "given", "name", "sound", "stream", "text_bytes")
+    __slots__ = ("data", "given", "name", "sizes", "sound", "stream", "text_bytes")
 
-    def __init__(self, data: m.Data, name: str) -> None:
+    def __init__(self, data: m.Data, name: str, sizes: dict[int, int] | None = None) -> None:
+        """``sizes``: shared by batches of one stream that give the same attributes as numbers."""
         self.data = data
         self.name = name
         self.stream = data.stream
         self.given = len(data.attrs) - data.attrs.count(None)
         self.sound: m.StreamSchema | None = None
         self.text_bytes: int | None = None
-        self._sizes: dict[int, int] = {}
-
-    def excerpt(self, start: int, end: int, first_seq: int) -> Excerpt:
-        """Rows [start, end), numbered from ``first_seq``."""
-        return Excerpt(self, start, end, first_seq)
+        self.sizes: dict[int, int] = {} if sizes is None else sizes
 
     def size(self, rows: int) -> int:
         """Bytes of a message of so many rows that is numbered from 0.
@@ -54,10 +54,8 @@ class Whole:
         Raises:
             ValueError: as ``packing.encoded_data``.
         """
-        size = self._sizes.get(rows)
-        if size is None:
-            size = len(encoded_data(cut(self.data, 0, rows, 0), 0, self.name))
-            self._sizes[rows] = size
+        size = len(encoded_data(cut(self.data, 0, rows, 0), 0, self.name))
+        self.sizes[rows] = size
         return size
 
 
@@ -84,7 +82,8 @@ class Excerpt:
             ValueError: as ``packing.encoded_data``.
         """
         if not self._size:
-            size = self.whole.size(self.rows) + number_bytes(self.first_seq) - 1
+            size = self.whole.sizes.get(self.rows) or self.whole.size(self.rows)
+            size += _NUMBER_BYTES[self.first_seq.bit_length()] - 1
             self._size = size if size <= m.MESSAGE_MAX else len(bytes(self))
         return self._size
 
@@ -144,13 +143,5 @@ def bytes_of(events: Events, first_seq: int, name: str) -> bytes:
         ValueError: as ``packing.encoded_data``.
     """
     if isinstance(events, Excerpt):
-        return cast("bytes", events)
+        return events  # type: ignore[return-value]
     return encoded_data(events, first_seq, name)
-
-
-def number_bytes(number: int) -> int:
-    """What a whole number, not negative, takes on the wire (msgpack)."""
-    if number < 0x80:
-        return 1
-    bits = number.bit_length()
-    return 2 if bits <= 8 else 3 if bits <= 16 else 5 if bits <= 32 else 9

@@ -13,8 +13,8 @@ class Heartbeat:
         self._quiet_since = [0] * streams
 
     def start(self, mono_ns: int) -> None:
-        """Streams are watched from now on; harmless when they already are."""
-        if self.due is None and self._interval_ns:
+        """Streams are watched from now on, as they were not."""
+        if self._interval_ns:
             self._quiet_since = [max(since, mono_ns) for since in self._quiet_since]
             self.due = mono_ns + self._interval_ns
 

@@ -23,7 +23,7 @@ from edge_agent.clock import Now
 from edge_agent.columns import Buffer, Codes, Column
 from edge_agent.deadlines import earliest
 from edge_agent.errors import WireError
-from edge_agent.excerpt import Events, Whole, bytes_of
+from edge_agent.excerpt import Events, Excerpt, Whole, bytes_of
 from edge_agent.greeting import SyncReports, hello_message
 from edge_agent.heartbeat import Heartbeat
 from edge_agent.outputs import (
@@ -77,7 +77,7 @@ class AgentSession:
         self._unacked = Unacked(list(self._acked), settings.unacked_bytes_max)
         self._sync = TimeSync(settings.sync, cookie, settings.ntp_key, settings.time_places)
         self._reports = SyncReports(self._unacked, begin.control_first)
-        waits = (settings.reconnect_ns, settings.reconnect_ns_max)
+        waits = settings.reconnect_ns, settings.reconnect_ns_max
         self._pool = Pool(settings.connections, *waits, jitter)
         self._outputs: list[Output] = []
         self._heartbeat = Heartbeat(len(self.streams), settings.heartbeat_ns)
@@ -85,7 +85,8 @@ class AgentSession:
         self._ack_watch = AckWatch(self._unacked, settings)
         self.intervals = TracedIntervals(settings.pull_back_bytes)
         self._can = (m.PULL_BACK,) if settings.pull_back_bytes else ()
-        self._eos_made = False
+        self._eos_made = self.sooner = False
+        """``sooner``: whether ``emit`` made ``next_wake`` earlier since it was last asked."""
 
     @property
     def incarnation(self) -> int:
@@ -132,9 +133,7 @@ class AgentSession:
 
         ``ts``, ``te`` (default ``ts``) and ``ids`` (of intervals) are int64 buffers; ``types`` is
         one type for all rows, or Codes; an attribute that is left out is null. All is copied.
-
-        Raises:
-            KeyError, ValueError: no such stream; columns that do not fit it, or too many rows.
+        Raises KeyError (no such stream) or ValueError: columns do not fit it, or too many rows.
         """
         index = self._index[stream]
         schema = self.streams[index]
@@ -143,17 +142,17 @@ class AgentSession:
 
     def emit_part(self, whole: Whole, now: Now, start: int, end: int) -> Emitted:
         """As ``emit``, of rows [start, end) of ``whole``; to be sent is the excerpt itself."""
-        return self._emit(whole.excerpt(start, end, self._numbers.next[whole.stream]), now)
+        return self._emit(Excerpt(whole, start, end, self._numbers.next[whole.stream]), now)
 
     def _emit(self, message: Events, now: Now) -> Emitted:
         index, rows = message.stream, message.rows
         stream, first = self.streams[index].name, self._numbers.next[index]
-        reason = self._refusal()
+        reason = None if self.state is SessionState.RUNNING else self._refusal()
         if reason is None:
             packed = bytes_of(message, first, stream)
-            if self._unacked.fits(len(packed)):
+            if self._unacked.fits(size := len(packed)):
                 self._numbers.take(index, rows)
-                self._unacked.add(index, first, rows, packed)
+                self._unacked.add(index, first, rows, packed, size=size)
                 self.intervals.ended(message, packed)
                 self.counts["emitted"] += rows
                 self._heartbeat.spoke(index, now.mono_ns)
@@ -209,9 +208,8 @@ class AgentSession:
         if link.state is not LinkState.ASKED:
             return
         self._pool.greeting(link, now.mono_ns + self.settings.hello_timeout_ns)
-        acked = list(self._acked.values())
-        hello = hello_message(self.settings, self.streams, self._numbers, acked, self._can)
-        self._outputs.append(SendBytes(connection, wire.encode(hello)))
+        told = (self.settings, self.streams, self._numbers, list(self._acked.values()), self._can)
+        self._outputs.append(SendBytes(connection, wire.encode(hello_message(*told))))
 
     def disconnected(self, connection: int, now: Now) -> None:
         """A connection was lost, or could not be opened."""
@@ -245,8 +243,8 @@ class AgentSession:
 
     def next_wake(self) -> int | None:
         """Monotonic instant [ns] at which ``wake`` is due; None: nothing is waited for."""
-        links, sync = self._pool.next_due, self._sync.next_wake()
-        return earliest(links, sync, self._heartbeat.due, self._ack_watch.due)
+        links, sync, self.sooner = self._pool.next_due, self._sync, False
+        return earliest(links, sync.due, sync.look_due, self._heartbeat.due, self._ack_watch.due)
 
     def wake(self, now: Now) -> None:
         """Act on every timer that is due; harmless when none is."""
@@ -369,20 +367,21 @@ class AgentSession:
 
     def _pump(self, now: Now) -> None:
         """Give waiting messages to connections; before RUNNING only the first sync report."""
-        gated = self.state not in (SessionState.RUNNING, SessionState.FINISHING)
-        while self._pool.ready:
-            message = self._unacked.next_waiting(urgent_only=gated)
-            if message is None:
+        running, unacked, mono_ns = self.state is SessionState.RUNNING, self._unacked, now.mono_ns
+        gated = not (running or self.state is SessionState.FINISHING)
+        while self._pool.ready and (unacked.fresh or unacked.others):
+            if (message := unacked.next_waiting(gated)) is None:
                 break
-            link = self._pool.next_ready()
-            self._unacked.sent(message, link.number, now.mono_ns)
-            self._outputs.append(SendBytes(link.number, message.data))
+            link = self._pool.next_ready().number
+            unacked.sent(message, link, mono_ns)
+            self._outputs.append(SendBytes(link, message.data))
             if self.settings.delivery is Delivery.ONCE and message.lane != m.CONTROL:
-                self._unacked.forget(message)
-            else:
-                self._ack_watch.sent(now.mono_ns)
-        if self.state is SessionState.RUNNING:
-            self._heartbeat.start(now.mono_ns)
+                unacked.forget(message)
+            elif self._ack_watch.due is None:
+                self._ack_watch.sent(mono_ns)
+                self.sooner = True
+        if running and self._heartbeat.due is None:
+            self._heartbeat.start(mono_ns)
 
     def _check_acks(self, now: Now) -> None:
         for number in self._ack_watch.late(now.mono_ns):

@@ -141,9 +141,11 @@ class TimeSync:
         self._begun_anew = False
         self._last: SyncReport | None = None
         self._looked = Now(0, 0)
-        self._look_due: int | None = None
+        self.look_due: int | None = None
+        """Monotonic instant at which to look whether the clock was set."""
         self._pending: tuple[int, int] | None = None
-        self._due: int | None = None
+        self.due: int | None = None
+        """Monotonic instant of the next question, or until which an answer is waited for."""
         self._told = False
         self._requests: list[bytes] = []
         self._reports: list[SyncReport] = []
@@ -157,14 +159,14 @@ class TimeSync:
 
     def stop(self) -> None:
         """No more rounds: nothing is asked and nothing is due any more."""
-        self._due = None
-        self._look_due = None
+        self.due = None
+        self.look_due = None
         self._pending = None
         self._active = False
 
     def next_wake(self) -> int | None:
         """Monotonic instant at which ``wake`` is due."""
-        return earliest(self._due, self._look_due)
+        return earliest(self.due, self.look_due)
 
     def requests(self) -> list[bytes]:
         """Questions to send now, each made with the ``now`` of the call before. Drained."""
@@ -178,11 +180,11 @@ class TimeSync:
 
     def wake(self, now: Now) -> None:
         """Act on whatever is due; harmless when nothing is."""
-        if self._look_due is not None and now.mono_ns >= self._look_due and self._was_set(now):
+        if self.look_due is not None and now.mono_ns >= self.look_due and self._was_set(now):
             self.counts["clock_set"] += 1
             self._begin(now)
             return
-        if self._due is None or now.mono_ns < self._due:
+        if self.due is None or now.mono_ns < self.due:
             return
         if self._pending is not None:
             self._pending = None
@@ -236,7 +238,7 @@ class TimeSync:
         self.counts["rounds"] += 1
         self._active = True
         self._begun_anew = False
-        self._look_due = None
+        self.look_due = None
         self._best = None
         self._good = self._asked = 0
         self._ask(now)
@@ -244,7 +246,7 @@ class TimeSync:
     def _ask(self, now: Now) -> None:
         cookie = self._cookie() % (1 << 64) or 1
         self._pending = (cookie, now.wall_ns)
-        self._due = now.mono_ns + self.settings.timeout_ns
+        self.due = now.mono_ns + self.settings.timeout_ns
         self._asked += 1
         self.counts["asked"] += 1
         question = ntp.request(cookie)
@@ -290,7 +292,7 @@ class TimeSync:
     def _look(self, now: Now) -> None:
         self._looked = now
         if self.settings.watch_ns:
-            self._look_due = now.mono_ns + self.settings.watch_ns
+            self.look_due = now.mono_ns + self.settings.watch_ns
 
     def _was_set(self, now: Now) -> bool:
         """Whether the wall clock jumped since the last look by more than its offset's bound."""
@@ -305,7 +307,7 @@ class TimeSync:
         silent = self._good == 0 and self._asked >= limits.silent_max
         used_up = self._asked >= self._attempts + limits.retries_max
         if self._good < self._attempts and not silent and not used_up:
-            self._due = next_ask
+            self.due = next_ask
             return
         self._active = False
         if self._best is not None:
@@ -315,7 +317,7 @@ class TimeSync:
             self._last, self._measured_at = self._best, self.place
             if self.place != GATEWAY:
                 self.counts["from_servers"] += 1
-            self._due = now.mono_ns + limits.resync_ns
+            self.due = now.mono_ns + limits.resync_ns
             self._look(now)
             return
         following = self._places.index(self.place) + 1
@@ -323,7 +325,7 @@ class TimeSync:
             self._begin(now, self._places[following])
             return
         self.counts["failed_rounds"] += 1
-        self._due = now.mono_ns + limits.retry_ns
+        self.due = now.mono_ns + limits.retry_ns
         if not self._told:
             self._told = True
             self.state = SyncState.UNSYNCED

@@ -44,7 +44,10 @@ class Unacked:
         self.bytes = 0
         self.bytes_max = bytes_max
         self._lanes: dict[int, deque[Outgoing]] = {lane: deque() for lane in lanes}
-        self._waiting: list[tuple[bool, int, Outgoing]] = []
+        self.fresh: deque[Outgoing] = deque()
+        """Waiting, in the order of making: those that are neither urgent nor were sent before."""
+        self.others: list[tuple[bool, int, Outgoing]] = []
+        """Waiting: the others, a heap."""
         self._made = 0
 
     def __len__(self) -> int:
@@ -54,20 +57,24 @@ class Unacked:
         """Whether a message of ``size`` bytes may be added."""
         return self.bytes + size + OVERHEAD_BYTES <= self.bytes_max
 
-    def add(self, lane: int, first: int, count: int, data: bytes, urgent: bool = False) -> Outgoing:
-        """Numbers [first, first + count) of ``lane``.
+    def add(
+        self, lane: int, first: int, count: int, data: bytes, urgent: bool = False,
+        size: int | None = None,
+    ) -> Outgoing:  # fmt: skip
+        """Numbers [first, first + count) of ``lane``; ``size``: bytes of ``data``, where known.
 
         An ``urgent`` message is sent before all others; its numbers are the lane's lowest.
         """
-        cost = len(data) + OVERHEAD_BYTES
+        cost = (len(data) if size is None else size) + OVERHEAD_BYTES
         message = Outgoing(lane, first, count, data, urgent, self._made, cost)
         self._made += 1
+        self.bytes += cost
         if urgent:
             self._lanes[lane].appendleft(message)
+            self._wait(message)
         else:
             self._lanes[lane].append(message)
-        self.bytes += cost
-        self._wait(message)
+            self.fresh.append(message)
         return message
 
     def replace(self, message: Outgoing, data: bytes) -> None:
@@ -104,11 +111,17 @@ class Unacked:
 
     def next_waiting(self, urgent_only: bool) -> Outgoing | None:
         """The next message to give to a connection, urgent ones first, then in order of making."""
-        while self._waiting and self._waiting[0][2].done:
-            heapq.heappop(self._waiting)
-        if not self._waiting or (urgent_only and not self._waiting[0][2].urgent):
-            return None
-        return heapq.heappop(self._waiting)[2]
+        fresh, others = self.fresh, self.others
+        while others and others[0][2].done:
+            heapq.heappop(others)
+        while fresh and fresh[0].done:
+            fresh.popleft()
+        if others:
+            first = others[0][2]
+            older = not fresh or first.index < fresh[0].index
+            if first.urgent or (older and not urgent_only):
+                return heapq.heappop(others)[2]
+        return fresh.popleft() if fresh and not urgent_only else None
 
     def sent(self, message: Outgoing, connection: int, mono_ns: int) -> None:
         """``message``, just taken from ``next_waiting``, was given to ``connection``."""
@@ -143,7 +156,7 @@ class Unacked:
             yield from lane
 
     def _wait(self, message: Outgoing) -> None:
-        heapq.heappush(self._waiting, (not message.urgent, message.index, message))
+        heapq.heappush(self.others, (not message.urgent, message.index, message))
 
     def _forget(self, message: Outgoing) -> None:
         self.bytes -= message.cost

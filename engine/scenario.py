@@ -41,11 +41,16 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A sentence that the run's data prove or refute: the report leads with these."""
+    """A sentence that the run's data prove or refute: the report leads with these.
+
+    ``ours``, ``published``: of a paper's claim, our figure and the paper's, also in ``detail``.
+    """
 
     text: str
     holds: bool
     detail: str = ""
+    ours: str = ""
+    published: str = ""
 
 
 @dataclass(frozen=True, slots=True)

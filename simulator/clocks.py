@@ -18,7 +18,7 @@ that draws at each read makes the run depend on who looks at it.) All arithmetic
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -114,6 +114,7 @@ class Clock:
         self._start_list: list[int] = self._starts.tolist()
         self._offset_list: list[int] = self._offsets.tolist()
         self._rate_list: list[int] = self._rates.tolist()
+        self._tops = self._highest_readings()
         self._line = (0, 0, 0, 0, 0)
         """Of the last reading: the true instants from which and until when its row of the table
         holds, where the row begins, its offset and its rate."""
@@ -172,6 +173,10 @@ class Clock:
         since = not_before_ns - self.origin_ns
         row = max(bisect_right(self._start_list, since) - 1, 0)
         earliest = not_before_ns
+        below = bisect_left(self._tops, goal)
+        if below > row:  # until there it reads less
+            row = below
+            earliest = max(self.origin_ns + self._start_list[row], not_before_ns)
         while True:
             found = max(self._solve(goal, row), earliest)
             row += 1
@@ -181,6 +186,16 @@ class Clock:
             if found < border:
                 return found
             earliest = max(border, not_before_ns)
+
+    def _highest_readings(self) -> list[int]:
+        """Per row but the last what the clock does not exceed in it and before it."""
+        ends = self._starts[1:]
+        seconds, rest = np.divmod(np.diff(self._starts), SECOND)
+        rates = self._rates[:-1]
+        gained = seconds * rates + rest * rates // SECOND
+        readings = self.origin_ns + ends - (self._offsets[:-1] + gained)
+        highest: list[int] = np.maximum.accumulate(readings).tolist()
+        return highest
 
     def _solve(self, goal: int, row: int) -> int:
         """The first true instant on line ``row``, prolonged both ways, that reads >= goal."""

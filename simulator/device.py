@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
-from simpy import Environment
 
 from edge_agent.abstraction.machine import Begun
 from edge_agent.clock import Now
@@ -24,7 +23,7 @@ from edge_agent.rows import Row, columns_of
 from edge_agent.session import AgentSession
 from edge_agent.settings import Delivery, SessionSettings
 from simulator.abstracting import DeviceAbstraction
-from simulator.alarm import LocalAlarm, call_at
+from simulator.alarm import LocalAlarm, VirtualTime
 from simulator.clocks import Clock
 from simulator.feed import Feed, Slice
 from simulator.network import Connection, Network
@@ -53,7 +52,7 @@ class Device:
 
     def __init__(
         self,
-        env: Environment,
+        env: VirtualTime,
         settings: SourceSettings,
         clock: Clock,
         feed: Feed,
@@ -92,10 +91,10 @@ class Device:
         self._open: dict[int, Connection] = {}
         self._alarm = LocalAlarm(env, self._timer.when_reads, self._wake)
         self._rows_max = self._most_rows()
-        call_at(env, env.now, self._start)
+        env.call_at(env.now, self._start)
         for at_ns in settings.restarts_ns:
-            call_at(env, env.now + at_ns, self._restart)
-        call_at(env, env.now, self._plan)
+            env.call_at(env.now + at_ns, self._restart)
+        env.call_at(env.now, self._plan)
 
     @property
     def session(self) -> AgentSession:
@@ -184,13 +183,13 @@ class Device:
         due_ns, poll_ns = self.feed.next_due(), self.settings.poll_ns
         if due_ns is None:
             end_ns = self._span.start_ns + self._span.length_ns
-            call_at(self._env, end_ns, self._finish)
+            self._env.call_at(end_ns, self._finish)
         elif poll_ns == 0:
-            call_at(self._env, due_ns, self._poll)
+            self._env.call_at(due_ns, self._poll)
         else:
             first_ns = self._span.start_ns + self._phase_ns
             polls = max(-(-(due_ns - first_ns) // poll_ns), 0)
-            call_at(self._env, first_ns + polls * poll_ns, self._poll)
+            self._env.call_at(first_ns + polls * poll_ns, self._poll)
 
     def _poll(self, _: Any) -> None:
         now = self._now()
@@ -206,7 +205,9 @@ class Device:
                 continue
             for low in range(part.low, part.high, self._rows_max):
                 self._emit(part._replace(low=low, high=min(low + self._rows_max, part.high)), now)
-        self._carry_out()
+        self._send()
+        if self._abstracts or self.sessions[-1].sooner:
+            self._wait()
         self._plan()
 
     def _emit(self, part: Slice, now: Now) -> None:
@@ -271,12 +272,25 @@ class Device:
 
     def _carry_out(self) -> None:
         """Does what the session asks for, and waits for its next deadline."""
-        session = self.sessions[-1]
-        for output in session.outputs():
+        self._send()
+        self._wait()
+        if not self.told and self.session.state.ended:
+            self.told = True
+            self._on_settled()
+
+    def _wait(self) -> None:
+        due = self.session.next_wake()
+        if self._abstracts:
+            due = earliest(due, self._abstraction.next_wake())
+        self._alarm.set(due)
+
+    def _send(self) -> None:
+        for output in self.sessions[-1].outputs():
             if isinstance(output, SendBytes):
-                data = output.data
-                self.counts["bytes"] += len(data)
-                self._open[output.connection].send_up(data)
+                number, data = output
+                size = len(data)
+                self.counts["bytes"] += size
+                self._open[number].send_up(data, size)
             elif isinstance(output, SendDatagram):
                 self.network.ask(output.data, self)
             elif isinstance(output, Connect):
@@ -285,13 +299,6 @@ class Device:
                 connection = self._open.pop(output.connection, None)
                 if connection is not None:
                     connection.close_from_agent()
-        due = session.next_wake()
-        if self._abstracts:
-            due = earliest(due, self._abstraction.next_wake())
-        self._alarm.set(due)
-        if session.state.ended and not self.told:
-            self.told = True
-            self._on_settled()
 
     def _streams(self) -> list[StreamSchema]:
         return [*self.settings.workload.streams(), *self._abstraction.streams.values()]

@@ -10,14 +10,17 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from edge_agent.excerpt import Whole
-from edge_agent.messages import StreamSchema
+from edge_agent.messages import Data, StreamSchema, Texts, Values
 from edge_agent.packing import data_message
 from simulator.clocks import Clock
 from simulator.truth import StampedBatch
 from simulator.workload import Batch, Columns
+
+_NAMES_MAX: Final = 32
+"""Sizes of messages are kept for batches with so few names; others have ever new ones."""
 
 
 class Slice(NamedTuple):
@@ -67,6 +70,7 @@ class Feed:
         self._streams = {schema.name: (place, schema) for place, schema in enumerate(streams)}
         self._read = read
         self._open: list[_Open] = []
+        self._sizes: dict[tuple[object, ...], dict[int, int]] = {}
         self._ahead_ns: int | None = None
         """When the first event of ``_ahead`` is due."""
         self._ahead = self._pull()
@@ -82,17 +86,19 @@ class Feed:
 
     def take(self, now_ns: int) -> list[Slice]:
         """All that is due at true time ``now_ns``, batch by batch; each event once."""
-        while self._ahead is not None and self._ahead.due_ns[0] <= now_ns:
+        while self._ahead_ns is not None and self._ahead_ns <= now_ns:
+            assert self._ahead is not None
             self._open.append(self._ahead)
             self._ahead = self._pull()
         taken: list[Slice] = []
         ended = False
         for each in self._open:
-            high = bisect_right(each.due_ns, now_ns, each.at)
-            if high > each.at:
-                taken.append(Slice(each.stamped, each.whole, each.columns, each.at, high))
+            due_ns, at = each.due_ns, each.at
+            high = bisect_right(due_ns, now_ns, at)
+            if high > at:
+                taken.append(Slice(each.stamped, each.whole, each.columns, at, high))
                 each.at = high
-                ended |= high == len(each.due_ns)
+                ended = ended or high == len(due_ns)
         if ended:
             self._open = [each for each in self._open if each.at < len(each.due_ns)]
         return taken
@@ -117,6 +123,25 @@ class Feed:
         batch.attrs = {}  # from here on only the agent needs them
         self.generated.append(stamped)
         read = columns if batch.stream in self._read else None
-        opened = _Open(stamped, Whole(data, schema.name), read, batch.due_ns.tolist())
+        whole = Whole(data, schema.name, self._sizes_of(data))
+        opened = _Open(stamped, whole, read, batch.due_ns.tolist())
         self._ahead_ns = opened.due_ns[0]
         return opened
+
+    def _sizes_of(self, data: Data) -> dict[int, int] | None:
+        """Sizes of messages by their rows, for all batches of which messages are equally long."""
+        texts = [each for each in (data.types, *data.attrs) if isinstance(each, Texts)]
+        if sum(len(each.names) for each in texts) > _NAMES_MAX:
+            return None
+        shapes = [_shape(each) for each in (data.types, *data.attrs)]
+        key = (data.stream, data.te is None, data.ids is None, *shapes)
+        return self._sizes.setdefault(key, {})
+
+
+def _shape(column: Values | Texts | None) -> object:
+    """All that counts for how long a column is on the wire, but for its rows."""
+    if column is None:
+        return None
+    if isinstance(column, Texts):
+        return tuple(column.names), column.codes is None
+    return column.valid is None

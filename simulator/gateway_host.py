@@ -6,19 +6,16 @@ and the gateway's NTP answers come from that clock.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
-
-from simpy import Environment
 
 from edge_agent.excerpt import Excerpt
 from engine.gateway.core import Close, GatewayCore
 from engine.gateway.frames import FrameBuilder
 from engine.stream.frame import Frame
-from simulator.alarm import LocalAlarm, call_at
+from simulator.alarm import LocalAlarm, VirtualTime
 from simulator.clocks import Clock
-from simulator.links import Tally
 from simulator.network import Connection, Network
 
 
@@ -34,7 +31,7 @@ class GatewayHost:
 
     def __init__(
         self,
-        env: Environment,
+        env: VirtualTime,
         start: Callable[[], GatewayCore],
         clock: Clock,
         restarts_ns: Iterable[int] = (),
@@ -44,9 +41,7 @@ class GatewayHost:
         self._begin = start
         self._former: Counter[tuple[str, str, str]] = Counter()
         for at_ns in restarts_ns:
-            call_at(env, at_ns, self._restart)
-        self.delivered: defaultdict[str, Tally] = defaultdict(Tally)
-        """Messages and events that reached the core, by network."""
+            env.call_at(at_ns, self._restart)
         self.unheard: Counter[str] = Counter()
         """Events of messages for which the core closed the connection, by network."""
         self._env = env
@@ -89,12 +84,13 @@ class GatewayHost:
         self._carry_out()
 
     def received(self, connection: Connection, data: bytes | Excerpt, events: int) -> None:
-        name = connection.network.name
-        self.delivered[name].add(events)
-        self.core.received(connection.key, data, self._now())
-        self._carry_out()
-        if connection.key not in self._connections:
-            self.unheard[name] += events
+        key = connection.key
+        self.core.received(key, data, self.clock.read(self._env.now))
+        self._answer()
+        if self.core.timers.sooner:
+            self._alarm.set(self.core.next_wake())
+        if key not in self._connections:
+            self.unheard[connection.network.name] += events
 
     def datagram(self, network: Network, data: bytes) -> None:
         now_ns = self._now()
@@ -123,6 +119,10 @@ class GatewayHost:
 
     def _carry_out(self) -> None:
         """Does what the core asks for, and waits for its next deadline."""
+        self._answer()
+        self._alarm.set(self.core.next_wake())
+
+    def _answer(self) -> None:
         for output in self.core.outputs():
             connection = self._connections[output.connection]
             if isinstance(output, Close):
@@ -130,4 +130,3 @@ class GatewayHost:
                 connection.close_from_gateway()
             else:
                 connection.send_down(output.data)
-        self._alarm.set(self.core.next_wake())

@@ -284,9 +284,9 @@ class Link:
         return None
 
     def _arrival(self, start_ns: int) -> int:
-        at_ns = start_ns + self._delay.sample(start_ns)
-        if at_ns < self._latest_ns:
-            return self._latest_ns if self.settings.fifo else at_ns
+        at_ns, latest_ns = start_ns + self._delay.sample(start_ns), self._latest_ns
+        if at_ns < latest_ns:
+            return latest_ns if self.settings.fifo else at_ns
         self._latest_ns = at_ns
         return at_ns
 

@@ -11,10 +11,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from simpy import Environment
-
 from edge_agent.excerpt import Excerpt
-from simulator.alarm import call_at
+from simulator.alarm import VirtualTime
 from simulator.links import Bottleneck, Link, LinkSettings, Place, Tally
 from simulator.seeds import Seeds
 
@@ -44,15 +42,17 @@ class GatewaySide(Protocol):
 
 
 @dataclass(slots=True)
-class Stray:
-    """What came out of a link and reached nobody, or is still in it.
+class Fates:
+    """What became of the messages of one device.
 
     Attributes:
         closed: arrived at the gateway after its connection was closed.
+        delivered: reached the gateway's core.
         under_way: given to a link and not come out yet.
     """
 
     closed: Tally = field(default_factory=Tally)
+    delivered: Tally = field(default_factory=Tally)
     under_way: Tally = field(default_factory=Tally)
 
 
@@ -72,7 +72,7 @@ class Network:
 
     def __init__(
         self,
-        env: Environment,
+        env: VirtualTime,
         settings: tuple[LinkSettings, LinkSettings],
         seeds: Seeds,
         name: str,
@@ -88,7 +88,7 @@ class Network:
         self.env = env
         self.up = [Link(up, seeds, f"link/{name}/up/{n}", place, up_queue) for n in numbers]
         self.down = [Link(down, seeds, f"link/{name}/down/{n}", place, down_queue) for n in numbers]
-        self.stray = Stray()
+        self.fates = Fates()
         self.gateway = gateway
         self.patience_ns = patience_ns
         self.agent: AgentSide | None = None
@@ -99,7 +99,7 @@ class Network:
     @property
     def busy(self) -> bool:
         """Whether messages with events are still under way to the gateway."""
-        return self.stray.under_way.events > 0
+        return self.fates.under_way.events > 0
 
     def connect(self, number: int, agent: AgentSide) -> Connection:
         """Opens connection ``number``; ``agent.opened`` or ``agent.closed`` follows."""
@@ -110,19 +110,19 @@ class Network:
         """Sends a datagram of the device."""
         self.agent = agent
         for at_ns in self._ask.transmit(self.env.now, len(data), 0):
-            call_at(self.env, at_ns, self._asked, data)
+            self.env.call_at(at_ns, self._asked, data)
 
     def answer(self, data: bytes) -> None:
         """Sends a datagram of the gateway to the device."""
         for at_ns in self._answer.transmit(self.env.now, len(data), 0):
-            call_at(self.env, at_ns, self._answered, data)
+            self.env.call_at(at_ns, self._answered, data)
 
     def _asked(self, event: Any) -> None:
-        self.gateway.datagram(self, event.value)
+        self.gateway.datagram(self, event.given)
 
     def _answered(self, event: Any) -> None:
         assert self.agent is not None
-        self.agent.datagram(event.value)
+        self.agent.datagram(event.given)
 
 
 class Connection:
@@ -136,36 +136,38 @@ class Connection:
         self._env = network.env
         self._up = network.up[number]
         self._down = network.down[number]
+        self._under_way, self._delivered = network.fates.under_way, network.fates.delivered
         self._open_at_agent = False
         self._open_at_gateway = False
         self._given_up = False
         for at_ns in self._up.transmit(self._env.now, HANDSHAKE_BYTES, 0, may_fail=False):
-            call_at(self._env, at_ns, self._reached_gateway)
-        call_at(self._env, self._env.now + network.patience_ns, self._waited)
+            self._env.call_at(at_ns, self._reached_gateway)
+        self._env.call_at(self._env.now + network.patience_ns, self._waited)
 
-    def send_up(self, data: bytes | Excerpt) -> None:
-        """One message of the agent."""
+    def send_up(self, data: bytes | Excerpt, size_bytes: int) -> None:
+        """One message of the agent, so long."""
         events = data.rows if isinstance(data, Excerpt) else rows_in(data)
-        env, waiting = self._env, self.network.stray.under_way
-        for at_ns in self._up.transmit(env.now, len(data), events, events > 0):
-            waiting.add(events)
-            call_at(env, at_ns, self._came_up, (data, events))
+        env, waiting = self._env, self._under_way
+        for at_ns in self._up.transmit(env.now, size_bytes, events, events > 0):
+            waiting.messages += 1
+            waiting.events += events
+            env.call_at(at_ns, self._came_up, (data, events))
 
     def send_down(self, data: bytes) -> None:
         """Some bytes of the gateway."""
         for at_ns in self._down.transmit(self._env.now, len(data), 0, may_fail=False):
-            call_at(self._env, at_ns, self._came_down, data)
+            self._env.call_at(at_ns, self._came_down, data)
 
     def close_from_agent(self) -> None:
         """The device closes; the gateway hears of it after everything that was sent."""
         self._open_at_agent = False
         self._given_up = True
-        call_at(self._env, self._up.close(self._env.now), self._close_came_up)
+        self._env.call_at(self._up.close(self._env.now), self._close_came_up)
 
     def close_from_gateway(self) -> None:
         """The gateway closes; the device hears of it after everything that was sent."""
         self._open_at_gateway = False
-        call_at(self._env, self._down.close(self._env.now), self._close_came_down)
+        self._env.call_at(self._down.close(self._env.now), self._close_came_down)
 
     def _reached_gateway(self, _: Any) -> None:
         if self._given_up:
@@ -173,7 +175,7 @@ class Connection:
         self._open_at_gateway = True
         self.network.gateway.opened(self)
         for at_ns in self._down.transmit(self._env.now, HANDSHAKE_BYTES, 0, may_fail=False):
-            call_at(self._env, at_ns, self._reached_agent)
+            self._env.call_at(at_ns, self._reached_agent)
 
     def _reached_agent(self, _: Any) -> None:
         if not self._given_up:
@@ -186,16 +188,21 @@ class Connection:
             self._agent.closed(self)
 
     def _came_up(self, event: Any) -> None:
-        data, events = event.value
-        self.network.stray.under_way.remove(events)
+        data, events = event.given
+        waiting = self._under_way
+        waiting.messages -= 1
+        waiting.events -= events
         if self._open_at_gateway:
+            delivered = self._delivered
+            delivered.messages += 1
+            delivered.events += events
             self.network.gateway.received(self, data, events)
         else:
-            self.network.stray.closed.add(events)
+            self.network.fates.closed.add(events)
 
     def _came_down(self, event: Any) -> None:
         if self._open_at_agent:
-            self._agent.received(self, event.value)
+            self._agent.received(self, event.given)
 
     def _close_came_up(self, _: Any) -> None:
         if self._open_at_gateway:

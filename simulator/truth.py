@@ -49,6 +49,20 @@ class Start(Protocol):
 
 
 @dataclass(slots=True)
+class Numbered:
+    """Rows [low, high) got the numbers from ``first_seq`` on.
+
+    ``start``: of the agent; it says its incarnation when the run is over, as the gateway may make
+    it take a larger one before its first event is sent.
+    """
+
+    low: int
+    high: int
+    first_seq: int
+    start: Start
+
+
+@dataclass(slots=True)
 class StampedBatch:
     """A batch of one source, stamped by its clock; ``seq`` is filled in as the agent numbers it.
 
@@ -56,24 +70,23 @@ class StampedBatch:
         batch: what happened.
         ts: starts at the source's clock, int64.
         te: ends at the source's clock, int64, or None for point events.
-        numbered: runs that the agent numbered: first row, end row, number of the first row, and
-            the start of the agent, which says its incarnation when the run is over: the gateway may
-            make it take a larger one before its first event is sent.
+        numbered: runs that the agent numbered.
     """
 
     batch: Batch
     ts: np.ndarray
     te: np.ndarray | None
-    numbered: list[tuple[int, int, int, Start]]
+    numbered: list[Numbered]
 
     def numbered_as(self, low: int, high: int, first_seq: int, start: Start) -> None:
         """Rows [low, high) got the numbers from ``first_seq`` on."""
         if self.numbered:
-            before, until, number, by = self.numbered[-1]
-            if until == low and by is start and number + low - before == first_seq:
-                self.numbered[-1] = (before, high, number, start)
+            run = self.numbered[-1]
+            goes_on = run.high == low and run.first_seq + low - run.low == first_seq
+            if goes_on and run.start is start:
+                run.high = high
                 return
-        self.numbered.append((low, high, first_seq, start))
+        self.numbered.append(Numbered(low, high, first_seq, start))
 
     @classmethod
     def stamp(cls, batch: Batch, clock: Clock) -> StampedBatch:
@@ -85,9 +98,10 @@ class StampedBatch:
         """Number and incarnation of each event, int64; ``NO_SEQ`` where it has none."""
         seq = np.full(self.ts.size, NO_SEQ, np.int64)
         incarnations = seq.copy()
-        for low, high, first_seq, start in self.numbered:
-            seq[low:high] = np.arange(first_seq, first_seq + high - low)
-            incarnations[low:high] = start.incarnation
+        for run in self.numbered:
+            end_seq = run.first_seq + run.high - run.low
+            seq[run.low : run.high] = np.arange(run.first_seq, end_seq)
+            incarnations[run.low : run.high] = run.start.incarnation
         return seq, incarnations
 
 

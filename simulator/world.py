@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from simpy import Environment
 
 from edge_agent import records as r
 from engine.gateway.core import GatewayCore, GatewaySettings, Recalled, Sink
 from engine.stream.frame import Frame
-from simulator.alarm import call_at
+from simulator.alarm import VirtualTime
 from simulator.balance import Account, add_links
 from simulator.clocks import Clock, ClockSettings, draw_rates
 from simulator.device import Device
@@ -86,7 +85,7 @@ class World:
         self.scenario = scenario
         self.start_ns = scenario.start_ns
         self.span = Span(scenario.start_ns + scenario.warm_up_ns, scenario.duration_ns)
-        self.env = Environment(initial_time=scenario.start_ns)
+        self.env = VirtualTime(initial_time=scenario.start_ns)
         self.sink = CountedSink(sink)
         self._seeds = Seeds(scenario.seed)
         self._stop = self.env.event()
@@ -115,7 +114,7 @@ class World:
         """Runs until every device is done and the network is empty, or ``drain_ns`` is over."""
         self.gateway.start()
         end_ns = self.span.start_ns + self.span.length_ns + self.scenario.drain_ns
-        call_at(self.env, end_ns, self._over)
+        self.env.call_at(end_ns, self._over)
         self.env.run(until=self._stop)
         self.gateway.finish()
         if not self.sink.frames:  # a log all the same: what was asked of it has an answer
@@ -143,9 +142,9 @@ class World:
             accepted=device.counts["accepted"],
             forgotten=device.counts["forgotten"],
             not_polled=generated - device.counts["polled"],
-            closed=network.stray.closed.events,
-            under_way=network.stray.under_way.events,
-            delivered=self.gateway.delivered[network.name].events,
+            closed=network.fates.closed.events,
+            under_way=network.fates.under_way.events,
+            delivered=network.fates.delivered.events,
             unheard=self.gateway.unheard[network.name],
         )
         account.refused_by_agent.update(device.refused)
@@ -188,7 +187,7 @@ class World:
         if all(device.settled for device in self.devices):
             self._over()
         elif all(device.told for device in self.devices):
-            call_at(self.env, self.env.now + SETTLE_NS, self._look)
+            self.env.call_at(self.env.now + SETTLE_NS, self._look)
 
     def _over(self, _: Any = None) -> None:
         if not self._stop.triggered:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
 from engine.errors import SparkFailure, UserError
 from engine.passes.asked import asked_of_order, asked_of_queries, guarded
+from engine.passes.definitions_file import read_definitions
 from engine.passes.doubts import of_line_numbers, of_numbers, of_promises, of_streams
 from engine.passes.output import Answers, Events
 from engine.passes.pipeline import Host, check_plans, with_log_kept
@@ -19,6 +21,8 @@ from engine.query import query as parse_query
 from engine.query.analysis.cascade import read_statements
 from engine.query.endpoints.path import check_index
 from engine.query.explain_cascade import cascade_told
+from engine.query.language.definitions import expanded
+from engine.query.language.statements import is_cascade
 from engine.query.plan import Plan
 from engine.query.purge_settings import parse_purge
 from engine.results.side_output import SIDE_OUTPUT
@@ -29,7 +33,8 @@ from slackwater.inputs import Input, Source, opened
 from slackwater.results import Results
 from slackwater.spoken import spoken
 
-Queries = str | Sequence[str] | Mapping[str, str]
+Queries = str | Sequence[Any] | Mapping[str, Any] | Any
+"""Texts of queries, or plans that Python code built (``slackwater.grouping``)."""
 _SEE = "slackwater.compare"
 
 
@@ -78,6 +83,8 @@ def query(
     purge: str = "late",
     intervals: str = "ibp",
     window: str | None = None,
+    monitor: str | None = None,
+    constraints: str | Path | None = None,
     guard: str = "1s",
     late: bool = False,
     spill: str | None = None,
@@ -88,13 +95,17 @@ def query(
     Args:
         source: what ``read`` gave, or takes.
         queries: a query, or statements with ``;`` between them; several, named ``q1``, ``q2`` ...;
-            or several by name. A statement may read what ``CREATE STREAM name AS`` has named.
+            or several by name. A statement may read what ``CREATE STREAM name AS`` has named. A
+            plan that Python code built, as of a dataflow (``slackwater.grouping``), has its own
+            name.
         order: how events are put in order before the queries see them.
         barrier: when matches are let go, as ``bounded:1s``; None: as each query's REALTIME says.
         certainty: ``pairwise``, or ``max-delay`` (R19's T_a).
         purge: when a pattern's events are dropped: ``late:10s``, ``slack:1s``, ``promises``.
         intervals: how an ISEQ is searched, with the same results: ``naive``, ``indexed``, ``ibp``.
         window: how long after its end a window is corrected, as ``horizon=10m``.
+        monitor: how traces under a constraint are followed, as ``horizon=10s,check=basic``.
+        constraints: a file of constraints that queries name.
         guard: events stamped this far beyond their arrival are quarantined; ``off``: never.
         late: keep late and quarantined events, with their reasons, as ``Results.late``.
         spill: where old events of patterns go, as ``FOLDER,hot=10min``; None: they stay in memory.
@@ -111,11 +122,11 @@ def query(
     """
     host = Host(master)
     with opened(source) as given:
-        plans = _plans(queries, given.time_unit)
+        plans = _plans(queries, given.time_unit, constraints)
         asked = asked_of_queries(
             plans, given.time_unit, order=order, barrier=barrier, certainty=certainty, purge=purge,
-            intervals=intervals, window=window, guard=guard, late=late, spill=spill,
-            on_spark=master is not None,
+            intervals=intervals, window=window, monitor=monitor, guard=guard, late=late,
+            spill=spill, on_spark=master is not None,
         )  # fmt: skip
         check_plans(given.log, plans)
         before = [
@@ -161,16 +172,28 @@ def explain(
     return "\n".join([*told, *cascade_told(plans)])
 
 
-def _plans(queries: Queries, time_unit: str) -> tuple[Plan, ...]:
-    if isinstance(queries, str):
-        queries = [queries]
-    if not queries:
+def _plans(queries: Queries, time_unit: str, constraints: str | Path | None) -> tuple[Plan, ...]:
+    if isinstance(queries, Mapping):
+        named = dict(queries)
+    else:
+        several = isinstance(queries, Sequence) and not isinstance(queries, str)
+        listed = queries if several else [queries]
+        named = {f"q{number}": asked for number, asked in enumerate(listed, 1)}
+    if not named:
         raise UserError("no query is given")
-    texts = list(queries.values() if isinstance(queries, Mapping) else queries)
-    names = list(queries) if isinstance(queries, Mapping) else None
-    plans, explained = read_statements(texts, time_unit, names)
+    known = read_definitions(None if constraints is None else Path(constraints))
+    texts = {
+        name: expanded(asked, known) for name, asked in named.items() if isinstance(asked, str)
+    }
+    if len(texts) < len(named) or not any(map(is_cascade, texts.values())):
+        return tuple(
+            parse_query(texts[name], time_unit, name) if name in texts else asked
+            for name, asked in named.items()
+        )
+    names = list(texts) if isinstance(queries, Mapping) else None
+    plans, explained = read_statements(list(texts.values()), time_unit, names)
     if explained:
-        parse_query(texts[0], time_unit)  # which says what to call instead
+        raise UserError("EXPLAIN asks for plans, which have no answer: call slackwater.explain")
     return plans
 
 

@@ -16,7 +16,7 @@ LITTLE: dict[str, dict[str, Any]] = {
     "constraint": {"EVENTS": 20_000, "TRACES": 1_000, "ROUNDS": 1, "GOAL_PER_S": 0},
     "corrections": {"ROUNDS": 1},
     "gateway_speed": {"EVENTS": 16_000, "ROWS": (1000,), "GOAL_PER_S": 0},
-    "intervals": {"COMPARED": 400, "TIMED": 5_000},
+    "intervals": {"COMPARED": 400, "TIMED": 5_000, "BATCHED": 2_000},
     "join": {"EVENTS": 20_000, "ROUNDS": 1, "GOAL_BY_HAND": 0},
     "live": {"SECONDS": {"embedded": 8.0}, "LEFT_OUT_S": 1},
     "negation": {"EVENTS": 20_000, "SIZES": (10_000, 20_000), "TOLD_EVERY": 10_000},

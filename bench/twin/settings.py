@@ -28,7 +28,7 @@ GAP_MIN_NS, GAP_MEAN_NS = 5 * MS, 22 * MS
 KEYS = 12
 RECORDING = "events.csv"
 QUERY = "pairs"
-SECONDS = 30
+SECONDS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,32 +149,58 @@ def _seconds(*fast: int) -> Any:
     return tuple(each * SECOND for each in fast)
 
 
-_SYNC = {"attempts": 4, "spacing": "20 ms", "timeout": "1 s", "resync": "2 s"}
+@dataclass(frozen=True, kw_only=True)
+class _Clocks:
+    """How wrong the devices' clocks are, and how often they are compared with the gateway's."""
 
-SETTINGS = (
-    TwinSetting(
-        name="wired",
-        up=LINKS["lan"][0] | {"loss": 0}, down=LINKS["lan"][1] | {"loss": 0},
-        fast_ns=_seconds(1, -1, 2, -2), rate_ppm=(15, -15, 10, -5),
-        sync=_SYNC,
+    fast_s: tuple[int, int, int, int]
+    rate_ppm: tuple[int, int, int, int]
+    sync: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Links:
+    """One kind of link, and over what time a match may stretch on it."""
+
+    up: dict[str, Any]
+    down: dict[str, Any]
+    within_ms: int
+
+
+_SYNC = {"attempts": 4, "spacing": "20 ms", "timeout": "1 s", "resync": "2 s"}
+_CLOCKS = {
+    "close": _Clocks(fast_s=(1, -1, 2, -2), rate_ppm=(15, -15, 10, -5), sync=_SYNC),
+    "apart": _Clocks(fast_s=(60, -1, -30, 5), rate_ppm=(-40, 40, 20, -30), sync=_SYNC),
+    "seldom": _Clocks(
+        fast_s=(5, -5, 3, -2), rate_ppm=(20, -20, 10, -10), sync=_SYNC | {"resync": "10 s"}
     ),
-    TwinSetting(
-        name="wifi",
-        up={"delay": lognormal(14, 5, 0.6), "loss": 0.01},
-        down={"delay": lognormal(8, 4, 0.5), "loss": 0.01},
-        fast_ns=_seconds(60, -1, -30, 5), rate_ppm=(-40, 40, 20, -30),
-        sync=_SYNC, within_ms=500,
-    ),
-    TwinSetting(
-        name="bad-clock",
-        up=LINKS["lan"][0], down=LINKS["lan"][1],
-        fast_ns=_seconds(3600, -3600, 1800, -300), rate_ppm=(200, -200, 150, -180),
+    "bad": _Clocks(
+        fast_s=(3600, -3600, 1800, -300), rate_ppm=(200, -200, 150, -180),
         sync=_SYNC | {"attempts": 2, "resync": "15 s", "skew_error_ppb": 250_000},
     ),
-    TwinSetting(
-        name="far",
-        up=LINKS["far"][0], down=LINKS["far"][1],
-        fast_ns=_seconds(5, -5, 3, -2), rate_ppm=(20, -20, 10, -10),
-        sync=_SYNC, within_ms=1000,
+}  # fmt: skip
+"""``seldom`` and ``bad`` are compared less often; the crystals of ``bad`` are worse than any."""
+_LINKS = {
+    "wired": _Links(
+        up=LINKS["lan"][0] | {"loss": 0}, down=LINKS["lan"][1] | {"loss": 0}, within_ms=200
     ),
+    "wifi": _Links(
+        up={"delay": lognormal(14, 5, 0.6), "loss": 0.01},
+        down={"delay": lognormal(8, 4, 0.5), "loss": 0.01},
+        within_ms=500,
+    ),
+    "far": _Links(up=LINKS["far"][0], down=LINKS["far"][1], within_ms=1000),
+}
+
+SETTINGS = tuple(
+    TwinSetting(
+        name=f"{link}-{clock}",
+        up=links.up, down=links.down, within_ms=links.within_ms,
+        fast_ns=_seconds(*clocks.fast_s), rate_ppm=clocks.rate_ppm, sync=clocks.sync,
+    )
+    for link, links in _LINKS.items()
+    for clock, clocks in _CLOCKS.items()
 )  # fmt: skip
+"""Each kind of clock on each kind of link."""
+EACH_ONCE = tuple(SETTINGS[place] for place in (0, 5, 10, 3))
+"""Of them so many that every clock and every link is there."""

@@ -86,7 +86,11 @@ class Cascade:
             self._progress[number].saw(released)
 
     def advance(self, now: int, strings: Strings, results: Sequence[ResultPieces]) -> None:
-        """The arrival clock has come to ``now``: what is in ``results`` flows on, into them."""
+        """The arrival clock has come to ``now``: what is in ``results`` flows on, into them, after
+        what the log's readers have due by then.
+        """
+        for number, operator in enumerate(self._operators[: self.first]):
+            results[number].extend(operator.advance(now))
         self._flow(results, strings, now, finishes=False)
 
     def finish(self, at: int, strings: Strings, results: Sequence[ResultPieces]) -> None:

@@ -1,4 +1,4 @@
-"""Where the newest event of each lane lies on the engine's clock, for counters."""
+"""Where each lane's newest event lies on the engine's clock, for reports."""
 
 from __future__ import annotations
 
@@ -7,24 +7,22 @@ from typing import Any
 import numpy as np
 
 from engine.clocks.reference import SourceClocks
+from engine.stream.released import Strings
 
 
 def placed(
-    lanes: list[dict[str, Any]], clocks: SourceClocks, least_ns: int
-) -> list[dict[str, Any]]:
-    """``lanes`` with where each one's newest event lies, and by which offset.
+    lanes: list[dict[str, Any]], strings: Strings, clocks: SourceClocks, least_ns: int
+) -> list[dict[str, Any]]:  # fmt: skip
+    """``lanes``, each with the time of its newest event, and by which offset it is corrected.
 
-    Args:
-        lanes: counters of an order, changed in place.
-        clocks: of the site's sources.
-        least_ns: what a clock that is never synchronised may err by.
+    ``least_ns``: what an event of a clock that no handshake corrects may be off by [ns].
     """
     for lane in lanes:
         newest = lane.pop("newest_ts")
         lane |= {"last_event": None, "offset": None, "uncertainty": None}
         if newest is None:
             continue
-        code = clocks.strings.find(lane["source"] or "")
+        code = strings.find(lane["source"] or "")
         clocks.grow(code + 1)
         ref, unc, _ = clocks.correct(np.array([code]), np.array([newest]), least_ns)
         last = int(ref[0])

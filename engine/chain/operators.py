@@ -10,6 +10,7 @@ from engine.barrier.registry import barrier_in_force, build_barrier
 from engine.barrier.stage import BarrierStage
 from engine.chain.settings import ChainSettings
 from engine.errors import UserError
+from engine.grouping.plan import GroupingPlan
 from engine.operator import Operator
 from engine.pattern.seq import SeqMatcher
 from engine.pattern.spill.chunk_store import ChunkStore
@@ -80,7 +81,15 @@ def _monitor(
             f"query {plan.name!r}: alerts are certain or not by their events' own uncertainties; "
             "leave --certainty out"
         )
-    return MonitorOperator(plan, site)
+    return MonitorOperator(plan, site, settings.monitor)
+
+
+def _grouping(
+    plan: GroupingPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
+) -> Operator:
+    from engine.grouping.operator import GroupingOperator  # noqa: PLC0415 - for few runs
+
+    return GroupingOperator(plan, site, barrier_in_force(settings.barrier, plan.realtime))
 
 
 def _derived(
@@ -112,6 +121,7 @@ OPERATORS: Final[dict[type, Build]] = {
     WindowPlan: _windows,
     MonitorPlan: _monitor,
     DerivedPlan: _derived,
+    GroupingPlan: _grouping,
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from engine.barrier.registry import BarrierSettings
+from engine.constraint.settings import MonitorSettings
 from engine.operator import ResultPieces
 from engine.order.base import Guards, OrderSettings
 from engine.pattern.seq import PatternSettings
@@ -24,7 +25,7 @@ class ChainSettings:
     ``carried``: attributes that a ``bare`` stream brings along all the same. ``aside``: give late
     and refused events, too: likewise ``no`` | ``bare`` | ``full``. ``pattern``: what matchers
     of patterns keep, and how; its certainty is the one above. ``spill``: what of it leaves
-    memory; None: nothing. ``window``: of windows.
+    memory; None: nothing. ``window``: of windows. ``monitor``: of patterns under a constraint.
     """
 
     order: OrderSettings
@@ -38,6 +39,7 @@ class ChainSettings:
     pattern: PatternSettings = field(default_factory=PatternSettings)
     spill: SpillSettings | None = None
     window: WindowSettings = field(default_factory=WindowSettings)
+    monitor: MonitorSettings = field(default_factory=MonitorSettings)
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from edge_agent import records as r
 from engine.barrier.base import Listener
 from engine.cascade.cascade import Cascade
 from engine.chain.halves import Halves, among, begun_in
+from engine.chain.judged_results import counted, judging_of
 from engine.chain.lane_places import placed
 from engine.chain.operators import build_operator, reaching
 from engine.chain.settings import ChainOutput, ChainSettings
@@ -82,6 +83,7 @@ class Chain:
             build_operator(plan, settings, site, chunks and chunks(plan.name))
             for plan in settings.plans
         ]
+        self._judging = judging_of(settings.plans)
         self._listeners = [each for each in self._operators if isinstance(each, Listener)]
         windows = [window for plan in settings.plans for window in plan.windows]
         self._asks_delays = any(window.drift is not Drift.NONE for window in windows)
@@ -95,8 +97,7 @@ class Chain:
         self._quarantined: list[dict[str, Any]] = []
         self._side = SideOutput()
         self._cascade = Cascade(settings.plans, self._operators, reaching(settings))
-        reading = self._operators[: self._cascade.first]
-        self._readers = StreamReaders(reading, settings, self._cascade.saw)
+        self._readers = StreamReaders(self._operators, settings, self._cascade)
         takes = self._readers.take_halves
         self._halves = Halves(self.clocks, settings.guards, wanted) if takes else None
         self._until_end: list[dict[str, int]] = [{} for _ in self._operators]
@@ -166,6 +167,8 @@ class Chain:
             if sum(lengths) >= _BATCH_ROWS:
                 self._run(parts, lengths, output)
         self._run(parts, lengths, output)
+        if self._judging is not None and self._last_arrival != INT_MIN:
+            self._judging.judge(output.results, self.strings, self._last_arrival)
         return output
 
     def _reclaim(self) -> None:
@@ -175,6 +178,7 @@ class Chain:
         """
         held = [self._order.codes(), self.clocks.codes()]
         held += [operator.codes() for operator in self._operators]
+        held += [] if self._judging is None else self._judging.codes()
         if self._site_code >= 0:
             held.append(np.array([self._site_code]))
         table = self.strings.without_unused(held)
@@ -236,8 +240,6 @@ class Chain:
                 if len(gone):
                     self.clocks.forget(list(gone))
                 start = end
-            for number, operator in enumerate(self._operators[: self._cascade.first]):
-                output.results[number].extend(operator.advance(now))
             self._cascade.advance(now, self.strings, output.results)
 
     def _announce(self, columns: Columns) -> None:
@@ -261,11 +263,10 @@ class Chain:
             refused = quarantined_columns(ordered) if self.settings.aside != "no" else {}
             if refused:
                 output.quarantined.append(self._seen(len(refused[r.TS]), refused, ordered))
-        first = self._cascade.first
-        taps = ordered.taps[:first]
+        taps = ordered.taps[: self._cascade.first]
         for number, tap in enumerate((*taps, ordered)):
             released = self._released(tap, goes_out=tap is ordered)
-            end = number + 1 if number < len(taps) else first
+            end = number + 1 if number < len(taps) else self._cascade.first
             more = released
             if halves is not None and len(halves[0]["ref"]):
                 both = among(tap, *halves)
@@ -319,6 +320,9 @@ class Chain:
                     self._until_end[number] = {"matches_until_end": held}
                 output.results[number].extend(operator.finish(self._last_arrival))
             self._cascade.finish(self._last_arrival, self.strings, output.results)
+            if self._judging is not None:
+                now = self._last_arrival
+                self._judging.judge(output.results, self.strings, now, end=True)
         return output
 
     def counters(self) -> dict[str, Any]:
@@ -331,18 +335,15 @@ class Chain:
             "last_arrival": self._last_arrival,
             "records": dict(self._records),
             "lanes": sorted(
-                placed(self._order.counters(), self.clocks, least_ns),
+                placed(self._order.counters(), self.strings, self.clocks, least_ns),
                 key=lambda lane: (lane["source"] or "", lane["stream"] or ""),
             ),
             "clocks": self.clocks.counters(),
             "quarantined": self._quarantined,
             **self._order.sources(),
-            "queries": {
-                plan.name: {**operator.counters(), **until_end}
-                for plan, operator, until_end in zip(
-                    self.settings.plans, self._operators, self._until_end, strict=True
-                )
-            },
+            "queries": counted(
+                self.settings.plans, self._operators, self._until_end, self._judging
+            ),
         }
 
     def snapshot(self) -> bytes:
@@ -361,6 +362,7 @@ class Chain:
                 "last_arrival": self._last_arrival,
                 "quarantined": list(self._quarantined),
                 "side": self._side.snapshot(),
+                "judging": self._judging and self._judging.snapshot(),
                 "halves": None if self._halves is None else self._halves.snapshot(),
             },
             protocol=5,
@@ -391,6 +393,8 @@ class Chain:
         chain._last_arrival = state["last_arrival"]
         chain._quarantined = list(state["quarantined"])
         chain._side.restore(state["side"])
+        if chain._judging is not None:
+            chain._judging.restore(state["judging"])
         if chain._halves is not None:
             chain._halves.restore(state["halves"])
         return chain

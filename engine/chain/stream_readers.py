@@ -6,11 +6,12 @@ queries that take halves of intervals read one with them among its events.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
 
+from engine.cascade.cascade import Cascade
 from engine.chain.settings import ChainSettings
 from engine.clocks.stream_clocks import StreamClocks
 from engine.operator import Operator, ResultPieces
@@ -27,17 +28,16 @@ class StreamReaders:
     """The operators of a chain, by the stream that they read.
 
     Args:
-        operators: of the queries.
+        operators: of the queries, those that read the log first.
         settings: of the chain.
-        saw: told what each query, by its number, has read.
+        cascade: told what each of these has read.
     """
 
     def __init__(
-        self, operators: Sequence[Operator], settings: ChainSettings,
-        saw: Callable[[int, Released], None],
+        self, operators: Sequence[Operator], settings: ChainSettings, cascade: Cascade
     ) -> None:  # fmt: skip
-        self._operators = operators
-        self._saw = saw
+        operators = operators[: cascade.first]
+        self._operators, self._cascade = operators, cascade
         self._with_halves = [bool(getattr(one, "takes_halves", False)) for one in operators]
         self.take_halves = any(self._with_halves)
         """Whether one of them does."""
@@ -65,7 +65,7 @@ class StreamReaders:
                 operator = self._operators[number]
                 given = told if operator.types is None else ordered
                 results[number].extend(operator.process(given))
-                self._saw(number, given)
+                self._cascade.saw(number, given)
 
     def _clocks_of(self, which: _Which) -> StreamClocks | None:
         if which not in self._clocks:

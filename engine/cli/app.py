@@ -30,6 +30,7 @@ _NAMES: Final = {
     "serve": "Receives the events of agents into a log.",
     "emulate": "A scenario's links between real sockets.",
     "validate": "Is this hardware good enough?",
+    "constraint": "What a recording says of its traces.",
     "log": "Between arrival logs and JSONL, CSV, Parquet.",
     "doctor": "Can this machine run slackwater?",
 }
@@ -95,6 +96,10 @@ def _command(name: str) -> Any:
             from engine.cli.validate_command import validate_setup
 
             return validate_setup
+        case "constraint":
+            from engine.cli.constraint_commands import constraint_app
+
+            return constraint_app
         case "log":
             from engine.cli.log_commands import log_app
 

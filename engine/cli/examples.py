@@ -48,6 +48,12 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "slackwater validate --log short.log --query 'EVENT SEQ(A a, B b) WITHIN 5 s'",
         "slackwater validate --two-logs short.log short.log",
     ),
+    "constraint": (
+        "slackwater constraint learn orders.jsonl --trace order --out flow.txt",
+        "slackwater constraint check orders.jsonl flow.txt",
+    ),
+    "constraint learn": ("slackwater constraint learn orders.jsonl --trace order --end SHIPPED",),
+    "constraint check": ("slackwater constraint check orders.jsonl flow.txt --json",),
     "log": (
         "slackwater log import rows.csv --time-unit us --out rows.log",
         "slackwater log show rows.log",

@@ -23,6 +23,9 @@ from engine.extras import need
 from engine.report.page.document import spoken
 from engine.report.page.page_folder import check_page_folder
 from engine.report.page.paper_page import HTML, JSON, Reproduced, write_reproduced
+from engine.report.page.papers_page import HTML as ALL_HTML
+from engine.report.page.papers_page import JSON as ALL_JSON
+from engine.report.page.papers_page import headline, write_overview
 from engine.report.paper import Advanced, Finding, Paper, PaperRun
 from engine.report.units import number
 from scenarios import papers
@@ -42,13 +45,18 @@ def reproduce(
     name: Name = None,
     every: Annotated[
         bool,
-        typer.Option("--all", help="Every table and figure of PAPER (or its part), as one page."),
+        typer.Option(
+            "--all",
+            help="Every table and figure of PAPER (or its part), as one page; of all papers, "
+            "with a page that has every claim.",
+        ),
     ] = False,
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Folder for paper.html and paper.json; with --all: out/PAPER, or out/PAPER-PART.",
+            help="Folder for paper.html and paper.json; with --all: out/PAPER, out/PAPER-PART, or "
+            "out/papers.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Of everything random.")] = 1,
@@ -58,6 +66,9 @@ def reproduce(
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
     """Makes a paper's tables and figures anew: our numbers, the paper's, and which claims hold."""
+    if name is None and every:
+        _all(out or Path("out") / "papers", seed, scale, quiet=quiet)
+        return
     if name is None:
         _list({each: load(each) for each in known_papers()})
         return
@@ -68,8 +79,7 @@ def reproduce(
     if not every and not entry:
         _list({whole: paper})
         return
-    if not 0 < scale <= 1:
-        raise UserError(f"--scale {scale}: must lie above 0 and be at most 1")
+    _check_scale(scale)
     chosen = _chosen(whole, paper, entry, every=every)
     if every and out is None:
         out = Path("out") / whole.replace("/", "-")
@@ -81,6 +91,34 @@ def reproduce(
     _tell(found, with_tables=not every)
     if out is not None:
         sys.stdout.write(f"{write_reproduced(found, out)}\n")
+
+
+def _check_scale(scale: float) -> None:
+    if not 0 < scale <= 1:
+        raise UserError(f"--scale {scale}: must lie above 0 and be at most 1")
+
+
+def _all(out: Path, seed: int, scale: float, *, quiet: bool) -> None:
+    """Every paper, each with its page in a folder of ``out``, and the page of all claims.
+
+    Raises:
+        UserError: one of the folders has files of somebody else.
+    """
+    _check_scale(scale)
+    need("report")
+    names = known_papers()
+    check_page_folder(out, (ALL_HTML, ALL_JSON, *names))
+    for each in names:
+        check_page_folder(out / each, (HTML, JSON))
+    tell_compiling(quiet=quiet)
+    found = {}
+    for each in names:
+        paper = load(each)
+        made = _reproduced(paper, list(paper.reproductions), seed, scale, quiet=quiet)
+        write_reproduced(made, out / each)
+        found[each] = made
+        sys.stdout.write(f"{each}: {made.headline}\n")
+    sys.stdout.write(f"{headline(found)}\n{write_overview(found, out)}\n")
 
 
 def known_papers() -> list[str]:

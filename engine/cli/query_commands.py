@@ -23,7 +23,7 @@ from engine.cli.options.report_option import (
     typed,
 )
 from engine.cli.options.spill_option import Spill
-from engine.cli.options.window_option import WindowText
+from engine.cli.options.window_option import ConstraintsFile, MonitorText, WindowText
 from engine.cli.terminal.pass_summary import tell_streams, tell_summary, tell_types
 from engine.cli.terminal.visible import tell
 from engine.cli.terminal.watch import if_interrupted, tell_compiling, watched
@@ -34,6 +34,7 @@ from engine.log.input.input_read import PLAIN_FORM, InputForm, InputKind
 from engine.log.input.lines import STDIN
 from engine.order.registry import ORDERS
 from engine.passes.asked import Asked, asked_of_order, asked_of_queries, guarded
+from engine.passes.definitions_file import read_definitions
 from engine.passes.doubts import of_joins, of_line_numbers, of_numbers, of_promises
 from engine.passes.output import TABLES, Answers, Events, check_name, mixed_kinds, write
 from engine.passes.pipeline import Host, Prepared, check_plans, prepare
@@ -42,6 +43,7 @@ from engine.query.analysis.cascade import read_statements
 from engine.query.endpoints.path import IBP, check_index
 from engine.query.endpoints.tree_joins import COST, check_joins
 from engine.query.explain_cascade import cascade_told
+from engine.query.language.definitions import expanded
 from engine.query.plan import Plan
 from engine.query.purge_settings import PurgeSettings, parse_purge
 from engine.results.side_output import SIDE_OUTPUT
@@ -150,6 +152,8 @@ def query(
     purge_text: PurgeText = "late",
     intervals: IntervalsText = IBP,
     window: WindowText = None,
+    monitor: MonitorText = None,
+    constraints: ConstraintsFile = None,
     out: Out = None,
     on_spark: OnSpark = False,
     master: Master = None,
@@ -168,7 +172,7 @@ def query(
     quiet: Quiet = False,
 ) -> None:
     """Answers queries over a trace or log in one pass, one JSON line per result."""
-    plans, explained = _plans(texts, time_unit)
+    plans, explained = _plans(texts, time_unit, constraints)
     if explained:
         barrier = None if barrier_text is None else parse_barrier(barrier_text, time_unit)
         _explain(plans, barrier, parse_purge(purge_text, time_unit), intervals, out, joins)
@@ -180,8 +184,8 @@ def query(
     check_folders(report, against)
     asked = asked_of_queries(
         plans, time_unit, order=order_text, barrier=barrier_text, certainty=certainty,
-        purge=purge_text, intervals=intervals, window=window, guard=guard, late=late is not None,
-        spill=spill, on_spark=host.master is not None, joins=joins,
+        purge=purge_text, intervals=intervals, window=window, monitor=monitor, guard=guard,
+        late=late is not None, spill=spill, on_spark=host.master is not None, joins=joins,
     )  # fmt: skip
     asked = asked if report is None else replace(asked, ordered="bare")
     letters = _letters(on_bad, dead_letter, out, source)
@@ -312,9 +316,12 @@ def _show(lines: Path) -> None:
     lines.unlink()
 
 
-def _plans(texts: list[str], time_unit: str) -> tuple[tuple[Plan, ...], bool]:
+def _plans(
+    texts: list[str], time_unit: str, constraints: Path | None
+) -> tuple[tuple[Plan, ...], bool]:
     """The statements' plans, and whether the plans are what is asked for."""
-    return read_statements([_text(text) for text in texts], time_unit)
+    known = read_definitions(constraints)
+    return read_statements([expanded(_text(text), known) for text in texts], time_unit)
 
 
 def _text(argument: str) -> str:

@@ -8,23 +8,31 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from engine.constraint.traces import VIOLATION
+from engine.kernels.integers import NONE
 from engine.operator import Result, ResultColumns
 from engine.results.schema import (
     ALERT_FIELDS,
     ALERTS,
+    KINDS_OF_ALERT,
     POSITION,
     SHARED_FIELDS,
+    SO_FAR_FIELDS,
+    decoded,
     one_of,
     same_for_all,
 )
+from engine.stream.released import Strings
 
 _ORDER: Final = (POSITION, *SHARED_FIELDS, *ALERT_FIELDS)
-CERTAINTIES: Final = ("confirmed", "uncertain")
+_OPS: Final = ("-", "+")
+_CERTAINTIES: Final = ("confirmed", "uncertain")
 
 
 class AlertColumns(NamedTuple):
     """Equally long; texts as Arrow arrays, ``at`` and ``ts`` in ns, ``seq`` with nulls."""
 
+    op: pa.Array
     at: pa.Array
     alert: pa.Array
     trace: pa.Array
@@ -34,6 +42,7 @@ class AlertColumns(NamedTuple):
     seq: pa.Array
     ts: pa.Array
     allowed: pa.Array
+    so_far: pa.Array
 
 
 class Alerts(ResultColumns):
@@ -41,19 +50,19 @@ class Alerts(ResultColumns):
 
     kind = ALERTS
 
-    def __init__(
-        self, columns: AlertColumns, query: str, site: str, constraint: str,
-        plus: np.ndarray | None = None,
-    ) -> None:  # fmt: skip
-        """``plus``: which are given, or else taken back; None: all are given."""
+    def __init__(self, columns: AlertColumns, query: str, site: str, constraint: str) -> None:
         self.columns, self.query, self.site, self.constraint = columns, query, site, constraint
-        self.plus = np.ones(len(columns.at), np.bool_) if plus is None else plus
+
+    @property
+    def plus(self) -> np.ndarray:
+        """Which are given, or else taken back."""
+        return np.asarray(np.asarray(self.columns.op.cast(pa.string())) == _OPS[1])
 
     def taken(self, rows: np.ndarray, plus: np.ndarray, at: np.ndarray) -> Alerts:
         """The results ``rows``, given (``plus``) or taken back at instants ``at``."""
         columns = AlertColumns(*(column.take(pa.array(rows)) for column in self.columns))
-        columns = columns._replace(at=pa.array(at))
-        return Alerts(columns, self.query, self.site, self.constraint, plus)
+        columns = columns._replace(op=one_of(_OPS, plus), at=pa.array(at))
+        return Alerts(columns, self.query, self.site, self.constraint)
 
     @classmethod
     def tables(cls, pieces: Sequence[Alerts]) -> Iterator[pa.Table]:
@@ -62,7 +71,6 @@ class Alerts(ResultColumns):
             columns = {
                 **piece.columns._asdict(),
                 POSITION: pa.array(np.arange(n)),
-                "op": one_of(("-", "+"), piece.plus),
                 "query": same_for_all(piece.query, n),
                 "site": same_for_all(piece.site, n),
                 "constraint": same_for_all(piece.constraint, n),
@@ -75,3 +83,52 @@ class Alerts(ResultColumns):
     def __iter__(self) -> Iterator[Result]:
         for table in self.tables([self]):
             yield from table.drop_columns(POSITION).to_pylist()
+
+
+def alert_columns(
+    told: np.ndarray, at: np.ndarray, so_far: pa.Array, traces: pa.Array, allowed: Sequence[str],
+    strings: Strings,
+) -> AlertColumns:  # fmt: skip
+    """What became known, as results show it.
+
+    Args:
+        told: TOLD.
+        at: when, on the arrival clock [ns].
+        so_far: as of ``lists_of``.
+        traces: what the events of each trace share.
+        allowed: of each state, what the constraint allows.
+        strings: of the codes.
+    """
+    no_event = told["type"] == NONE
+    return AlertColumns(
+        op=one_of(_OPS, told["plus"]),
+        at=pa.array(at),
+        alert=one_of(KINDS_OF_ALERT, told["kind"]),
+        trace=traces.cast(pa.string()),
+        certainty=one_of(_CERTAINTIES, told["doubtful"]),
+        type=decoded(told["type"], no_event, strings.text),
+        source=decoded(told["source"], no_event, strings.text),
+        seq=pa.array(told["seq"], mask=told["seq"] < 0),
+        ts=pa.array(told["ref"]),
+        allowed=one_of(allowed, told["before"], told["kind"] != VIOLATION),
+        so_far=so_far,
+    )
+
+
+def lists_of(ends: np.ndarray, nodes: np.ndarray, strings: Strings) -> pa.ListArray:
+    """The buffered events of the lists that end at ``ends``, the first of each first."""
+    steps = [ends]
+    while (steps[-1] != NONE).any():
+        steps.append(np.where(steps[-1] == NONE, NONE, nodes["link"][steps[-1]]))
+    places = np.stack(steps[::-1], axis=1)  # (lists, steps): those that a list has not come first
+    there = places != NONE
+    of, none = nodes[places[there]], np.zeros(int(there.sum()), np.bool_)
+    columns = {
+        "type": decoded(of["type"], none, strings.text),
+        "source": decoded(of["source"], none, strings.text),
+        "seq": pa.array(of["seq"], mask=of["seq"] < 0),
+        "ts": pa.array(of["ref"]),
+    }
+    events = pa.StructArray.from_arrays([columns[name] for name in SO_FAR_FIELDS], SO_FAR_FIELDS)
+    starts = np.concatenate(([0], np.cumsum(there.sum(axis=1)))).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(starts), events)

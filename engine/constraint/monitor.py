@@ -3,7 +3,9 @@
 Events go to their traces in the order in which they are released. An alert is given with the event
 that makes the match certain, ``cleared`` with the one that rules it out; a trace that breaks its
 constraint is told of and watched for the match itself from then on. A trace of which the
-constraint allows no more is over, and is forgotten; the next event of its key begins another.
+constraint allows no more is over, and so is one of which nothing came for its timeout: it is
+forgotten, and the next event of its key begins another. With a horizon, events count in order of
+time, and one that comes late rewrites its trace (``engine.constraint.rewrite``).
 """
 
 from __future__ import annotations
@@ -14,53 +16,57 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from engine.constraint.alerts import CERTAINTIES, AlertColumns, Alerts
-from engine.constraint.traces import (
-    OVER,
-    TRACE,
-    VIOLATION,
-    Events,
-    Tables,
-    Told,
-    follow,
-    keep_open,
-    room_for,
-)
-from engine.kernels.table import empty_slots, enter
+from engine.constraint.alerts import Alerts, alert_columns, lists_of
+from engine.constraint.basic import basic_of, not_basic
+from engine.constraint.follow import follow
+from engine.constraint.open_traces import OpenTraces
+from engine.constraint.progress import Moves, moves_of, place_of_rows
+from engine.constraint.rewrite import follow_and_rewrite
+from engine.constraint.settings import BASIC, MonitorSettings
+from engine.constraint.step import TELLS, sweep
+from engine.constraint.traces import LATER, TOLD, Events, Tables
+from engine.kernels.integers import INT_MAX, INT_MIN
 from engine.query.automata.alphabet import IGNORED
 from engine.query.automata.compiled import automata_of
-from engine.query.automata.verdicts import SATISFIABLE, UNSATISFIABLE
+from engine.query.automata.verdicts import SATISFIABLE, UNSATISFIABLE, Encoded
 from engine.query.fields import attributes_of, released_columns
 from engine.query.monitor_plan import MonitorPlan
-from engine.results.schema import KINDS_OF_ALERT, decoded, one_of
 from engine.stream.released import LATE_DROPPED, Released
 from engine.window.keys import GroupKeys
 
-_LEAST: Final = 64
-"""Traces for which there is room at first."""
-_OF_CLOCKS: Final = ("ref", "unc", "source", "epoch")
-_READ: Final = {"type", "release", "status", "seq", *_OF_CLOCKS}
+_ROOM: Final = 1 << 12
+"""Results told at once."""
+_OF_EVENT: Final = ("ref", "unc", "source", "epoch", "seq", "type")
+_READ: Final = {"release", "status", *_OF_EVENT}
 
 
 class MonitorOperator:
     """Follows every trace of one site through the automata of ``plan``."""
 
-    def __init__(self, plan: MonitorPlan, site: str) -> None:
+    def __init__(
+        self, plan: MonitorPlan, site: str, settings: MonitorSettings | None = None
+    ) -> None:
+        settings = settings or MonitorSettings()
         automata = automata_of(plan)
         self.plan, self.site = plan, site
         self._alphabet, both = automata.alphabet, automata.encoded
-        told = np.zeros(3, np.bool_)
-        told[UNSATISFIABLE] = True
-        told[SATISFIABLE] = plan.by_types
-        self._tables = Tables(both.table, both.verdict, both.broken, both.ended, told)
+        self._basic = (
+            basic_of(automata.constraint, both) if settings.check == BASIC else not_basic()
+        )
         self._allowed = _allowed(automata.alphabet.names, both.table, both.broken)
+        self._tables = _tables(both, self._allowed, by_types=plan.by_types)
+        self._timeout, self._horizon = plan.timeout_ns or 0, settings.horizon_ns
         self._keys = GroupKeys((plan.trace,), plan.name)
-        self._traces, self._open, self._slots = np.zeros(0, TRACE), 0, empty_slots(0)
+        self._held = OpenTraces(rewrites=self._horizon is not None)
+        self._clock = self._now = INT_MIN
+        self._rows = 0
+        self._told = np.zeros(_ROOM, TOLD)
         self._counts = dict.fromkeys(("untraced", "late_dropped", "over"), 0)
 
     @property
-    def types(self) -> tuple[str, ...]:
-        return self._alphabet.types
+    def types(self) -> tuple[str, ...] | None:
+        # What an order has dropped rewrites traces, too.
+        return self._alphabet.types if self._horizon is None else None
 
     def required_columns(self) -> set[str]:
         return _READ | released_columns(attributes_of(self.plan))
@@ -68,23 +74,27 @@ class MonitorOperator:
     def process(self, released: Released) -> Sequence[Any]:
         columns = released.columns
         symbols = self._alphabet.read(released)
-        self._leave_out(symbols, columns["status"] == LATE_DROPPED, "late_dropped")
+        if self._horizon is None:
+            self._leave_out(symbols, columns["status"] == LATE_DROPPED, "late_dropped")
         keys, nulls = self._keys.codes(released)
         if len(nulls):
             self._leave_out(symbols, nulls != 0, "untraced")
-        read = int((symbols >= 0).sum())
-        if not read:
-            return ()
-        self._make_room(self._open + read)
-        events = Events(symbols, keys[:, 0], *(columns[name] for name in _OF_CLOCKS))
-        told = room_for(read)
-        self._open, count = follow(
-            self._traces, _numbers(self._traces), self._slots, self._open, self._tables,
-            events, told,
-        )  # fmt: skip
-        found = self._results(released, keys[:, 0], Told(*(each[:count] for each in told)))
-        self._forget()
-        return found
+        numbers = np.arange(self._rows, self._rows + released.n)
+        self._rows += released.n
+        moves = moves_of(released, self._now) if self._timeout else None
+        found: list[tuple[np.ndarray, pa.Array]] = []
+        if (symbols >= 0).any():
+            read = {name: columns[name] for name in _OF_EVENT}
+            events = Events(symbol=symbols, number=numbers, **read)
+            self._follow(np.ascontiguousarray(keys[:, 0]), events, moves, released, found)
+        if moves is not None and len(moves.to):
+            self._now = int(moves.to[-1])
+            self._sweep(released, found)
+        if self._horizon is not None and released.n:
+            self._clock = max(self._clock, int(columns["ref"].max()))
+            self._held.settle(self._limit(), self._timeout, self._tables, self._basic)
+        self._counts["over"] += self._held.forget(self._limit(), self._timeout)
+        return self._results(found, released, moves)
 
     def _leave_out(self, symbols: np.ndarray, rows: np.ndarray, why: str) -> None:
         """``rows`` are not read, and those that would have been are counted."""
@@ -92,81 +102,122 @@ class MonitorOperator:
         self._counts[why] += int(left_out.sum())
         symbols[left_out] = IGNORED
 
-    def _make_room(self, wanted: int) -> None:
-        """Room for ``wanted`` traces."""
-        if wanted > len(self._traces):
-            self._take(self._traces[: self._open], max(_LEAST, 2 * wanted))
+    def _limit(self) -> int:
+        """Events before it rewrite nothing."""
+        if self._horizon is None:
+            return INT_MAX
+        return self._clock - self._horizon if self._clock > INT_MIN + self._horizon else INT_MIN
 
-    def _take(self, traces: np.ndarray, room: int) -> None:
-        """``traces``, and room for so many in all."""
-        self._open = len(traces)
-        self._traces = np.zeros(room, TRACE)
-        self._traces[: self._open] = traces
-        self._slots = empty_slots(room)
-        enter(self._slots, _numbers(self._traces)[: self._open, :1], 0)
+    def _follow(
+        self, keys: np.ndarray, events: Events, moves: Moves | None, released: Released,
+        found: list[tuple[np.ndarray, pa.Array]],
+    ) -> None:  # fmt: skip
+        """Take every event to its trace."""
+        now = np.zeros(len(keys), np.int64) if moves is None else moves.before
+        limits = np.empty(0, np.int64)
+        if self._horizon is not None:
+            clock = np.maximum.accumulate(np.append(self._clock, events.ref))[:-1]
+            limits = np.maximum(clock, INT_MIN + self._horizon) - self._horizon
+        held, first, wanted, entry = self._held, 0, 0, np.empty(len(keys), np.int32)
+        while True:
+            held.make_room(min(_ROOM, len(keys) - first) + 3 * (wanted + 2))
+            if 2 * TELLS * (wanted + 2) > len(self._told):
+                self._told = np.zeros(4 * TELLS * (wanted + 2), TOLD)
+            keyed = held.keyed(keys, entry)
+            rest = (self._timeout, self._tables, self._basic, events, held.pool)
+            if self._horizon is None:
+                first, rows = follow(first, keyed, now, *rest, self._told)
+            else:
+                first, rows, wanted = follow_and_rewrite(
+                    first, keyed, now, limits, *rest, held.kept(), self._told
+                )
+            self._drain(rows, released, found)
+            if first == len(entry):
+                return
 
-    def _over(self) -> int:
-        return int((self._traces["flags"][: self._open] & OVER != 0).sum())
+    def _sweep(self, released: Released, found: list[tuple[np.ndarray, pa.Array]]) -> None:
+        """End the traces whose time has run out."""
+        held, first = self._held, 0
+        while first < held.open:
+            first, rows = sweep(
+                held.traces, held.open, self._now, self._timeout, self._tables, self._told, 0, first
+            )
+            self._drain(rows, released, found)
 
-    def _forget(self) -> None:
-        """Traces that are over leave once they are half of all."""
-        over = self._over()
-        if over > _LEAST and 2 * over > self._open:
-            self._counts["over"] += over
-            kept = keep_open(self._traces, self._open)
-            self._take(self._traces[:kept], max(_LEAST, 2 * kept))
+    def _drain(
+        self, rows: int, released: Released, found: list[tuple[np.ndarray, pa.Array]]
+    ) -> None:
+        """Take what was told, and the events so far, before they move."""
+        if rows:
+            told = self._told[:rows].copy()
+            nodes = self._held.pool.nodes
+            found.append((told, lists_of(told["path"], nodes, released.strings)))
 
-    def _results(self, released: Released, keys: np.ndarray, told: Told) -> Sequence[Any]:
-        if not len(told.event):
+    def _results(
+        self, found: list[tuple[np.ndarray, pa.Array]], released: Released, moves: Moves | None
+    ) -> Sequence[Any]:
+        if not found:
             return ()
-        at = told.event
-        columns, text = released.columns, released.strings.text
-        none = np.zeros(len(at), np.bool_)
-        traces = self._keys.columns(np.zeros(len(at), np.int64), keys[at][:, None])
-        seq = columns["seq"][at]
-        broken = told.kind == VIOLATION
-        found = AlertColumns(
-            at=pa.array(columns["release"][at]),
-            alert=one_of(KINDS_OF_ALERT, told.kind),
-            trace=traces[self.plan.trace.name].cast(pa.string()),
-            certainty=one_of(CERTAINTIES, told.doubtful),
-            type=decoded(columns["type"][at], none, text),
-            source=decoded(columns["source"][at], none, text),
-            seq=pa.array(seq, mask=seq < 0),
-            ts=pa.array(columns["ref"][at]),
-            allowed=one_of(self._allowed, told.before, ~broken),
+        told = np.concatenate([rows for rows, _ in found])
+        so_far = pa.concat_arrays([lists for _, lists in found])
+        at, row = np.zeros(len(told), np.int64), told["row"]
+        place, deadline, number = place_of_rows(row), np.zeros_like(row), np.zeros_like(row)
+        later = row == LATER
+        at[~later] = released.columns["release"][row[~later]]
+        if later.any():
+            assert moves is not None, "a time ran out by progress"
+            passing = moves.passing(told["ref"][later])
+            at[later], place[later] = moves.at[passing], moves.place[passing]
+            deadline[later], number[later] = told["ref"][later], told["number"][later]
+        order = np.lexsort((number, deadline, place))
+        told, so_far = told[order], so_far.take(pa.array(order))
+        traces = self._keys.columns(np.zeros(len(told), np.int64), told["key"][:, None])
+        shown = alert_columns(
+            told, at[order], so_far, traces[self.plan.trace.name], self._allowed, released.strings
         )
-        return Alerts(found, self.plan.name, self.site, self.plan.constraint)
+        return Alerts(shown, self.plan.name, self.site, self.plan.constraint)
 
-    def advance(self, now: int) -> Sequence[Any]:  # noqa: ARG002 - nothing waits for time
+    def advance(self, now: int) -> Sequence[Any]:  # noqa: ARG002 - progress comes with events
         return ()
 
-    def finish(self, at: int) -> Sequence[Any]:  # noqa: ARG002 - as ``advance``
+    def finish(self, at: int) -> Sequence[Any]:  # noqa: ARG002 - the input ends, not the traces
         return ()
 
     def counters(self) -> dict[str, int]:
-        over = self._over()
-        return {**self._counts, "over": self._counts["over"] + over, "open": self._open - over}
+        over, beyond = self._held.over(), {}
+        if self._horizon is not None:
+            beyond = {"beyond_horizon": self._held.beyond}
+        counts = {**self._counts, **beyond, "over": self._counts["over"] + over}
+        return {**counts, "open": self._held.open - over}
 
     def codes(self) -> np.ndarray:
-        traces = self._traces[: self._open]
-        return np.concatenate((self._keys.used(traces["key"][:, None]), traces["source"]))
+        keys = self._held.traces["key"][: self._held.open]
+        return np.concatenate((self._keys.used(keys[:, None]), self._held.codes()))
 
     def snapshot(self) -> dict[str, Any]:
-        traces = self._traces[: self._open].copy()
-        keys = self._keys.snapshot(traces["key"][:, None], np.zeros(0, np.int64))
-        return {"traces": traces, "keys": keys, "counts": dict(self._counts)}
+        held = self._held.snapshot()
+        return {
+            "held": held,
+            "keys": self._keys.snapshot(held["traces"]["key"][:, None], np.zeros(0, np.int64)),
+            "counts": dict(self._counts),
+            "clocks": (self._clock, self._now, self._rows),
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         self._keys.restore(state["keys"])
         self._counts = dict(state["counts"])
-        traces = state["traces"]
-        self._take(traces, max(_LEAST, 2 * len(traces)))
+        self._clock, self._now, self._rows = state["clocks"]
+        self._held.restore(state["held"])
 
 
-def _numbers(traces: np.ndarray) -> np.ndarray:
-    """The same memory as rows of int64, of which the first is the key."""
-    return traces.view(np.int64).reshape(len(traces), -1)
+def _tables(both: Encoded, allowed: list[str], *, by_types: bool) -> Tables:
+    told = np.zeros(3, np.bool_)
+    told[UNSATISFIABLE] = True
+    told[SATISFIABLE] = by_types
+    same = np.unique(np.array(allowed), return_inverse=True)[1].reshape(-1)
+    return Tables(
+        both.table, both.verdict, both.broken, both.ended, both.complete, both.moves, told, same
+    )
 
 
 def _allowed(names: list[str], table: np.ndarray, broken: np.ndarray) -> list[str]:

@@ -1,8 +1,6 @@
-"""The state of every open trace, and one event of it: a look-up in the table of automata.
+"""What is held of open traces and of their events, and what is told of them, as records.
 
-Source: L10 Algorithm 2. What it leaves out, as its events are in order and its clocks right: an
-alert is uncertain if events of its trace may have been the other way round, and if that way they
-would not have led to the same state.
+A key is a value that events share; its traces come one after another, each over before the next.
 """
 
 from __future__ import annotations
@@ -11,159 +9,121 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels.integers import INT_MIN, NONE
-from engine.kernels.jit import kernel
-from engine.kernels.table import slot_of
-from engine.query.automata.verdicts import SATISFIABLE, START
-from engine.stream.released import NO_EPOCH
-
 TRACE: Final = np.dtype(
     [
         ("key", np.int64),
+        ("last_ref", np.int64),  # of the last event
         ("until", np.int64),  # no event so far can have been later
-        ("until_before", np.int64),  # none but the last
-        ("epoch", np.int64),  # with ``source``: the clock of the last event
-        ("source", np.int32),
+        ("path", np.int32),  # of ``Pool``: the last event that brought the pattern on; NONE
         ("state", np.uint16),
-        ("before", np.uint16),  # the state before the last event
-        ("symbol", np.uint16),  # of the last event
+        ("other", np.uint16),  # where another order of the events would have led; else ``state``
+        # Of the last event, which may still change places with the next one:
+        ("until_before", np.int64),  # no event before it can have been later
+        ("epoch", np.int64),  # with ``source``: its clock
+        ("source", np.int32),
+        ("number", np.uint32),
+        ("symbol", np.uint16),
+        ("before", np.uint16),  # the state before it
+        ("constraint", np.uint16),  # where C's automaton is; Algorithm 1 alone goes by it
+        ("known", np.uint8),  # the verdict
         ("flags", np.uint8),
     ],
     align=True,
 )
-"""48 bytes, 24 of which tell what the last event was."""
-OVER: Final = 1
-"""Flag: the constraint allows nothing more; the next event of this key begins a trace."""
+"""64 bytes: 32 of the trace, 32 of its last event, which is buffered as it may not be the last."""
+FRESH: Final = 1
+"""Flag: the next event of this key begins a trace: none has come, or the last was allowed none."""
 DOUBTFUL: Final = 2
-"""Flag: the order of events may have led to the state."""
+"""Flag: the order of events may have led to more states than ``state`` and ``other``."""
 MIXED: Final = 4
 """Flag: its events are of more than one clock."""
+FORKED: Final = 8
+"""Flag: before its last event it may have been in another state than ``before``."""
+RUN_OUT: Final = 16
+"""Flag: no event came in time; the next one begins a trace."""
+
+NODE: Final = np.dtype(
+    [
+        ("ref", np.int64),
+        ("unc", np.int64),
+        ("seq", np.int64),
+        ("epoch", np.int64),
+        ("number", np.int64),
+        ("source", np.int32),
+        ("type", np.int32),
+        ("link", np.int32),  # to the one before; NONE
+        ("symbol", np.uint16),
+        ("state", np.uint16),  # on a path: where the pattern is after it
+    ],
+    align=True,
+)
+"""A buffered event, 56 bytes."""
 
 ALERT: Final = 0
 CLEARED: Final = 1
 VIOLATION: Final = 2
 
+TOLD: Final = np.dtype(
+    [
+        ("row", np.int64),  # of the batch, with which it became known; LATER: the clock passed it
+        ("key", np.int64),
+        ("number", np.int64),
+        ("ref", np.int64),
+        ("seq", np.int64),
+        ("source", np.int32),
+        ("type", np.int32),  # NONE: of no event; a time ran out
+        ("path", np.int32),
+        ("before", np.uint16),  # the state before the event
+        ("kind", np.int8),  # ALERT CLEARED VIOLATION; NONE: not told after all
+        ("plus", np.bool_),
+        ("doubtful", np.bool_),
+    ],
+    align=True,
+)
+"""What became known."""
+LATER: Final = -1
+"""``row``: found out by progress, of which ``engine.constraint.progress`` knows the place."""
+
+
+class Events(NamedTuple):
+    """Columns of events: their symbol (negative: not read), when each one happened, give or take
+    ``unc`` [ns], and by which clock: two of one source and epoch are in order.
+
+    ``number`` counts the rows of the released stream.
+    """
+
+    symbol: np.ndarray
+    ref: np.ndarray
+    unc: np.ndarray
+    source: np.ndarray
+    epoch: np.ndarray
+    seq: np.ndarray
+    type: np.ndarray
+    number: np.ndarray
+
+
+class Pool(NamedTuple):
+    """Buffered events: ``nodes`` (NODE), of which the first ``used[0]`` are in use."""
+
+    nodes: np.ndarray
+    used: np.ndarray
+
 
 class Tables(NamedTuple):
     """``engine.query.automata.verdicts.Encoded`` as kernels read it; ``told``: whether to tell of a
-    verdict, by its number.
+    verdict, by its number; ``allowed``: of each state, equal where C allows the same events.
     """
 
     table: np.ndarray
     verdict: np.ndarray
     broken: np.ndarray
     ended: np.ndarray
+    complete: np.ndarray
+    moves: np.ndarray
     told: np.ndarray
+    allowed: np.ndarray
 
 
-class Events(NamedTuple):
-    """Columns of the events of a batch: their symbol (negative: not read), the key of their trace,
-    when each one happened, give or take ``unc`` [ns], and by which clock: two of one source and
-    epoch are in order.
-    """
-
-    symbol: np.ndarray
-    key: np.ndarray
-    ref: np.ndarray
-    unc: np.ndarray
-    source: np.ndarray
-    epoch: np.ndarray
-
-
-class Told(NamedTuple):
-    """What became known: at which event, ALERT CLEARED VIOLATION, if in doubt, and the state in
-    which the trace was before it.
-    """
-
-    event: np.ndarray
-    kind: np.ndarray
-    doubtful: np.ndarray
-    before: np.ndarray
-
-
-def room_for(events: int) -> Told:
-    """Room for all that so many events can tell: two things each."""
-    return Told(
-        np.empty(2 * events, np.int64),
-        np.empty(2 * events, np.int8),
-        np.empty(2 * events, np.bool_),
-        np.empty(2 * events, np.uint16),
-    )
-
-
-@kernel
-def follow(
-    traces: np.ndarray, keys: np.ndarray, slots: np.ndarray, known: int, tables: Tables,
-    events: Events, told: Told,
-) -> tuple[int, int]:  # fmt: skip
-    """Take each event to its trace; ``keys`` is the memory of ``traces`` as rows of int64.
-
-    Returns:
-        How many traces there are now (``known`` before the first), and how many rows of ``told``.
-    """
-    rows = 0
-    for i in range(len(events.symbol)):
-        symbol = events.symbol[i]
-        if symbol < 0:
-            continue
-        slot = slot_of(slots, keys, (events.key[i],))
-        fresh = slots[slot] == NONE
-        if fresh:
-            slots[slot] = known
-            traces[known].key = events.key[i]
-            known += 1
-        trace = traces[slots[slot]]
-        if fresh or trace.flags & OVER:
-            fresh = True
-            trace.state = START
-            trace.until = INT_MIN
-            trace.until_before = INT_MIN
-            trace.flags = 0
-        same_clock = (
-            events.epoch[i] != NO_EPOCH
-            and trace.epoch == events.epoch[i]
-            and trace.source == events.source[i]
-        )
-        if not fresh and not same_clock:
-            trace.flags |= MIXED
-        low, high = events.ref[i] - events.unc[i], events.ref[i] + events.unc[i]
-        old = int(trace.state)
-        new = tables.table[old, symbol]
-        if trace.flags & MIXED and low <= trace.until:
-            swapped = tables.table[tables.table[trace.before, symbol], trace.symbol]
-            if low <= trace.until_before or (not same_clock and swapped != new):
-                trace.flags |= DOUBTFUL
-        if tables.broken[new] and not tables.broken[old]:
-            told.event[rows] = i
-            told.kind[rows] = VIOLATION
-            told.doubtful[rows] = trace.flags & DOUBTFUL != 0
-            told.before[rows] = old
-            rows += 1
-        verdict = tables.verdict[new]
-        if tables.told[verdict] and (fresh or tables.verdict[old] != verdict):
-            told.event[rows] = i
-            told.kind[rows] = ALERT if verdict == SATISFIABLE else CLEARED
-            told.doubtful[rows] = trace.flags & DOUBTFUL != 0
-            told.before[rows] = old
-            rows += 1
-        trace.before = old
-        trace.symbol = symbol
-        trace.source = events.source[i]
-        trace.epoch = events.epoch[i]
-        trace.state = new
-        trace.until_before = trace.until
-        trace.until = max(trace.until, high)
-        if tables.ended[new]:
-            trace.flags |= OVER
-    return known, rows
-
-
-@kernel
-def keep_open(traces: np.ndarray, known: int) -> int:
-    """Move traces that are not over to the front; gives their number."""
-    kept = 0
-    for entry in range(known):
-        if not traces[entry].flags & OVER:
-            traces[kept] = traces[entry]
-            kept += 1
-    return kept
+def events_of(nodes: np.ndarray) -> Events:
+    """Buffered events, in the same memory."""
+    return Events(*(nodes[name] for name in Events._fields))

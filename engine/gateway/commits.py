@@ -33,11 +33,13 @@ class Commits:
     Attributes:
         error: why the sink failed when it was last tried; None: it did not.
         waiting_bytes: of all frames in the making, and of those that are not durable.
+        due: something waits for ``flush``.
     """
 
     def __init__(self, sink: Sink) -> None:
         self.error: OSError | None = None
         self.waiting_bytes = 0
+        self.due = False
         self._sink = sink
         self._written: dict[Source, None] = {}
         """Sources of frames that the sink has taken, and is to be asked for."""
@@ -45,11 +47,6 @@ class Commits:
         self._unflushed = False
         self._flights: deque[_Flight] = deque()
         self._done = 0
-
-    @property
-    def due(self) -> bool:
-        """Something waits for ``flush``."""
-        return self._unflushed or bool(self._written)
 
     @property
     def room(self) -> bool:
@@ -70,6 +67,7 @@ class Commits:
             for lane in (source.control, *source.lanes):
                 lane.written = lane.received.next
             self._written[source] = None
+        self.due = self._unflushed or bool(self._written)
 
     def flush(self) -> Iterable[Source]:
         """Asks the sink for what it has taken; gives the sources of which more is durable now.
@@ -82,7 +80,7 @@ class Commits:
         sources = list(self._written)
         lanes = [(lane, lane.written) for s in sources for lane in (s.control, *s.lanes)]
         self._flights.append(_Flight(sources, lanes, self._bytes))
-        self._written, self._bytes = {}, 0
+        self._written, self._bytes, self.due = {}, 0, False
         if later:
             return ()
         if len(self._flights) > 1:

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from edge_agent.errors import WireError
-from edge_agent.excerpt import Events, Excerpt
+from edge_agent.excerpt import Events, Excerpt, Whole
 from edge_agent.limits import TIME_MAX_NS
 from edge_agent.messages import CELLS_MAX, Data, Packed, StreamSchema, Texts, Values
 
@@ -44,7 +44,9 @@ def check_data(data: Events, schema: StreamSchema) -> None:
             that ends before it begins), ``codes`` (outside their dictionary) or ``infinite``.
     """
     if isinstance(data, Excerpt):
-        if _sound(data, schema):
+        whole = data.whole
+        known = whole.sound is schema or _sound(whole, schema)
+        if known and data.rows * whole.given <= CELLS_MAX:
             return
         data = data.written()
     if len(data.attrs) != len(schema.attrs):
@@ -86,19 +88,15 @@ def _check_columns(data: Data, schema: StreamSchema) -> None:
                 _check_finite(column, name)
 
 
-def _sound(data: Excerpt, schema: StreamSchema) -> bool:
-    """Whether all rows of its batch are right; found out once, a message of it at least."""
-    whole = data.whole
-    if data.rows * whole.given > CELLS_MAX:
+def _sound(whole: Whole, schema: StreamSchema) -> bool:
+    """Whether all rows of a batch are right; if they are, that is kept with it."""
+    if len(whole.data.attrs) != len(schema.attrs):
         return False
-    if whole.sound is not schema:
-        if len(whole.data.attrs) != len(schema.attrs):
-            return False
-        try:
-            _check_columns(whole.data, schema)
-        except ContentRefused:
-            return False
-        whole.sound = schema
+    try:
+        _check_columns(whole.data, schema)
+    except ContentRefused:
+        return False
+    whole.sound = schema
     return True
 
 

@@ -68,7 +68,7 @@ class GatewayCore:
         self._sites: dict[str, Site] = {}
         self._held: dict[str, Site] = {}
         """Sites whose frames are due and stay open until the sink has room."""
-        self._timers = Timers()
+        self.timers = Timers()
         self._outputs: list[Output] = []
 
     @property
@@ -98,7 +98,7 @@ class GatewayCore:
         else:
             self._peers[connection] = Peer(connection, host)
             self._addresses.opened(host)
-            self._timers.set(("peer", connection), arrival + self.settings.hello_timeout_ns)
+            self.timers.set(("peer", connection), arrival + self.settings.hello_timeout_ns)
 
     def disconnected(self, connection: Hashable, now_ns: int) -> None:
         """A connection is gone; harmless when it was refused or closed before."""
@@ -126,7 +126,8 @@ class GatewayCore:
             self._refuse(peer, Refusal(error.reason, error.detail, retry=True), error.sample)
         if not isinstance(data, Excerpt):
             self._watch_rest(peer, whole, arrival)
-        self._commit_if_due()
+        if self._commits.due or self._intake.pull_back.moved:
+            self._commit_if_due()
         return events
 
     def datagram_received(self, data: bytes, received_ns: int, sent_ns: int) -> bytes | None:
@@ -143,7 +144,7 @@ class GatewayCore:
 
     def next_wake(self) -> int | None:
         """Instant of the engine's clock at which ``wake`` is due, at the latest."""
-        due = self._timers.next_due()
+        due = self.timers.next_due()
         return None if due is None else self.clock.engine_ns(due)
 
     def wake(self, now_ns: int) -> None:
@@ -156,7 +157,7 @@ class GatewayCore:
             return
         arrival = self.clock.advance(now_ns)
         for _ in range(TIMERS_PER_WAKE):
-            match self._timers.pop_due(arrival):
+            match self.timers.pop_due(arrival):
                 case None:
                     break
                 case ("peer", connection):
@@ -188,7 +189,7 @@ class GatewayCore:
         held, self._held = self._held, {}
         for site in held.values():
             site.held, site.frame_due = False, arrival
-            self._timers.set(("site", site.name), site.due)
+            self.timers.set(site.timer, site.due)
 
     def flush_failed(self, error: OSError) -> None:
         """The sink has failed, and will be tried, or will try, again."""
@@ -208,7 +209,7 @@ class GatewayCore:
         if peer is None:
             return
         self._addresses.closed(peer.host)
-        self._timers.set(("peer", connection), None)
+        self.timers.set(("peer", connection), None)
         self._half_bytes -= peer.half_bytes
         peer.half_bytes = 0
         if peer.source is not None:
@@ -238,7 +239,7 @@ class GatewayCore:
         self._half_bytes += half - peer.half_bytes
         if peer.source is not None and (whole or not peer.half_bytes):
             due = arrival + self.settings.message_timeout_ns if half else None
-            self._timers.set(("peer", peer.connection), due)
+            self.timers.set(("peer", peer.connection), due)
         peer.half_bytes = half
         if self._half_bytes > self.settings.half_messages_max:
             self._refuse(peer, Refusal("busy", "too many unfinished messages", retry=True))
@@ -246,7 +247,7 @@ class GatewayCore:
     def _too_slow(self, peer: Peer) -> None:
         if self.congested:  # it may have sent what was not read
             again = self.clock.now + self.settings.hello_timeout_ns
-            self._timers.set(("peer", peer.connection), again)
+            self.timers.set(("peer", peer.connection), again)
         elif peer.source is None:
             self._refuse(peer, Refusal("hello_timeout", "no HELLO came", retry=True))
         else:
@@ -265,26 +266,21 @@ class GatewayCore:
         self._remove(peer.connection)
 
     def _take(self, peer: Peer, message: m.Message | Excerpt, arrival: int) -> None:
-        if isinstance(message, m.Hello):
-            if peer.source is not None:
-                raise WireError("hello_twice", "a connection says HELLO once")
-            self._hello(peer, message, arrival)
-            return
         source = peer.source
-        if source is None:
-            raise WireError("no_hello", "HELLO comes first")
+        if isinstance(message, m.Hello) or source is None:
+            self._first(peer, message, arrival)
+            return
         source.connections[peer.connection] = arrival
-        site = self._sites[source.site]
-        commits = self._commits
+        site, commits = self._sites[source.site], self._commits
         if commits.error and commits.waiting_bytes > self.settings.waiting_bytes_max:
             self._refuse(peer, Refusal("busy", "the log cannot be written", retry=True))
             return
-        before = site.builder.bytes
+        builder, before = site.builder, site.builder.bytes
         match message:
             case m.Data() | Excerpt():
                 if not self._intake.fits(source, site, message):
                     self._write(site, now=True)
-                    before = site.builder.bytes
+                    before = builder.bytes
                 new = self._intake.data(peer.connection, source, site, message, arrival)
             case m.Promise() | m.Begin() | m.Sync() | m.Eos():
                 new = self._intake.control(source, site, message, arrival)
@@ -293,19 +289,23 @@ class GatewayCore:
                 return
             case _:
                 raise WireError("direction", f"{type(message).__name__} is the gateway's to say")
-        commits.waiting_bytes += site.builder.bytes - before
+        commits.waiting_bytes += builder.bytes - before
         if not new:
             # It came before: its ack may be lost with the connection that carried it.
             self._ack([source])
             return
-        settings, builder = self.settings, site.builder
-        site.heard(arrival, *settings.rhythm(len(self._sites)))
-        full = builder.rows >= settings.frame_rows or builder.bytes >= settings.frame_bytes
+        site.heard(arrival, *self.settings.rhythm(len(self._sites)))
+        limits = self.settings
+        full = builder.rows >= limits.frame_rows or builder.bytes >= limits.frame_bytes
         if full and commits.error is None:
             self._write(site)
-        self._timers.set(("site", site.name), site.due)
+        self.timers.set(site.timer, site.due)
 
-    def _hello(self, peer: Peer, hello: m.Hello, arrival: int) -> None:
+    def _first(self, peer: Peer, hello: m.Message | Excerpt, arrival: int) -> None:
+        if peer.source is not None:
+            raise WireError("hello_twice", "a connection says HELLO once")
+        if not isinstance(hello, m.Hello):
+            raise WireError("no_hello", "HELLO comes first")
         try:
             self.admission.check_token(hello)
             source, old = self.admission.admit(hello, arrival)
@@ -321,7 +321,7 @@ class GatewayCore:
         full = len(source.connections) >= self.settings.connections_per_source
         peer.source = source
         peer.decoder.limit = m.MESSAGE_MAX
-        self._timers.set(("peer", peer.connection), None)
+        self.timers.set(("peer", peer.connection), None)
         source.connections[peer.connection] = arrival
         if full and oldest is not None:
             self._refuse(
@@ -330,7 +330,7 @@ class GatewayCore:
         site = self._sites.setdefault(source.site, Site(source.site))
         site.sources[source.name] = source
         self._intake.heard_again(source, site, hello, arrival, self.settings.frame_every_ns)
-        self._timers.set(("site", site.name), site.due)
+        self.timers.set(site.timer, site.due)
         self._outputs.append(Send(peer.connection, wire.encode(m.Welcome(*source.durable))))
 
     def _site_due(self, site: Site, arrival: int) -> None:
@@ -340,7 +340,7 @@ class GatewayCore:
             if site.frame_due is not None and site.frame_due <= arrival:
                 self._write(site)
         finally:
-            self._timers.set(("site", site.name), site.due)
+            self.timers.set(site.timer, site.due)
             self._forget_if_idle(site)
 
     def _tick(self, site: Site, arrival: int) -> None:
@@ -374,10 +374,10 @@ class GatewayCore:
 
     def _commit_if_due(self) -> None:
         """Commits now, or sets when to, with the first frame that waits for it; and when to ask."""
-        self._timers.set(("ask", ""), self._intake.pull_back.due)
-        if self._commits.due and not self._timers.is_set(_COMMIT):
+        self.timers.set(("ask", ""), self._intake.pull_back.next_due())
+        if self._commits.due and not self.timers.is_set(_COMMIT):
             if self.settings.commit_every_ns:
-                self._timers.set(_COMMIT, self.clock.now + self.settings.commit_every_ns)
+                self.timers.set(_COMMIT, self.clock.now + self.settings.commit_every_ns)
             else:
                 self._commit_later()
 
@@ -387,7 +387,7 @@ class GatewayCore:
             self._ack(self._commits.flush())
         except OSError as error:
             self.flush_failed(error)
-            self._timers.set(_COMMIT, self.clock.now + self.settings.sink_retry_ns)
+            self.timers.set(_COMMIT, self.clock.now + self.settings.sink_retry_ns)
 
     def _ack(self, sources: Iterable[Source]) -> None:
         for source in sources:

@@ -79,24 +79,23 @@ class FrameBuilder:
         """Rows that came after all rows added before."""
         assert not self._parts or part.arrival >= self._parts[-1].arrival
         self._parts.append(part)
-        self.rows += part.rows
-        if part.schema.attrs:
-            self._given = self._given_with(part.data, part.schema)
-            if None not in columns_of(part.data)[0].attrs:
-                self._whole = part.schema
-        self._text_bytes += _text_bytes(part.data)
+        data, schema = part.data, part.schema
+        self.rows += data.rows
+        if schema.attrs and schema is not self._whole:
+            self._given = self._given_with(data, schema)
+            if None not in columns_of(data)[0].attrs:
+                self._whole = schema
+        self._text_bytes += _text_bytes(data)
         self.bytes = self.rows * (ROW_BYTES + CELL_BYTES * len(self._given)) + self._text_bytes
 
     def bytes_with(self, data: Events, schema: StreamSchema) -> int:
         """``bytes`` if ``data`` were added."""
-        given = len(self._given_with(data, schema))
+        given = len(self._given if schema is self._whole else self._given_with(data, schema))
         rows = self.rows + data.rows
         return rows * (ROW_BYTES + CELL_BYTES * given) + self._text_bytes + _text_bytes(data)
 
     def _given_with(self, data: Events, schema: StreamSchema) -> set[str]:
         """Names of the attributes that have values in some row, ``data`` being among them."""
-        if schema is self._whole:
-            return self._given
         # Content is checked later.
         named = zip(schema.attrs, columns_of(data)[0].attrs, strict=False)
         return self._given.union([name for name, column in named if column is not None])
@@ -187,7 +186,7 @@ class _Cuts(NamedTuple):
 
 
 def _batch(parts: list[Part]) -> pa.RecordBatch:
-    counts = np.array([part.rows for part in parts], np.int64)
+    counts = np.array([part.data.rows for part in parts], np.int64)
     columns: dict[str, pa.Array] = {}
     kinds = np.array([part.kind for part in parts], np.int8)
     if kinds.any():

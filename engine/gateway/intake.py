@@ -8,7 +8,6 @@ from typing import Final
 
 from edge_agent import messages as m
 from edge_agent import wire
-from edge_agent.deadlines import earliest
 from edge_agent.errors import SAMPLE_BYTES, WireError
 from edge_agent.excerpt import Events, part_of, written
 from edge_agent.records import Kind
@@ -21,6 +20,7 @@ from engine.gateway.pull_back import PullBack
 from engine.gateway.settings import GatewaySettings
 from engine.gateway.source_store import SourceStore
 
+_EVENT: Final = Kind.EVENT
 _SPREAD: Final = 4
 """A frame is closed before a message that would make it larger than so many times its bytes, as
 each gives columns that the rows of the other lack."""
@@ -36,6 +36,8 @@ class Site:
         self.last_record = 0
         self.tick_due: int | None = None
         self.frame_due: int | None = None
+        self.timer = ("site", name)
+        """What the core calls its deadline."""
         self.held = False
         """The frame is due, and stays open until the sink has room."""
         self._dirty: list[Source] = []
@@ -43,7 +45,10 @@ class Site:
     @property
     def due(self) -> int | None:
         """When the site is next to be looked after; None: nothing is waited for."""
-        return earliest(self.tick_due, None if self.held else self.frame_due)
+        tick, frame = self.tick_due, None if self.held else self.frame_due
+        if tick is None or frame is None:
+            return frame if tick is None else tick
+        return min(tick, frame)
 
     def touched(self, source: Source) -> None:
         """Something of ``source`` will be durable when the frame is."""
@@ -91,6 +96,7 @@ class Intake:
         self._counts = counts
         self._limits = limits
         self.pull_back = PullBack(limits, counts)
+        self._bytes_most = _SPREAD * limits.frame_bytes
         self._islands = 0
         self._promises = 0
 
@@ -103,10 +109,10 @@ class Intake:
 
     def fits(self, source: Source, site: Site, data: Events) -> bool:
         """Whether the site's frame may take ``data`` too: each part fills the others' columns."""
-        if not site.builder.rows or data.stream >= len(source.schemas):
+        builder, schemas = site.builder, source.schemas
+        if not builder.rows or data.stream >= len(schemas):
             return True
-        most = _SPREAD * self._limits.frame_bytes
-        return site.builder.bytes_with(data, source.schemas[data.stream]) <= most
+        return builder.bytes_with(data, schemas[data.stream]) <= self._bytes_most
 
     def data(
         self, connection: Hashable, source: Source, site: Site, data: Events, arrival: int
@@ -139,22 +145,22 @@ class Intake:
         if data.stream >= len(source.lanes):
             raise WireError("stream", f"stream {data.stream} of {len(source.lanes)}")
         lane, schema = source.lanes[data.stream], source.schemas[data.stream]
-        first, end = data.first_seq, data.first_seq + data.rows
-        self.pull_back.came(source, data)
-        received = lane.received
-        in_order = first == received.next and not received.islands
-        parts = [(first, end)] if in_order else received.new_parts(first, end)
-        new = data.rows if in_order else sum(b - a for a, b in parts)
-        self._counts[*source.key, "received"] += data.rows
-        if new < data.rows:
-            self._counts[*source.key, "duplicate"] += data.rows - new
-        if not parts:
-            return False
-        if in_order:
-            received.next = end
-        else:
+        first, rows, counts = data.first_seq, data.rows, self._counts
+        end = first + rows
+        if source.open:
+            self.pull_back.came(source, data)
+        counts[source.site, source.name, "received"] += rows
+        parts, new = [(first, end)], rows
+        if not lane.received.take_next(first, end):
+            parts = lane.received.new_parts(first, end)
+            new = sum(b - a for a, b in parts)
+            if new < rows:
+                counts[source.site, source.name, "duplicate"] += rows - new
+            if not parts:
+                return False
             self._out_of_order(source, lane, data, new, arrival)
-        site.touched(source)
+        if not source.dirty:
+            site.touched(source)
         try:
             check_data(data, schema)
         except ContentRefused as refused:
@@ -164,14 +170,13 @@ class Intake:
         if not source.announced:
             ts = int.from_bytes(data.ts[:8], "little", signed=True)
             self._announce(source, site, None, ts, arrival)
+        name, stream, start = source.name, schema.name, source.incarnation
         for a, b in parts:
-            rows = data if b - a == data.rows else part_of(data, a - first, b - first)
-            part = Part(
-                Kind.EVENT, arrival, rows, source.name, schema.name, a, source.incarnation, schema
-            )
-            site.builder.add(part)
-        self._counts[*source.key, "recorded"] += new
-        self._proven(source, site, data.stream, arrival)
+            some = data if b - a == rows else part_of(data, a - first, b - first)
+            site.builder.add(Part(_EVENT, arrival, some, name, stream, a, start, schema))
+        counts[source.site, name, "recorded"] += new
+        if source.promises.keys:
+            self._proven(source, site, data.stream, arrival)
         return True
 
     def _out_of_order(

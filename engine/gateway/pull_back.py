@@ -46,10 +46,12 @@ class PullBack:
         self._open = 0
         self._heap: list[tuple[int, int, Source, tuple[int, int], OpenInterval]] = []
         self._order = count()
+        self.moved = False
+        """Whether ``next_due`` may be another one than when it was last asked."""
 
-    @property
-    def due(self) -> int | None:
+    def next_due(self) -> int | None:
         """When somebody is to be asked; None: nobody is. It may turn out that nobody is then."""
+        self.moved = False
         return self._heap[0][0] if self._heap else None
 
     def begun(self, source: Source, stream: int, id_: int, arrival: int) -> None:
@@ -118,6 +120,7 @@ class PullBack:
     def requests(self, arrival: int) -> Iterator[tuple[Source, m.Wanted]]:
         """What is due by ``arrival``. Who is not connected is asked when it is back."""
         asked: dict[Source, list[tuple[int, int]]] = {}
+        self.moved = True
         while self._heap and self._heap[0][0] <= arrival:
             due, _, source, key, interval = heapq.heappop(self._heap)
             if source.open.get(key) is not interval or due != interval.due:
@@ -145,6 +148,7 @@ class PullBack:
             self._push(source, key, interval)
 
     def _push(self, source: Source, key: tuple[int, int], interval: OpenInterval) -> None:
+        self.moved = True
         heapq.heappush(self._heap, (interval.due, next(self._order), source, key, interval))
         if len(self._heap) > 2 * self._open + _STALE_MAX:  # most are of intervals that came
             live = [e for e in self._heap if e[2].open.get(e[3]) is e[4] and e[0] == e[4].due]

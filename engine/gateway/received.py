@@ -31,6 +31,13 @@ class ReceivedSet:
             return 0
         return sum(self._starts) - self.next - sum(self._ends[:-1])
 
+    def take_next(self, first: int, end: int) -> bool:
+        """Adds [first, end) where it comes next and nothing came beyond it; False: it does not."""
+        if first != self.next or self._starts:
+            return False
+        self.next = end
+        return True
+
     def new_parts(self, first: int, end: int) -> list[tuple[int, int]]:
         """The runs of [first, end) that have not come yet, in order."""
         if first == self.next and not self._starts:

@@ -20,19 +20,27 @@ class Timers:
         """Of each key the earliest entry in the heap."""
         self._heap: list[tuple[int, int, Hashable]] = []
         self._order = count()
+        self.sooner = False
+        """Whether ``next_due`` may be earlier than when it was last asked."""
 
     def __len__(self) -> int:
         return len(self._due)
 
     def set(self, key: Hashable, due: int | None) -> None:
         """``key`` is due at ``due``; None: no more."""
+        if due == self._due.get(key):
+            return
         if due is None:
-            self._due.pop(key, None)
+            del self._due[key]
             return
         self._due[key] = due
+        self._queue(key, due)
+
+    def _queue(self, key: Hashable, due: int) -> None:
         queued = self._queued.get(key)
         if queued is None or due < queued:
             self._queued[key] = due
+            self.sooner = True
             heapq.heappush(self._heap, (due, next(self._order), key))
 
     def is_set(self, key: Hashable) -> bool:
@@ -41,16 +49,20 @@ class Timers:
 
     def next_due(self) -> int | None:
         """The earliest deadline."""
+        found = None
         while self._heap:
             entry, _, key = self._heap[0]
             due = self._due.get(key)
             if due == entry:
-                return entry
+                found = entry
+                break
             heapq.heappop(self._heap)
             if self._queued.get(key) == entry:
                 del self._queued[key]
-                self.set(key, due)
-        return None
+                if due is not None:
+                    self._queue(key, due)
+        self.sooner = False
+        return found
 
     def pop_due(self, now: int) -> Hashable | None:
         """The key that is due first, and no longer set then; None: nothing is due by ``now``."""

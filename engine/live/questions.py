@@ -48,6 +48,8 @@ class Questions:
     """Whether late and quarantined events are written, too."""
     window: str = ""
     """Empty: by default."""
+    monitor: str = ""
+    """Empty: by default."""
     guard: str = "1s"
     time_unit: str = "ns"
 
@@ -88,8 +90,8 @@ class Questions:
         settings = asked_of_queries(
             plans, self.time_unit, order=self.order, barrier=self.barrier or None,
             certainty=self.certainty, purge=self.purge, intervals=self.intervals,
-            window=self.window or None, guard=self.guard, late=self.late,
-            spill=self.spill or None, on_spark=True, joins=self.joins,
+            window=self.window or None, monitor=self.monitor or None, guard=self.guard,
+            late=self.late, spill=self.spill or None, on_spark=True, joins=self.joins,
         )  # fmt: skip
         settings.order.attributes(of_log(plans))
         for plan in plans if self.spill else ():

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
+from engine.constraint.settings import read_monitor
 from engine.errors import UserError
 from engine.order.base import Guards
 from engine.order.registry import parse_order
@@ -44,6 +45,7 @@ def asked_of_queries(
     purge: str = "late",
     intervals: str = IBP,
     window: str | None = None,
+    monitor: str | None = None,
     guard: str = "1s",
     late: bool = False,
     spill: str | None = None,
@@ -61,6 +63,7 @@ def asked_of_queries(
         purge: when a pattern's events are dropped.
         intervals: how an ISEQ is searched: ``naive``, ``indexed``, ``ibp``.
         window: how long windows are corrected, as ``horizon=10m``; None: by default.
+        monitor: how patterns under a constraint are followed, as ``horizon=10s``; None: by default.
         guard: the future guard, a duration or ``off``.
         late: whether late and quarantined events are kept.
         spill: where old events of patterns go; None: nowhere.
@@ -83,6 +86,7 @@ def asked_of_queries(
         ),
         spill=read_spill(spill, time_unit, plans, purged, on_spark=on_spark),
         window=read_window(window, time_unit, plans),
+        monitor=read_monitor(monitor, time_unit, plans),
     )
 
 

@@ -18,11 +18,18 @@ from engine.errors import ContractViolation
 from engine.operator import Result, ResultColumns
 from engine.pattern.compiled.tables import Layout
 from engine.pattern.store import REF_END, Store
+from engine.query.check_plan import HISTORY, RESULT
 from engine.query.computed import computed_values, python_values
-from engine.query.expression import View
-from engine.query.fields import attributes_in, own_attribute, released_columns
-from engine.query.plan import SeqPlan
-from engine.query.values import Value
+from engine.query.expression import View, join_value
+from engine.query.fields import (
+    FIELDS,
+    asked_of_results,
+    attributes_in,
+    own_attribute,
+    released_columns,
+)
+from engine.query.plan import Attribute, Expression, SeqPlan
+from engine.query.values import NULL, Value
 from engine.results.lines.json_texts import json_object, json_text, woven
 from engine.results.schema import (
     EVENT_FIELDS,
@@ -65,7 +72,10 @@ def _computed_columns(layout: Layout) -> set[str]:
     """Columns that RETURN's expressions read, besides own attributes."""
     used = [a for plan in layout.branches for one in plan.computed
             for a in attributes_in(one.expression) if own_attribute(a.name) is None]  # fmt: skip
-    return released_columns(used)
+    asked = [a for plan in layout.branches for a in asked_of_results(plan.checks)]
+    return released_columns(
+        used + [a for a in asked if a.alias not in {HISTORY, RESULT} and a.name in FIELDS]
+    )
 
 
 def _distinct(rows: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -191,19 +201,60 @@ class Matches(ResultColumns):
             mine = np.flatnonzero(self.given.branch == branch)
             if not plan.computed or not len(mine):
                 continue
-            views = {}
             used = [a for one in plan.computed for a in attributes_in(one.expression)]
-            for own, step in zip(plan.steps, self.layout.places[branch], strict=True):
-                if own.negated:
-                    views[own.alias] = View({}, _nowhere, {}, self.strings, absent=True)
-                else:
-                    rows = self.which[mine, step]
-                    read = released_columns(a for a in used if a.alias == own.alias)
-                    columns = {
-                        name: self.columns[name][rows] for name in read & self.columns.keys()
-                    }
-                    views[own.alias] = View.of(columns, self.attr_types, self.strings)
-            yield mine, computed_values(plan, views, len(mine))
+            yield mine, computed_values(plan, self._views(branch, mine, used), len(mine))
+
+    def _views(
+        self, branch: int, mine: np.ndarray, used: Sequence[Attribute]
+    ) -> dict[str, View]:  # fmt: skip
+        """By alias the events of the results ``mine``, which are of ``branch``."""
+        views = {}
+        steps = self.layout.branches[branch].steps
+        for own, step in zip(steps, self.layout.places[branch], strict=True):
+            if own.negated:
+                views[own.alias] = View({}, _nowhere, {}, self.strings, absent=True)
+            else:
+                rows = self.which[mine, step]
+                read = released_columns(a for a in used if a.alias == own.alias)
+                columns = {name: self.columns[name][rows] for name in read & self.columns.keys()}
+                views[own.alias] = View.of(columns, self.attr_types, self.strings)
+        return views
+
+    def told(self, asked: Sequence[Attribute]) -> list[Value]:
+        """Values of attributes ``alias.name``, and of the result's own probability, per result."""
+        return [
+            Value("float", self.given.chance, None)
+            if attribute.alias == RESULT
+            else self._value(attribute)
+            for attribute in asked
+        ]
+
+    def history_keys(self, key: Sequence[Expression]) -> pa.Array:
+        """Per result the values of ``key``, as a JSON list."""
+        parts: list[str | pa.Array] = ["["]
+        for expression in key:
+            value = self._value(expression)
+            parts += [", " if len(parts) > 1 else "", json_text(_array(value, len(self), self))]
+        return woven(*parts, "]") if key else same_for_all("[]", len(self)).cast(pa.string())
+
+    def _value(self, expression: Expression) -> Value:
+        """Of every result; null where its branch has not the events."""
+        found, used = NULL, list(attributes_in(expression))
+        for branch, plan in enumerate(self.layout.branches):
+            mine = np.flatnonzero(self.given.branch == branch)
+            present = {step.alias for step in plan.steps if not step.negated}
+            if not len(mine) or not {a.alias for a in used} <= present:
+                continue
+            value = join_value(expression, self._views(branch, mine, used))
+            if value.kind == "null":
+                continue
+            if found.kind == "null":
+                data = np.zeros(len(self), np.asarray(value.data).dtype)
+                found = Value(value.kind, data, np.zeros(len(self), np.bool_))
+            assert found.valid is not None
+            found.data[mine] = value.data
+            found.valid[mine] = True if value.valid is None else value.valid
+        return found
 
     def _bare_events(self) -> list[dict[str, Any]]:
         columns: dict[str, list[Any]] = {}

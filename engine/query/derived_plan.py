@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from engine.query.plan import Plan, SeqPlan, Step, WindowPlan
+    from engine.query.plan import OwnPlan, Plan, SeqPlan, Step, WindowPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class DerivedPlan:
     of the same pass, perhaps a derived one, too.
     """
 
-    plan: Plan
+    plan: OwnPlan
     sources: tuple[Plan, ...]
 
     steps: ClassVar[tuple[Step, ...]] = ()
@@ -25,6 +25,7 @@ class DerivedPlan:
     streams: ClassVar[tuple[str, ...]] = ()
     windows: ClassVar[tuple[WindowPlan, ...]] = ()
     realtime: ClassVar[None] = None
+    checks: ClassVar[None] = None
 
     @property
     def name(self) -> str:
@@ -42,7 +43,7 @@ class DerivedPlan:
         return self.plan.result_kind
 
 
-def asked_plan(plan: Plan) -> Plan:
+def asked_plan(plan: Plan) -> OwnPlan:
     """What a statement asks, whatever it reads."""
     return plan.plan if isinstance(plan, DerivedPlan) else plan
 

@@ -18,6 +18,7 @@ from engine.query.endpoints.path import IBP
 from engine.query.endpoints.told import counts_when, interval_sections
 from engine.query.endpoints.told_tree import tree_sections
 from engine.query.endpoints.tree_joins import COST
+from engine.query.explain_checks import check_sections
 from engine.query.explain_join import join_sections
 from engine.query.fields import attributes_in, shows_everything
 from engine.query.join_plan import JoinPlan
@@ -75,8 +76,7 @@ def explain(
     """
     sections: list[Section] = [("query", [render(plan := asked_plan(plan))])]
     if isinstance(plan, WindowPlan):
-        sections += _window(plan)
-        return _text(plan, sections)
+        return _text(plan, [*sections, *_window(plan)])
     if isinstance(plan, MonitorPlan):
         return _text(plan, [*sections, *monitor_sections(plan)])
     branches = plan.branches if isinstance(plan, OrPlan) else (plan,)
@@ -103,14 +103,14 @@ def explain(
         return _text(plan, sections)
     sections.append(("branches", [told]))
     for number, branch in enumerate(branches, 1):
-        sections.append(("", []))
-        sections.append((f"branch {number}", [render_pattern(whole_pattern(branch), branch.steps)]))
-        sections += _pattern(branch, force)
+        of = render_pattern(whole_pattern(branch), branch.steps)
+        sections += [("", []), (f"branch {number}", [of]), *_pattern(branch, force)]
     return _text(plan, sections)
 
 
 def _text(plan: Plan, sections: list[Section]) -> str:
-    return f"{plan.name}\n" + "".join(_set(label, lines) for label, lines in sections)
+    found = "".join(_set(label, lines) for label, lines in [*sections, *check_sections(plan)])
+    return f"{plan.name}\n{found}"
 
 
 def _set(label: str, lines: list[str]) -> str:

@@ -13,6 +13,7 @@ from functools import lru_cache, singledispatch
 from typing import Any, Final, TypeVar
 
 from engine.errors import ContractViolation
+from engine.query.check_plan import HISTORY, RESULT, Checks
 from engine.query.derived_plan import DerivedPlan, asked_plan
 from engine.query.functions import FUNCTIONS
 from engine.query.monitor_plan import MonitorPlan
@@ -151,9 +152,22 @@ def with_attributes(node: _P, of: Callable[[Attribute], Attribute]) -> _P:
     return node
 
 
+def asked_of_results(checks: Checks | None) -> Iterator[Attribute]:
+    """Every attribute that ``checks`` name, repeats included; what is looked up is one, too."""
+    if checks is not None:
+        for part in (*(rule.condition for rule in checks.rules), *checks.key):
+            yield from attributes_in(part)
+
+
+def _of_events(checks: Checks) -> Iterator[Attribute]:
+    for attribute in asked_of_results(checks):
+        if attribute.alias not in {HISTORY, RESULT}:
+            yield attribute
+
+
 @singledispatch
 def attributes_of(plan: Plan) -> Iterator[Attribute]:
-    """Every attribute that ``plan`` names, repeats included.
+    """Every attribute that ``plan`` names of its events, repeats included.
 
     A plan of another class than the language's ``register``s its own.
     """
@@ -171,6 +185,8 @@ def _of_pattern(plan: SeqPlan) -> Iterator[Attribute]:
     yield from plan.returns
     for one in plan.computed:
         yield from attributes_in(one.expression)
+    if plan.checks is not None:
+        yield from _of_events(plan.checks)
 
 
 @attributes_of.register

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MonitorPlan:
-    """``EVENT pattern UNDER CONSTRAINT constraint FOR TRACE BY trace AS expression``.
+    """``EVENT pattern UNDER CONSTRAINT constraint FOR TRACE BY trace ... AS expression``.
 
     What ``expression`` says of every trace, the events with one value of ``trace``, tells before
-    ``pattern`` is complete whether it will be, or never will (SPEC 4.6).
+    ``pattern`` is complete whether it will be, or never will (SPEC 4.6). A trace of which nothing
+    came for ``timeout_ns`` is over; None: it is not.
     """
 
     name: str
@@ -25,6 +26,7 @@ class MonitorPlan:
     constraint: str
     trace: Attribute
     expression: Regular
+    timeout_ns: int | None = None
 
     result_kind: ClassVar[str] = "alerts"
     steps: ClassVar[tuple[Step, ...]] = ()
@@ -32,6 +34,7 @@ class MonitorPlan:
     streams: ClassVar[tuple[str, ...]] = ()
     windows: ClassVar[tuple[WindowPlan, ...]] = ()
     realtime: ClassVar[None] = None
+    checks: ClassVar[None] = None
 
     @property
     def by_types(self) -> bool:

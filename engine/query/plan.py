@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Final
 
+from engine.query.check_plan import Checks
 from engine.query.derived_plan import DerivedPlan
 from engine.query.monitor_plan import MonitorPlan
 
@@ -205,6 +206,7 @@ class SeqPlan:
     starts: tuple[str, ...] = ()
     ends: tuple[str, ...] = ()
     joins: str = ""
+    checks: Checks | None = None
 
     result_kind: ClassVar[str] = "matches"
     streams: ClassVar[tuple[str, ...]] = ()
@@ -235,6 +237,7 @@ class OrPlan:
     conjuncts: tuple[Predicate, ...] = ()
     returns: tuple[Attribute, ...] = ()
     computed: tuple[Computed, ...] = ()
+    checks: Checks | None = None
 
     result_kind: ClassVar[str] = "matches"
     windows: ClassVar[tuple[WindowPlan, ...]] = ()
@@ -361,6 +364,7 @@ class WindowPlan:
     rows: int = 0
     every_rows: int = 0
     ranking: Ranking | None = None
+    checks: Checks | None = None
 
     result_kind: ClassVar[str] = "windows"
     steps: ClassVar[tuple[Step, ...]] = ()
@@ -378,7 +382,9 @@ class WindowPlan:
         return (self,)
 
 
-Plan = SeqPlan | OrPlan | WindowPlan | MonitorPlan | DerivedPlan
+OwnPlan = SeqPlan | OrPlan | WindowPlan | MonitorPlan
+"""What one statement asks, whatever it reads."""
+Plan = OwnPlan | DerivedPlan
 """What is asked, so that nobody but the language and the registry of operators asks for its class:
 ``result_kind`` (``engine.results.kinds``), ``windows`` (none of a pattern), ``branches`` and
-``steps`` (none of a window), ``streams`` (none: all)."""
+``steps`` (none of a window), ``streams`` (none: all), ``checks`` of results (None: none)."""

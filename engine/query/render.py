@@ -12,9 +12,12 @@ from typing import Final
 
 from edge_agent.units import NS_PER
 from engine.errors import ContractViolation
+from engine.query.check_plan import RESULT, Checks, Lookup
+from engine.query.derived_plan import asked_plan
 from engine.query.fields import OWN
 from engine.query.join_plan import JoinKind, JoinPlan
 from engine.query.language.mistakes import RESERVED
+from engine.query.looked_up import LookedUp
 from engine.query.monitor_plan import MonitorPlan
 from engine.query.plan import (
     Aggregate,
@@ -61,7 +64,8 @@ _SOFT: Final = frozenset({
     "seq", "pal", "iseq", "before", "after", "contain", "during", "overlap", "meet", "start",
     "finish", "equal", "meets", "overlaps", "starts", "contains", "finishes", "equals", "join",
     "tumbling", "drift", "each", "together", "sliding", "every",
-    "rows", "session", "inner", "left", "right", "full", "outer", "anti", OWN,
+    "rows", "session", "history", "check", "hold", "drop",
+    "inner", "left", "right", "full", "outer", "anti", OWN,
 })  # fmt: skip
 
 
@@ -72,6 +76,7 @@ def render(plan: Plan) -> str:
     >>> render(query("event seq(A a, B b) where a.id=b.id within 5000 ms"))
     'EVENT SEQ(A a, B b) WHERE a.id = b.id WITHIN 5 s'
     """
+    plan = asked_plan(plan)
     match plan:
         case SeqPlan():
             return _seq(plan)
@@ -85,6 +90,8 @@ def render(plan: Plan) -> str:
             return _windows(plan)
         case MonitorPlan():
             trace = f"{quote(plan.constraint)} FOR TRACE BY {_attribute(plan.trace)}"
+            if plan.timeout_ns is not None:
+                trace += f" TIMEOUT {render_duration(plan.timeout_ns)}"
             expression = render_regular(plan.expression)
             return f"{render(plan.pattern)} UNDER CONSTRAINT {trace} AS {expression}"
 
@@ -174,6 +181,10 @@ def quote(name: str) -> str:
 
 
 def _attribute(attribute: Attribute) -> str:
+    if isinstance(attribute, LookedUp):
+        return render_lookup(attribute.lookup)
+    if attribute.alias == RESULT:
+        return attribute.name
     name = attribute.name
     own = name.startswith(ATTR_PREFIX)
     text = f"{OWN}.{quote(name.removeprefix(ATTR_PREFIX))}" if own else quote(name)
@@ -255,7 +266,7 @@ def _event(pattern: str, terms: list[str], within_ns: int | None, plan: SeqPlan 
     returned = [*map(_attribute, plan.returns), *map(_computed, plan.computed)]
     if returned:
         clauses.append(f"RETURN {', '.join(returned)}")
-    return " ".join(clauses)
+    return " ".join([*clauses, *render_checks(plan.checks)])
 
 
 def _join(plan: JoinPlan) -> str:
@@ -274,7 +285,7 @@ def _join(plan: JoinPlan) -> str:
         clauses.append(f"WINDOW TUMBLING {render_duration(plan.window_ns)}")
     else:
         clauses.append(f"WITHIN {render_duration(plan.pair.within_ns or 0)}")
-    return " ".join(clauses)
+    return " ".join([*clauses, *render_checks(plan.checks)])
 
 
 def _column(one: Computed, columns: Sequence[Computed]) -> str:
@@ -293,6 +304,24 @@ def _computed(one: Computed) -> str:
     text = render_expression(one.expression)
     same = one.label == text and not isinstance(one.expression, Attribute)
     return text if same else f"{text} AS {quote(one.label)}"
+
+
+def render_lookup(lookup: Lookup) -> str:
+    """``past_count(other, 1 h)``."""
+    other = "" if lookup.query is None else f"{quote(lookup.query)}, "
+    return f"{lookup.function}({other}{render_duration(lookup.within_ns)})"
+
+
+def render_checks(checks: Checks | None) -> list[str]:
+    """``HISTORY BY a.id``, ``CHECK name (past_count(1 h) < 3) HOLD 10 s DROP``: the clauses."""
+    if checks is None:
+        return []
+    found = [f"HISTORY BY {', '.join(map(render_expression, checks.key))}"] if checks.key else []
+    for rule in checks.rules:
+        hold = f" HOLD {render_duration(rule.hold_ns)}" if rule.hold_ns else ""
+        drop = " DROP" if rule.drop else ""
+        found.append(f"CHECK {quote(rule.name)} ({render_predicate(rule.condition)}){hold}{drop}")
+    return found
 
 
 def default_label(aggregate: Aggregate) -> str:
@@ -333,7 +362,7 @@ def _windows(plan: WindowPlan) -> str:
     if plan.ranking is not None:
         clauses.append(render_ranking(plan.ranking))
     clauses.append(f"WINDOW {_extent(plan)}")
-    return " ".join(clauses)
+    return " ".join([*clauses, *render_checks(plan.checks)])
 
 
 def render_ranking(ranking: Ranking) -> str:

@@ -13,18 +13,23 @@ import pyarrow as pa
 
 from engine.errors import ContractViolation
 from engine.operator import Result
+from engine.results.lines.alert_lines import alert_lines
+from engine.results.lines.item_lines import item_lines, item_rows
 from engine.results.lines.json_texts import Texts, columns_in_one, woven
 from engine.results.lines.match_lines import match_lines
 from engine.results.lines.window_lines import window_lines
 from engine.results.schema import (
-    ALERT_FIELDS,
+    ALERT_SCHEMA,
     ALERTS,
+    ITEM_SCHEMA,
+    ITEMS,
     MATCH_SCHEMA,
     MATCHES,
     POSITION,
     SHARED_FIELDS,
     WINDOW_SCHEMA,
     WINDOWS,
+    alert_rows,
     match_rows,
     table_of,
     window_rows,
@@ -92,7 +97,8 @@ KINDS: Final[dict[str, ResultKind]] = {
     for kind in (
         ResultKind(MATCHES, "events", MATCH_SCHEMA, match_rows, match_lines),
         ResultKind(WINDOWS, "window", WINDOW_SCHEMA, window_rows, window_lines),
-        plain_kind(ALERTS, "alert", ALERT_FIELDS, times=("ts",)),
+        ResultKind(ALERTS, "alert", ALERT_SCHEMA, alert_rows, alert_lines),
+        ResultKind(ITEMS, "item", ITEM_SCHEMA, item_rows, item_lines),
     )
 }
 

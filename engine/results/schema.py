@@ -20,6 +20,7 @@ from engine.operator import Result
 MATCHES: Final = "matches"
 WINDOWS: Final = "windows"
 ALERTS: Final = "alerts"
+ITEMS: Final = "items"
 """Names of kinds (``engine.results.kinds``)."""
 POSITION: Final = "position"
 """Place of the result among all of its batch: restores the order between matches and windows."""
@@ -64,6 +65,9 @@ WINDOW_FIELDS: Final = {
 }
 KINDS_OF_ALERT: Final = ("alert", "cleared", "violation")
 """By ``engine.constraint.traces``'s numbers."""
+SO_FAR: Final = "so_far"
+SO_FAR_FIELDS: Final = {"type": TEXT, "source": TEXT, "seq": pa.int64(), "ts": pa.int64()}
+"""Of the events of a trace that had brought its pattern on."""
 ALERT_FIELDS: Final = {
     "alert": TEXT,
     "trace": pa.string(),
@@ -74,14 +78,24 @@ ALERT_FIELDS: Final = {
     "seq": pa.int64(),
     "ts": pa.int64(),
     "allowed": TEXT,
+    SO_FAR: pa.list_(pa.struct(SO_FAR_FIELDS)),
 }
-"""Of monitored patterns; ``type source seq ts`` are of the event that made it known, ``allowed`` of
-a violation is what the constraint allowed in its place.
+"""Of monitored patterns; ``type source seq ts`` are of the event that made it known (null but for
+``ts`` where a time ran out), ``allowed`` of a violation is what was allowed in its place.
 """
-JSON_FIELDS: Final = ("key", "value", "low", "middle", "high", "bounds", "attrs")
+ALERT_SCHEMA: Final = pa.schema({POSITION: pa.int64(), **SHARED_FIELDS, **ALERT_FIELDS})
+ITEM_FIELDS: Final = {
+    "ts": pa.int64(),
+    "source": TEXT,
+    "seq": pa.int64(),
+    "item": pa.string(),
+}
+"""Of dataflows; ``ts source seq`` are of the event that ends the item's tuple."""
+JSON_FIELDS: Final = ("key", "value", "low", "middle", "high", "bounds", "attrs", "item")
 """JSON texts, or structs: of ``bounds`` each field is a struct of ``BOUNDS``, in JSON a pair."""
 BOUNDS: Final = ("least", "most")
 MATCH_SCHEMA: Final = pa.schema({POSITION: pa.int64(), **MATCH_FIELDS, MORE: pa.string()})
+ITEM_SCHEMA: Final = pa.schema({POSITION: pa.int64(), **SHARED_FIELDS, **ITEM_FIELDS})
 WINDOW_EXTRAS: Final = {
     "drift": TEXT,  # R19's flag: which of the three shifted windows a result is of
     "bounds": pa.string(),
@@ -154,6 +168,14 @@ def window_rows(positions: Sequence[int], results: Sequence[Result]) -> pa.Table
                 row[name] = as_json(row[name])
         rows.append(row)
     return table_of(rows, WINDOW_SCHEMA)
+
+
+def alert_rows(positions: Sequence[int], results: Sequence[Result]) -> pa.Table:
+    """Alerts as rows of ``ALERT_SCHEMA``."""
+    rows = [
+        {POSITION: position, **result} for position, result in zip(positions, results, strict=True)
+    ]
+    return table_of(rows, ALERT_SCHEMA)
 
 
 def _row(position: int, result: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:

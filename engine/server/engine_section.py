@@ -67,8 +67,8 @@ def read_engine(whole: Table, folder: Path, log: Path, kind: str | None) -> Engi
     options: dict[str, Any] = {
         name: table.text(name, getattr(defaults, name))
         for name in (
-            "order", "barrier", "purge", "intervals", "joins", "spill", "window", "guard",
-            "time_unit",
+            "order", "barrier", "purge", "intervals", "joins", "spill", "window", "monitor",
+            "guard", "time_unit",
         )
     }  # fmt: skip
     options["late"] = table.flag("late", defaults.late)

@@ -17,6 +17,7 @@ from edge_agent import records as r
 from engine.barrier.registry import parse_barrier
 from engine.cache_home import cache_home
 from engine.chain import ChainSettings
+from engine.constraint.settings import read_monitor
 from engine.errors import UserError
 from engine.order.base import Guards, OrderSettings
 from engine.order.registry import parse_order
@@ -45,13 +46,14 @@ _TYPES: Final = ("int", "float", "bool", "str")
 
 def chain(
     order: str = "sequence",
-    queries: str | Sequence[str] = (),
+    queries: str | Sequence[Any] | Any = (),
     barrier: str | None = None,
     certainty: str = "pairwise",
     guard_ns: int | None = 1_000_000_000,
     time_unit: str = "ns",
     spill: str | None = None,
     window: str | None = None,
+    monitor: str | None = None,
     attributes: Mapping[str, str] | None = None,
 ) -> Callable[[DataFrame], DataFrame]:
     """A step that answers ``queries`` over a DataFrame of plain rows or of frames.
@@ -67,7 +69,8 @@ def chain(
 
     Args:
         order: short form, e.g. ``sequence:latency=1s`` or ``none``.
-        queries: one text or several; named q1, q2, ... in results.
+        queries: one text or several; named q1, q2, ... in results. Plans that Python code built, as
+            of a dataflow (``slackwater.grouping``), have their own names.
         barrier: when matches are let go, e.g. ``bounded:1s``; None: as REALTIME says, or at once.
         certainty: ``pairwise`` or ``max-delay`` (SPEC 4.3).
         guard_ns: future guard; None = off.
@@ -76,6 +79,7 @@ def chain(
         spill: old events of patterns go to the state store in chunks, e.g. ``state,pending=100``
             (``--spill`` of ``slackwater query``); None: they stay in the chain.
         window: how long windows are corrected, e.g. ``horizon=10m`` (``--window``).
+        monitor: how traces under a constraint are followed, e.g. ``horizon=10s`` (``--monitor``).
         attributes: of frames, the types (``int float bool str``) of the attributes that they have:
             queries are checked against them, and results typed. None: both are left to the data,
             and attributes of events are a map of texts.
@@ -90,9 +94,10 @@ def chain(
             that is none. When the job runs: a row without a time or a source, or a frame that
             breaks a rule, named.
     """
+    several = isinstance(queries, Sequence) and not isinstance(queries, str)
     plans = tuple(
-        parse_query(text, time_unit, name=f"q{number}")
-        for number, text in enumerate([queries] if isinstance(queries, str) else queries, 1)
+        parse_query(asked, time_unit, name=f"q{number}") if isinstance(asked, str) else asked
+        for number, asked in enumerate(queries if several else [queries], 1)
     )
     settings = ChainSettings(
         parse_order(order, time_unit),
@@ -102,6 +107,7 @@ def chain(
         Guards(guard_ns),
         spill=read_spill(spill, time_unit, plans, PurgeSettings(), on_spark=True),
         window=read_window(window, time_unit, plans),
+        monitor=read_monitor(monitor, time_unit, plans),
     )
     settings.order.attributes(plans)  # an order that cannot serve them is told here
     _check_types(attributes)

@@ -25,9 +25,10 @@ from pyspark.sql.types import (
 
 from engine.errors import UserError
 from engine.operator import Result
+from engine.query.check_plan import DOUBTFUL, checks_of
 from engine.query.fields import FIELDS, ValueKind, own_attribute
 from engine.query.plan import Aggregate, Attribute, Drift, Expression, Plan
-from engine.results.schema import ALERTS
+from engine.results.schema import ALERTS, ITEMS, SO_FAR, as_json
 
 _TYPES: Final[dict[str, DataType]] = {
     "int": LongType(), "float": DoubleType(), "bool": BooleanType(), "str": StringType(),
@@ -46,7 +47,10 @@ _OF_ALERT: Final = {
     "alert": "str", "trace": "str", "constraint": "str", "type": "str", "source": "str",
     "seq": "int", "ts": "int", "allowed": "str",
 }  # fmt: skip
+_OF_SO_FAR: Final = {"type": "str", "source": "str", "seq": "int", "ts": "int"}
 """Of monitored patterns; rows have them where one is asked for."""
+_OF_ITEM: Final = {"source": "str", "seq": "int", "ts": "int", "item": "str"}
+"""Likewise of dataflows; ``item`` as JSON."""
 _COUNTS: Final = {"certain": "int", "ambiguous": "int", "missing": "int"}
 _TIMES: Final = frozenset({"at", "known_at", "ts", "te", "ref", "start", "end"})
 
@@ -75,9 +79,11 @@ class TypedOutput:
         values: dict[str, DataType] = {}
         aggregates: dict[str, DataType] = {}
         keys: dict[str, DataType] = {}
-        monitored = False
+        monitored = derived = checked = False
         for plan in plans:
             monitored |= plan.result_kind == ALERTS
+            derived |= plan.result_kind == ITEMS
+            checked |= checks_of(plan) is not None
             for window in plan.windows:
                 mean = window.drift is Drift.TOGETHER
                 for one in window.aggregates:
@@ -97,11 +103,14 @@ class TypedOutput:
             "value": _struct(values), "low": _struct(aggregates), "middle": _struct(aggregates),
             "high": _struct(aggregates), "bounds": _struct(either),
         }  # fmt: skip
+        so_far = ArrayType(StructType(_fields(_OF_SO_FAR)))
         self.schema = StructType([
             *_fields({**_BEFORE, **_OF_MATCH}), StructField("events", ArrayType(StructType(event))),
             *(StructField(name, kind) for name, kind in wide.items() if kind is not None),
             *_fields({"drift": "str", **_COUNTS}),  # R19's flag
-            *_fields(_OF_ALERT if monitored else {}),
+            *_fields((_OF_ALERT if monitored else {}) | (_OF_ITEM if derived else {})),
+            *([StructField(SO_FAR, so_far)] if monitored else []),
+            *([StructField(DOUBTFUL, ArrayType(StringType()))] if checked else []),
         ])  # fmt: skip
 
     def rows(self, results: Iterable[Result]) -> Iterator[Row]:
@@ -145,6 +154,8 @@ def _struct(types: Mapping[str, DataType]) -> StructType | None:
 def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, dict | list):
+        return as_json(value)
     return str(value)
 
 

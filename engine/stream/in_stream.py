@@ -19,6 +19,8 @@ _Told = TypeVar("_Told", Progress, Gaps, Promises)
 def in_stream(released: Released) -> Released:
     """``released`` without the events that were dropped; all places count those that are left."""
     kept = released.columns["status"] != LATE_DROPPED
+    if kept.all():
+        return released
     before = np.concatenate(([0], np.cumsum(kept)))
 
     def moved(told: _Told) -> _Told:

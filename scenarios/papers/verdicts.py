@@ -23,7 +23,7 @@ def judged(text: str, holds: bool, ours: str, paper: str, why: str = "", also: s
         parts.append(f"Why: {why}")
     if also:
         parts.append(also)
-    return Claim(text, holds, "\n".join(parts))
+    return Claim(text, holds, "\n".join(parts), ours, paper)
 
 
 def times(more: float, less: float) -> str:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.constraint.monitor import MonitorOperator
+from engine.constraint.traces import TRACE
 from engine.query import query
 from engine.query.automata.compiled import automata_of
-from engine.query.automata.verdicts import START
 from engine.query.monitor_plan import MonitorPlan
 from engine.query.regular import Regular
 from engine.stream.released import LATE_DROPPED, Strings
@@ -92,75 +91,6 @@ def test_every_trace_is_told_of_as_by_definition_however_it_is_cut(
         assert {r["ts"] for r in found} <= {event.ref for event in events}
 
 
-def orders(events: Sequence[Event]) -> Iterator[tuple[Event, ...]]:
-    """Every order in which they may have happened."""
-    for order in itertools.permutations(range(len(events))):
-        fine = True
-        for i, j in itertools.combinations(range(len(order)), 2):
-            early, late = events[order[i]], events[order[j]]
-            one_clock = early.source == late.source and early.epoch == late.epoch != -1
-            swapped = order[i] > order[j]
-            if swapped and (one_clock or early.ref - early.unc > late.ref + late.unc):
-                fine = False
-        if fine:
-            yield tuple(events[place] for place in order)
-
-
-@settings(max_examples=300)
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from("ABC"), st.integers(0, 6), st.integers(0, 4), st.sampled_from("pq"),
-            st.sampled_from([-1, 0]),
-        ),
-        min_size=1,
-        max_size=5,
-    ),
-    st.sampled_from(SEQS),
-    st.sampled_from(["A+, C*, B+, C, A+", "(A | B)*, C, (A | B | C)*", "(A, B?, A*) & C*"]),
-)  # fmt: skip
-@example([("A", 0, 0, "p", -1), ("C", 1, 5, "q", -1), ("A", 0, 5, "p", -1)], SEQS[0], FLOWS[0])
-def test_what_is_confirmed_holds_in_every_order_that_clocks_allow(
-    drawn: list[tuple[str, int, int, str, int]], seq: Seq, flow: str
-) -> None:
-    events, ref = [], 0
-    for letter, step, unc, source, epoch in drawn:
-        ref += step
-        events.append(Event(letter, ref, unc, source, epoch, attrs={"id": 7}))
-    plan = plan_of(seq, flow)
-    automata = automata_of(plan)
-    both, names = automata.encoded, automata.alphabet.names
-    for result in run(lambda: MonitorOperator(plan, "main"), events):
-        if result["certainty"] == "uncertain":
-            continue
-        seen = [event for event in events[: result["seq"] + 1] if event.type in names]
-        states = set()
-        for order in orders(seen):
-            state = START
-            for event in order:
-                state = int(both.table[state, names.index(event.type)])
-            states.add((bool(both.broken[state]), int(both.verdict[state])))
-        assert len(states) == 1
-
-
-def test_an_alert_that_hangs_on_the_order_of_two_clocks_is_uncertain() -> None:
-    plan = plan_of(Seq((("A",), ("B",)), ("",)), "(A | B)*")
-    events = [
-        Event("A", 10, 3, "p", attrs={"id": 1}),
-        Event("B", 14, 3, "q", attrs={"id": 1}),
-        Event("A", 20, 1, "p", attrs={"id": 2}),
-        Event("B", 24, 1, "q", attrs={"id": 2}),
-        Event("A", 30, 9, "p", 5, attrs={"id": 3}),
-        Event("B", 34, 9, "p", 5, attrs={"id": 3}),  # the same clock: its error moves both
-    ]
-    found = run(lambda: MonitorOperator(plan, "main"), events)
-    assert [(r["trace"], r["alert"], r["certainty"]) for r in found] == [
-        ("1", "alert", "uncertain"),
-        ("2", "alert", "confirmed"),
-        ("3", "alert", "confirmed"),
-    ]
-
-
 def test_the_last_event_is_known_among_more_than_256_types() -> None:
     flow = " | ".join(f"T{number}" for number in range(300))
     plan = query(
@@ -200,7 +130,7 @@ def test_traces_that_are_over_leave_and_memory_stays_bounded() -> None:
             for letter in "AB"
         ]
         operator.process(batch(events, strings, 0, len(events)))
-        sizes.append(len(operator.snapshot()["traces"]))
+        sizes.append(len(operator.snapshot()["held"]["traces"]))
     assert max(sizes) <= 1000
     assert operator.counters()["over"] == 20_000
 
@@ -226,13 +156,15 @@ def test_with_within_no_alert_is_given_but_what_cannot_come_is_cleared() -> None
     assert [(r["alert"], r["trace"]) for r in found] == [("cleared", "2")]
 
 
-def test_a_trace_takes_48_bytes() -> None:
+def test_a_trace_takes_32_bytes_beside_its_last_event() -> None:
     plan = plan_of(Seq((("A",), ("B",)), ("",)), "A, B*")
     operator, strings = MonitorOperator(plan, "main"), Strings()
     events = [Event("A", 0, attrs={"id": trace}) for trace in range(1000)]
     operator.process(batch(events, strings, 0, len(events)))
-    assert operator.snapshot()["traces"].nbytes == 48_000
-    assert np.unique(operator.snapshot()["traces"]["key"]).size == 1000
+    held = operator.snapshot()["held"]
+    own = TRACE.fields["until_before"][1]  # what follows is of the last event
+    assert (own, held["traces"].nbytes) == (32, 64_000)
+    assert np.unique(held["traces"]["key"]).size == 1000
 
 
 @pytest.mark.parametrize("flow", FLOWS)

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from engine.constraint.basic import basic_of, derived
 from engine.errors import UserError
 from engine.query import explain, query, to_text
 from engine.query.automata.compiled import Automata, automata_of
-from engine.query.automata.verdicts import START, BasicCheck
+from engine.query.automata.verdicts import START
 from engine.query.monitor_plan import MonitorPlan
 from engine.query.regular import (
     Choice,
@@ -184,10 +185,10 @@ def check(expression: Regular, seq: Seq, trace: str) -> None:
     automata = automata_of(plan)
     shown = told(automata, [])
     assert told(automata_of(again), []) == shown
-    basic = BasicCheck(automata.constraint, automata.pattern)
+    basic = basic_of(automata.constraint, automata.encoded)
     rest, begun = expression, FIRST
     letters = "ABC"
-    assert shown == [verdict(rest, begun, seq, letters)] == [NAMES[basic.known()]]
+    assert shown == [verdict(rest, begun, seq, letters)] == [NAMES[derived(basic, START, 0)]]
     state, both = START, automata.encoded
     for letter in trace:
         if letter not in automata.alphabet.names:
@@ -202,7 +203,7 @@ def check(expression: Regular, seq: Seq, trace: str) -> None:
             continue
         expected = verdict(rest, begun, seq, letters)
         assert NAMES[both.verdict[state]] == expected
-        assert NAMES[basic.read(symbol)] == expected
+        assert NAMES[derived(basic, state, both.constraint_state[state])] == expected
 
 
 def test_the_slow_twin_agrees_with_all_traces_up_to_a_length() -> None:

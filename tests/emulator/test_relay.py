@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from simpy import Environment
 
-from simulator.alarm import call_at
+from simulator.alarm import VirtualTime
 from simulator.emulator.relay import Relay
 from simulator.emulator.settings import read_emulation
 from simulator.links import Link, LinkSettings, Place
@@ -52,17 +51,17 @@ def emulated(settings: dict[str, Any], packets: list[tuple[int, int]], **more: A
 
 def simulated(settings: dict[str, Any], packets: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Instant and number of what comes out of the simulator's link, on SimPy's clock."""
-    env = Environment(initial_time=ORIGIN)
+    env = VirtualTime(initial_time=ORIGIN)
     link = Link(parse(LinkSettings, settings, "up"), Seeds(3), "link/a-b/up", PLACE)
     came: list[tuple[int, int]] = []
 
     def send(event: Any) -> None:
-        number, size = event.value
+        number, size = event.given
         for at_ns in link.transmit(env.now, size, 0):
-            call_at(env, at_ns, lambda event: came.append((env.now, event.value)), number)
+            env.call_at(at_ns, lambda event: came.append((env.now, event.given)), number)
 
     for number, (at_ns, size) in enumerate(packets):
-        call_at(env, at_ns, send, (number, size))
+        env.call_at(at_ns, send, (number, size))
     env.run()
     return came
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_agent import wire
-from edge_agent.excerpt import Events, Whole, part_of, written
+from edge_agent.excerpt import Events, Excerpt, Whole, part_of, written
 from edge_agent.messages import Data, StreamSchema, Texts, Values
 from edge_agent.packing import cut
 from edge_agent.records import Kind
@@ -219,7 +219,7 @@ def test_an_excerpt_is_as_long_as_its_bytes_which_say_its_rows(
     start = data.draw(st.integers(0, part.rows - 1))
     end = data.draw(st.integers(start + 1, part.rows))
     whole = written(part.data)
-    excerpt = Whole(whole, "events").excerpt(start, end, first)
+    excerpt = Excerpt(Whole(whole, "events"), start, end, first)
     assert len(bytes(excerpt)) == len(excerpt)
     (read,) = wire.Decoder().feed(bytes(excerpt))
     assert read == written(excerpt) == cut(whole, start, end, first)
@@ -238,7 +238,7 @@ def test_frames_of_excerpts_are_those_of_their_messages(
     for _ in range(data.draw(st.integers(1, 8))):
         part, whole = data.draw(st.sampled_from(wholes))
         start = data.draw(st.integers(0, part.rows - 1))
-        excerpt = whole.excerpt(start, data.draw(st.integers(start + 1, part.rows)), start)
+        excerpt = Excerpt(whole, start, data.draw(st.integers(start + 1, part.rows)), start)
         by_excerpt.add(part._replace(data=excerpt, arrival=9))
         by_message.add(part._replace(data=written(excerpt), arrival=9))
         assert by_excerpt.bytes == by_message.bytes
@@ -267,7 +267,7 @@ def test_an_excerpt_is_refused_as_its_message_is(data: st.DataObject) -> None:
     )  # fmt: skip
     for start, end in ((0, 1), (1, 3), (0, 3), (0, 1)):
         for schema in (SCHEMAS[1], SCHEMAS[0], SCHEMAS[2], SCHEMAS[1]):
-            excerpt = whole.excerpt(start, end, start)
+            excerpt = Excerpt(whole, start, end, start)
             assert refusal(excerpt, schema) == refusal(written(excerpt), schema)
 
 

@@ -13,7 +13,7 @@ import pytest
 from bench.real_sockets.real_run import lacks
 from bench.twin import proof
 from bench.twin.proof import Proved, prove, true_matches
-from bench.twin.settings import DEVICES, SETTINGS, TwinSetting, type_of
+from bench.twin.settings import DEVICES, EACH_ONCE, SETTINGS, TwinSetting, type_of
 from engine.cli.app import run
 from engine.validate.delay_law import DelayLaw, delay_law
 from engine.validate.tcp_recovery import RTO_LEAST_NS, recovery_ns
@@ -145,10 +145,17 @@ def test_true_matches_are_those_of_all_pairs() -> None:
     assert pairs
 
 
+def test_there_are_twelve_settings_and_some_of_each_are_tried_here() -> None:
+    assert len({setting.name for setting in SETTINGS}) == 12
+    words = [setting.name.split("-") for setting in EACH_ONCE]
+    assert {link for link, _ in words} == {"wired", "wifi", "far"}
+    assert {clock for _, clock in words} == {"close", "apart", "seldom", "bad"}
+
+
 @pytest.mark.slow
 @pytest.mark.xdist_group("links")
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+@pytest.mark.parametrize("setting", EACH_ONCE, ids=lambda setting: setting.name)
 def test_the_twin_predicts_the_live_run(setting: TwinSetting, tmp_path: Path) -> None:
     reason = lacks()
     if reason is not None:

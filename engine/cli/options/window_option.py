@@ -1,7 +1,8 @@
-"""``--window``: how long windows are corrected."""
+"""``--window`` and ``--monitor``: how long windows and alerts are corrected."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,5 +14,22 @@ WindowText = Annotated[
         metavar="WINDOW",
         help="How long after its end a window is corrected: horizon=10m. Default: 60 s, or its "
         "size if that is longer.",
+    ),
+]
+MonitorText = Annotated[
+    str | None,
+    typer.Option(
+        "--monitor",
+        metavar="MONITOR",
+        help="How traces under a constraint are followed: horizon=10s (late events rewrite), "
+        "check=basic. Default: in release order, check=light.",
+    ),
+]
+ConstraintsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--constraints",
+        metavar="FILE",
+        help="Constraints that queries name: CONSTRAINT name FOR TRACE BY ... AS ...;",
     ),
 ]

@@ -41,7 +41,8 @@ def tell_summary(counters: dict[str, Any], host: Host) -> None:
             "orders that do not go by numbers, such as kslack:1s, take them as they are\n"
         )
     for name, value in sorted(_refusals(counters).items()):
-        tell(f"{name}: {value:,}{'' if 'matches' in name else ' events'}\n")
+        of_results = "matches" in name or "checks" in name or "doubtful" in name
+        tell(f"{name}: {value:,}{'' if of_results else ' events'}\n")
 
 
 def tell_types(log: Path | Log, plans: tuple[Plan, ...], *, quiet: bool) -> None:

@@ -312,8 +312,10 @@ def construct(s: Search, first: int, stop: int) -> tuple[int, int]:
     now, used = s.state[0], s.stacks.used[0]
     for row in range(first, stop):
         event = s.events[row]
-        purge_until(s, 2 * event.order, row)
-        admit(s, event.order)
+        if now.moves_n < len(s.moves):  # a call hands over all arrays there are
+            purge_until(s, 2 * event.order, row)
+        if now.begun_n < len(s.begun):
+            admit(s, event.order)
         if event.ref_end != event.ref:
             now.spans = 1
         now.widest = max(now.widest, event.unc)
@@ -325,14 +327,17 @@ def construct(s: Search, first: int, stop: int) -> tuple[int, int]:
             if (event.member >> s.t.join_orders[j].step) & 1 and not _walk(s, j, row):
                 now.found_n, now.doubts_n, used.looked = written, doubts, looked
                 return row, FOUND_FULL
-        wanted = event.member & ~drop(s, row)
+        wanted = event.member
+        if now.drops:
+            wanted &= ~drop(s, row)
         for i in range(now.indexes_n):
             if (wanted >> s.t.indexes[i].step) & 1:
                 time = event.ref_end if s.t.indexes[i].by_end else event.ref
                 insert(s.stacks, _own_key(s.t, s.same, i, row), time, row, _beside(s, i, row))
         now.clock = max(now.clock, event.ref)
         now.unpurged += 1
-        cascade(s, row + 1)
+        if now.drops:
+            cascade(s, row + 1)
     purge_until(s, FOR_EVER, stop)
     return stop, DONE
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.kernels.jit import inline, kernel
+from engine.kernels.jit import inline
 from engine.pattern.compiled.records import LOW
 from engine.pattern.search.stacks import find, first_not_below
 from engine.pattern.search.state import (
@@ -22,7 +22,7 @@ from engine.pattern.search.state import (
 )
 
 
-@kernel
+@inline
 def narrowed(s: Search, bound: int, row: int, low: int, high: int) -> tuple[int, int]:
     """The range ``low`` to ``high`` of times without what the nearest event rules out.
 

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels.jit import njit
+from engine.kernels.jit import inline, njit
 from engine.kernels.records import record
 from engine.pattern.compiled.records import CONDITION, EVENT, SCOPE
 from engine.pattern.search.clocked_machine import Errors
@@ -229,7 +229,7 @@ def _all_hold(asked: Asked, from_: int, to: int, rows: np.ndarray) -> bool:
     return True
 
 
-@njit
+@inline
 def _none_lies(
     m: int, p: int, true_time: np.ndarray, long: np.ndarray, error: np.ndarray, d: Doubtful,
     asked: Asked,
@@ -259,7 +259,7 @@ def _none_lies(
     return weight
 
 
-@njit
+@inline
 def _scope_of(i: int, true_time: np.ndarray, long: np.ndarray, d: Doubtful) -> tuple[float, float]:
     """Between which true times the event of doubt ``i`` begins that lies in the scope."""
     low, high, scope = -np.inf, np.inf, d.scope[i]
@@ -274,7 +274,7 @@ def _scope_of(i: int, true_time: np.ndarray, long: np.ndarray, d: Doubtful) -> t
     return low, high
 
 
-@njit
+@inline
 def _some_asked(start: int, stop: int, d: Doubtful, asked: Asked) -> bool:
     """Whether clock errors change what is asked in one of some doubts' scopes."""
     for i in range(start, min(stop, len(asked.event))):

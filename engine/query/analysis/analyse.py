@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engine.errors import UserError
+from engine.query.analysis.checks import checked_plan
 from engine.query.analysis.clauses import only
 from engine.query.analysis.conditions import duration_ns
 from engine.query.analysis.consistency import check_pattern
@@ -69,6 +70,13 @@ def analyse(parsed: s.Query, text: str, time_unit: str = "ns", name: str = "q1")
     unit_ns(time_unit)
     if isinstance(parsed, s.ExplainQuery):
         parsed = parsed.query
+    plan = _unchecked(parsed, text, time_unit, name)
+    return checked_plan(plan, parsed.clauses, text, time_unit)
+
+
+def _unchecked(
+    parsed: s.EventQuery | s.SelectQuery, text: str, time_unit: str, name: str
+) -> Plan:  # fmt: skip
     if isinstance(parsed, s.SelectQuery) and any(isinstance(c, Join) for c in parsed.clauses):
         return join_plan(parsed, text, time_unit, name)
     if isinstance(parsed, s.SelectQuery):

@@ -14,7 +14,8 @@ from itertools import pairwise
 from engine.errors import UserError
 from engine.query.analysis.analyse import read_query
 from engine.query.analysis.returned import OF_WINDOWS, returned_columns
-from engine.query.derived_plan import DerivedPlan
+from engine.query.check_plan import checks_of
+from engine.query.derived_plan import DerivedPlan, asked_plan
 from engine.query.fields import FIELDS, attributes_of, own_attribute
 from engine.query.language import syntax as s
 from engine.query.language.parse import parse
@@ -143,7 +144,7 @@ def _in_order(read: Sequence[_Read], streams: set[str]) -> tuple[Plan, ...]:
             continue
         each, sources = by_name[name], tuple(plans[source] for source in reads[name])
         _check_derived(each, sources)
-        plans[name] = DerivedPlan(each.plan, sources)
+        plans[name] = DerivedPlan(asked_plan(each.plan), sources)
     return tuple(plans.values())
 
 
@@ -184,6 +185,14 @@ def _check_derived(each: _Read, sources: tuple[Plan, ...]) -> None:
     """Refuses columns that the results have not, and what is not asked of results."""
     plan, columns = each.plan, {source.name: returned_columns(source) for source in sources}
     pattern = plan.pattern if isinstance(plan, MonitorPlan) else plan
+    for one in (plan, *map(asked_plan, sources)):
+        if checks_of(one) is not None:
+            hint = "ask with CHECK in a statement of its own, which no other reads"
+            where = each.statement.named_at if one is plan else _place(each, one.name)
+            message = (
+                f"{one.name!r} has a CHECK, which judges results that leave, none of a cascade"
+            )
+            raise refuse(each.whole, where, message, hint)
     if isinstance(plan, WindowPlan) and plan.drift is not Drift.NONE:
         message = "DRIFT is of sources' delays, which results have not"
         at = each.statement.text.upper().index("DRIFT")

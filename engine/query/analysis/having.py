@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from engine.query.analysis.conditions import condition
+from engine.query.analysis.named_calls import with_names
 from engine.query.analysis.typed import Context
 from engine.query.fields import FIELDS
-from engine.query.functions import FUNCTIONS
 from engine.query.language import syntax as s
 from engine.query.plan import Aggregate, Attribute, Predicate
 
@@ -42,7 +42,7 @@ def having_of(
         label = named_aggregate(call, aggregates, context, made, "HAVING")
         return s.Reference((s.Name(label, call.at, quoted=True),), call.at)
 
-    return condition(_with_names(clause.condition, named), replace(context, resolve=resolve))
+    return condition(with_names(clause.condition, named), replace(context, resolve=resolve))
 
 
 def named_aggregate(
@@ -71,34 +71,3 @@ def named_aggregate(
             hint = f"{clause} takes aggregates that are in the SELECT list"
         raise context.refuse(node.at, f"{name!r} is none of the aggregates", hint)
     return name
-
-
-def _with_names(node: s.Node, named: Callable[[s.Call], s.Reference]) -> s.Node:
-    """``node`` with the name of each aggregate in place of its call."""
-
-    def inner(part: s.Node) -> s.Node:
-        return _with_names(part, named)
-
-    match node:
-        case s.Call(function=function, arguments=arguments):
-            if function.text.lower() in FUNCTIONS and not node.star:
-                return replace(node, arguments=tuple(map(inner, arguments)))
-            return named(node)
-        case s.IsNull(item=item):
-            return replace(node, item=inner(item))
-        case s.CaseNode(operand=operand, whens=whens, otherwise=otherwise):
-            return replace(
-                node,
-                operand=None if operand is None else inner(operand),
-                whens=tuple((inner(when), inner(then)) for when, then in whens),
-                otherwise=None if otherwise is None else inner(otherwise),
-            )
-        case s.Junction(terms=terms):
-            return replace(node, terms=tuple(map(inner, terms)))
-        case s.Binary(left=left, right=right):
-            return replace(node, left=inner(left), right=inner(right))
-        case s.Negative(term=term):
-            return replace(node, term=inner(term))
-        case s.Among(item=item, options=options):
-            return replace(node, item=inner(item), options=tuple(map(inner, options)))
-    return node

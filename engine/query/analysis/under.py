@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.query.analysis.conditions import condition
+from engine.query.analysis.conditions import condition, duration_ns
 from engine.query.analysis.typed import Context
 from engine.query.clocked import is_clocked
 from engine.query.fields import OWN, attribute_name
@@ -60,6 +60,7 @@ def monitor_plan(
         under.name.text,
         _attribute(under.trace, text),
         _expression(under.expression, context),
+        _timeout(under, context),
     )
 
 
@@ -86,6 +87,12 @@ def _check_pattern(
                 message = f"a condition on {step.alias!r} compares times that clocks may err in"
                 hint = "under a constraint, conditions are on attributes"
                 raise refuse(text, under.at, message, hint)
+
+
+def _timeout(under: Under, context: Context) -> int | None:
+    if under.timeout is None:
+        return None
+    return duration_ns(under.timeout, context, "TIMEOUT")
 
 
 def _attribute(reference: s.Reference, text: str) -> Attribute:

@@ -4,11 +4,11 @@ A state stands for what a trace has been so far: where the constraint's automato
 pattern's. Of the ways in which the constraint lets the trace end, all have a match (SATISFIABLE:
 SPEC 4.6 for the definitions), none has (UNSATISFIABLE), or some have (OPEN).
 
-Two ways to know which, with equal answers (L10 Algorithms 1 and 2): ``BasicCheck`` runs the
-constraint's automaton and the intersection side by side, and compares after each event whether
-both accept the same from there on; ``Encoded`` has compared before (L10 Algorithm 3), so that an
-event is one look-up. For that, states are merged only where the constraint's state is the same
-(L10 Theorem 3.3). Algorithm 2's line 19 is read as of the state just entered.
+Two ways to know which, with equal answers (L10 Algorithms 1 and 2): ``engine.constraint.basic``
+runs the constraint's automaton and the intersection side by side, and compares after each event
+whether both accept the same from there on; ``Encoded`` has compared before (L10 Algorithm 3), so
+that an event is one look-up. For that, states are merged only where the constraint's state is the
+same (L10 Theorem 3.3). Algorithm 2's line 19 is read as of the state just entered.
 
 A trace that breaks its constraint is watched for the match itself from then on.
 """
@@ -25,7 +25,6 @@ from engine.query.automata.dfa import (
     Dfa,
     classes,
     counted,
-    minimal,
     reached,
     reaching,
     renumbered,
@@ -37,6 +36,8 @@ SATISFIABLE: Final = 1
 UNSATISFIABLE: Final = 2
 START: Final = 0
 """The state in which every trace begins."""
+STAYS: Final = -1
+"""An event does not change where the pattern's automaton is."""
 MAX_PAIRS: Final = 1 << 22
 """Of a state of each automaton; bounds the memory of their product."""
 
@@ -51,14 +52,21 @@ class Encoded:
             UNSATISFIABLE.
         broken: bool (states,): C has not allowed the trace.
         ended: bool (states,): C allows nothing more after it, so the trace is over.
+        complete: bool (states,): C lets a trace end here.
+        matched: bool (states,): so it does, and there is a match: L10's intersection accepts.
         constraint_state: int32 (states,): where C's automaton is; DEAD where it is broken.
+        moves: int32 (states, symbols): where the event brings Q's automaton; STAYS if it does not
+            bring it anywhere. As long as the verdict is OPEN, that is how far a match has come.
     """
 
     table: np.ndarray
     verdict: np.ndarray
     broken: np.ndarray
     ended: np.ndarray
+    complete: np.ndarray
+    matched: np.ndarray
     constraint_state: np.ndarray
+    moves: np.ndarray
 
     @property
     def static(self) -> int:
@@ -114,57 +122,20 @@ def encoded(constraint: Dfa, pattern: Dfa) -> Encoded:
     broken = c == DEAD
     verdict[broken] = np.where(matched[broken], SATISFIABLE, OPEN)
     # Theorem 3.3, and no two verdicts in one state. What a broken trace is asked keeps states apart
-    # of which the pattern makes something else.
-    kinds = np.stack((c, verdict), axis=1)
+    # of which the pattern makes something else; before a verdict, how far a match has come does.
+    kinds = np.stack((c, verdict, np.where(verdict == OPEN, q, DEAD)), axis=1)
     number, chosen = counted(classes(both, np.unique(kinds, axis=0, return_inverse=True)[1]))
     if len(chosen) > MAX_STATES:
         raise TooLargeError
-    c = c[chosen]
+    c, q = c[chosen], q[chosen]
+    to = np.concatenate((pattern.table, np.full((1, pattern.table.shape[1]), DEAD, np.int32)))[q]
     return Encoded(
         table=number[both.table[chosen]].astype(np.int32),
         verdict=verdict[chosen].astype(np.int8),
         broken=c == DEAD,
         ended=_of_each((constraint.table == DEAD).all(axis=1), c),
+        complete=_of_each(constraint.accepts, c),
+        matched=both.accepts[chosen],
         constraint_state=c,
+        moves=np.where(to == q[:, None], STAYS, to).astype(np.int32),
     )
-
-
-def intersection(constraint: Dfa, pattern: Dfa) -> tuple[Dfa, np.ndarray]:
-    """L10's automaton of both languages, merged only within a state of C, and C's state of each.
-
-    States from which nothing is accepted are not in it: DEAD leads there.
-    """
-    both, pairs = product(constraint, pattern)
-    kept = reached(both.table, reaching(both.table, both.accepts))
-    live, states = Dfa(renumbered(both.table, kept), both.accepts[kept]), pairs[kept, 0]
-    if not live.size:
-        return live, states
-    _, chosen = counted(classes(live, states))
-    return minimal(live, states), states[chosen]
-
-
-class BasicCheck:
-    """L10 Algorithm 1 for one trace that keeps to its constraint."""
-
-    def __init__(self, constraint: Dfa, pattern: Dfa) -> None:
-        both, _ = intersection(constraint, pattern)
-        self._constraint, self._both = constraint, both
-        table = np.concatenate((both.table, np.where(
-            constraint.table == DEAD, DEAD, constraint.table + both.size)))  # fmt: skip
-        accepts = np.concatenate((both.accepts, constraint.accepts))
-        self._derivative = classes(Dfa(table, accepts))
-        self._p = self._q = 0
-
-    def known(self) -> int:
-        """The verdict on the trace so far."""
-        if self._p == DEAD or not self._both.size:
-            return UNSATISFIABLE
-        same = self._derivative[self._p] == self._derivative[self._both.size + self._q]
-        return SATISFIABLE if same else OPEN
-
-    def read(self, symbol: int) -> int:
-        """The verdict after one event more, which the constraint allows."""
-        self._q = int(self._constraint.table[self._q, symbol])
-        if self._p != DEAD and self._both.size:
-            self._p = int(self._both.table[self._p, symbol])
-        return self.known()

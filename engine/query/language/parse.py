@@ -11,6 +11,7 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
 from engine.errors import UserError
 from engine.query.language import syntax as s
+from engine.query.language.checks import CheckNode, HistoryBy
 from engine.query.language.grammar_tables import parser
 from engine.query.language.mistakes import syntax_error
 from engine.query.language.place import Span, refuse
@@ -168,8 +169,19 @@ class _Build(Transformer[Token, Any]):
     def returns(self, word: Token, *items: s.Item) -> s.Returns:
         return s.Returns(_at(word), items)
 
-    def under(self, word: Token, name: s.Name, trace: s.Reference, expression: TraceNode) -> Under:
-        return Under(_at(word), name, trace, expression)
+    def history_by(self, word: Token, *values: s.Node) -> HistoryBy:
+        return HistoryBy(_at(word), values)
+
+    def check(self, word: Token, name: s.Name, condition: s.Node, *rest: Any) -> CheckNode:
+        hold = next((each for each in rest if isinstance(each, s.Duration)), None)
+        return CheckNode(_at(word), name, condition, hold, len(rest) > (hold is not None))
+
+    def under(self, word: Token, name: s.Name, trace: s.Reference, *rest: Any) -> Under:
+        *timeout, expression = rest
+        return Under(_at(word), name, trace, timeout[0] if timeout else None, expression)
+
+    def timeout(self, duration: s.Duration) -> s.Duration:
+        return duration
 
     def occurrence(self, event_type: s.Name, where: s.Node | None = None) -> OccurrenceNode:
         at = event_type.at if where is None else _over(event_type.at, where.at)

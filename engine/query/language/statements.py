@@ -111,6 +111,11 @@ def check_name(name: str, text: str, at: Span) -> None:
         raise refuse(text, at, f"{name[:40]!r} is no name for a stream", hint)
 
 
+def is_cascade(text: str) -> bool:
+    """Whether ``text`` is more than one query as it always was."""
+    return several(statements(text))
+
+
 def several(found: list[Statement]) -> bool:
     """Whether ``found`` is more than one query as it always was."""
     return len(found) > 1 or any(one.stream is not None for one in found)

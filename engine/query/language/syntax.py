@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.query.language.checks import CheckNode, HistoryBy
 from engine.query.language.place import Span
 from engine.query.language.ranking import OrderBy
 from engine.query.language.sources import From, Join
@@ -338,7 +339,7 @@ class CountWindow:
 
 
 Clause = (
-    Where | Within | Realtime | Returns | Under
+    Where | Within | Realtime | Returns | Under | HistoryBy | CheckNode
     | From | Join | GroupBy | Having | OrderBy | TimeWindow | SessionWindow | CountWindow
 )  # fmt: skip
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from engine.query.language.place import Span
 
 if TYPE_CHECKING:
-    from engine.query.language.syntax import Name, Node, Reference
+    from engine.query.language.syntax import Duration, Name, Node, Reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,10 @@ TraceNode = OccurrenceNode | RegularNode | RepetitionNode
 
 @dataclass(frozen=True, slots=True)
 class Under:
-    """``UNDER CONSTRAINT name FOR TRACE BY trace AS expression``."""
+    """``UNDER CONSTRAINT name FOR TRACE BY trace [TIMEOUT timeout] AS expression``."""
 
     at: Span
     name: Name
     trace: Reference
+    timeout: Duration | None
     expression: TraceNode

@@ -124,6 +124,13 @@ def json_pair(first: pa.Array, second: pa.Array) -> pa.Array:
     return woven("[", first, ", ", second, "]")
 
 
+def joined(texts: pa.Array, lists: pa.ListArray) -> pa.Array:
+    """The texts of each list, with commas."""
+    offsets = lists.offsets.to_numpy()
+    starts = pa.array(offsets - offsets[0], pa.int32())
+    return pc.binary_join(pa.ListArray.from_arrays(starts, texts), ", ")
+
+
 def json_text(values: pa.Array) -> pa.Array:
     """Values as JSON."""
     kind = values.type

@@ -6,9 +6,8 @@ from collections.abc import Collection
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from engine.results.lines.json_texts import Texts, columns_in_one, rest, woven
+from engine.results.lines.json_texts import Texts, columns_in_one, joined, rest, woven
 from engine.results.schema import EVENT_FIELDS, MORE
 
 _TIMES: Final = frozenset({"at", "known_at", "ts", "te", "ref"})
@@ -26,7 +25,7 @@ def match_lines(table: pa.Table, unit: int, _times: Collection[str] = ()) -> pa.
     columns = columns_in_one(table)
     texts = Texts(unit)
     lists = columns["events"]
-    events = _joined(_events(lists.flatten(), texts), lists)
+    events = joined(_events(lists.flatten(), texts), lists)
     facts = texts.fields({name: columns[name] for name in _FACTS}, _TIMES)
     return woven("{", *facts, ', "events": [', events, "]", rest(columns[MORE]), "}\n")
 
@@ -37,10 +36,3 @@ def _events(events: pa.StructArray, texts: Texts) -> pa.Array:
     facts = texts.fields({n: columns[n] for n in EVENT_FIELDS if n != _ATTRS}, _TIMES)
     attrs = texts.attributes(columns[_ATTRS])
     return woven("{", *facts, ', "attrs": ', attrs, rest(columns[MORE]), "}")
-
-
-def _joined(texts: pa.Array, lists: pa.ListArray) -> pa.Array:
-    """The texts of each list, with commas."""
-    offsets = lists.offsets.to_numpy()
-    starts = pa.array(offsets - offsets[0], pa.int32())
-    return pc.binary_join(pa.ListArray.from_arrays(starts, texts), ", ")

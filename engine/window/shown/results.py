@@ -12,9 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from engine.operator import Result, ResultColumns
-from engine.query.plan import Drift, WindowKind, WindowPlan
-from engine.results.lines.json_texts import json_text
-from engine.results.schema import WINDOWS, decoded
+from engine.query.check_plan import RESULT
+from engine.query.plan import Attribute, Drift, Expression, WindowKind, WindowPlan
+from engine.query.values import Value
+from engine.results.lines.json_texts import json_text, woven
+from engine.results.schema import WINDOWS, decoded, same_for_all
 from engine.window.held.aggregate import BOUNDED
 from engine.window.held.content import (
     LEAST,
@@ -27,6 +29,7 @@ from engine.window.held.content import (
 )
 from engine.window.held.number import HALF_WORD, NULL, TEXT, python_numbers
 from engine.window.keys import GroupKeys
+from engine.window.shown.having import numbers as as_numbers
 from engine.window.shown.number_columns import number_column, number_texts
 from engine.window.shown.table import (
     CERTAINTY,
@@ -161,6 +164,33 @@ class WindowResults(ResultColumns):
         whole = np.column_stack((self.columns.nulls, self.columns.keys))
         found, which = np.unique(whole, axis=0, return_inverse=True)
         return [self.keys.value(tuple(code)) for code in found.tolist()], which.reshape(-1)
+
+    def told(self, asked: Sequence[Attribute]) -> list[Value]:
+        """Per result, aggregates by their labels and, of the alias RESULT, its counts."""
+        found = []
+        for attribute in asked:
+            if attribute.alias == RESULT:
+                counts = self.columns.counts[:, COUNTS.index(attribute.name)]
+                found.append(Value("int", counts, counts != UNKNOWN))
+                continue
+            kinds, words = self.numbers(self.labels.index(attribute.name), VALUE)
+            known = kinds != NULL
+            if (kinds == TEXT).any():
+                found.append(Value("str", np.where(known, words[:, 1], -1), known))
+            else:
+                data = as_numbers(kinds, words)
+                found.append(Value("int" if data.dtype.kind == "i" else "float", data, known))
+        return found
+
+    def history_keys(self, _key: Sequence[Expression]) -> pa.Array:
+        """Per result its group's key, as a JSON list."""
+        columns = self.keys.columns(self.columns.nulls, self.columns.keys).values()
+        parts: list[str | pa.Array] = ["["]
+        for column in columns:
+            parts += [", " if len(parts) > 1 else "", json_text(column)]
+        if not columns:
+            return same_for_all("[]", len(self)).cast(pa.string())
+        return woven(*parts, "]")
 
     def _labelled(self, name: str) -> list[dict[str, Any] | None]:
         """Per result its ``value``, ``low``, ``middle`` or ``high``."""

@@ -45,7 +45,7 @@ def judged(
         said = "holds" if waits[0] else "fails"
         lines.insert(0, f"If sequence waits 500 ms: {said}, {waits[1]}.")
     claim = verdicts.judged(text, holds, ours, paper, why, "\n".join(lines))
-    return Judged(text, holds, claim.detail, waits[0] if waits else None)
+    return Judged(text, holds, claim.detail, ours, paper, waits[0] if waits else None)
 
 
 def summary(findings: Mapping[str, Finding]) -> str:

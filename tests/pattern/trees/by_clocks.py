@@ -5,6 +5,9 @@ surely, 1 maybe. "And" is then the least, "or" the largest, "not" what is left o
 gives the degree under each of some errors of all clocks at once, 0 or 2; what is 2 under one of
 them is possible, and certain what is under all. ``Singly`` gives each order its own degree, as the
 engine is said to do: it knows of nothing that two orders can be together.
+
+Of a half of an interval one point is known, and the other lies behind it or before it: an order
+holds if it does wherever that is.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ Degree = np.ndarray
 END: Final = 1
 GRID_MAX: Final = 6_000
 YES: Final = np.array([2])
+NO: Final = np.array([0])
 
 
 class Clocks(Protocol):
@@ -52,7 +56,9 @@ class Singly:
 
     def apart(self, x: tuple[int, int], y: tuple[int, int], bound: int, *, strict: bool) -> Degree:
         one, two = (self.records[row] for row, _ in (x, y))
-        apart = (one.end if x[1] else one.start) - (two.end if y[1] else two.start)
+        apart = between(one, x[1], two, y[1])
+        if apart is None:
+            return NO
         error = one.unc + two.unc if self.t_a is None else self.t_a
         if x[0] == y[0] or (self.t_a is None and clock_of(x[0], one) == clock_of(y[0], two)):
             error = 0
@@ -69,11 +75,25 @@ class Jointly:
     errors: Sequence[np.ndarray]
 
     def apart(self, x: tuple[int, int], y: tuple[int, int], bound: int, *, strict: bool) -> Degree:
-        one, two = (self.records[row] for row, _ in (x, y))
-        apart = (one.end if x[1] else one.start) - (two.end if y[1] else two.start)
+        apart = between(self.records[x[0]], x[1], self.records[y[0]], y[1])
+        if apart is None:
+            return NO
         # Errors alone, first: what is shared cancels out without being rounded.
-        between = apart + (self.errors[x[0]] - self.errors[y[0]])
-        return 2 * (between < bound if strict else between <= bound)
+        really = apart + (self.errors[x[0]] - self.errors[y[0]])
+        return 2 * (really < bound if strict else really <= bound)
+
+
+def between(one: Record, one_end: int, two: Record, two_end: int) -> int | None:
+    """The most that a point of ``one`` lies behind one of ``two``; None: nothing bounds it."""
+    if (one_end and one.half == "start") or (not two_end and two.half == "end"):
+        return None
+    most = one.end if one_end or one.half == "end" else one.start
+    return most - (two.end if two_end and two.half != "start" else two.start)
+
+
+def known(record: Record) -> list[int]:
+    """Its points of which the time is known."""
+    return {"whole": [0, END], "start": [0], "end": [END]}[record.half]
 
 
 def clock_of(row: int, record: Record) -> object:
@@ -258,8 +278,12 @@ def degree_of(
     judged = Judged(clocks, tree.within, of)
     absent: list[tuple[str, list[str], list[str]]] = []
     found = judged.holds(node, absent)[1]
-    for x, y in itertools.product(chosen, repeat=2):
-        found = np.minimum(found, clocks.apart((x, END), (y, 0), tree.within, strict=False))
+    points = [(row, end) for row in chosen for end in known(records[row])]
+    for x, y in itertools.product(points, repeat=2):
+        found = np.minimum(found, clocks.apart(x, y, tree.within, strict=False))
+    reaching = any(not after or not before for _, after, before in absent)
+    if reaching and any(records[row].half == "end" for row in chosen):
+        return NO  # how far WITHIN reaches is not known
     barred, asked = set(absent_in(node)), tree.asked(node)
     for each in asked:
         if not named(each) & barred:

@@ -7,7 +7,7 @@ match are drawn first, and the tree says of them mostly what is so: ``test_trees
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from hypothesis import strategies as st
 
@@ -186,17 +186,18 @@ FORMS = [
 
 
 @st.composite
-def torn(draw: st.DrawFn, *, steps: int = 4, noise: int = 4) -> Drawn:
+def torn(draw: st.DrawFn, *, steps: int = 4, noise: int = 4, clocks: bool = False) -> Drawn:
     """A tree, and records of intervals of which some come as halves, in any order, or as one half
     alone; a half may come twice, as a begin does after a gateway's restart. Two sources, and two
-    types, may have intervals of one id.
+    types, may have intervals of one id. ``clocks``: they err, by the same for both halves.
     """
-    tree, records = draw(trees(steps=steps, noise=noise))
+    tree, records = draw(trees(steps=steps, noise=noise, clocks=clocks))
     found, known = list[Record](), set[tuple[str, str, int]]()
     for number, of in enumerate(records):
-        key = draw(st.sampled_from("xy")), of.type, number // 2
+        source = of.source if clocks else draw(st.sampled_from("xy"))
+        key = source, of.type, number // 2
         if key not in known:
             known.add(key)
-            found += [Record(of.type, key[2], of.start, of.end, half, source=key[0])
+            found += [replace(of, id=key[2], half=half, source=source, v=None, k=None)
                       for half in draw(st.sampled_from(FORMS))]  # fmt: skip
     return tree, draw(st.permutations(found))

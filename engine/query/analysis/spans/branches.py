@@ -73,5 +73,5 @@ def tree_plan(
     return TreePlan(
         whole.name, whole.text, branches, whole.realtime,
         tuple(known[alias] for alias in pattern.steps), Group("AND", places),
-        tuple(term.predicate for term in terms), *returned, pattern.root,
+        tuple(term.predicate for term in terms), *returned, tree=pattern.root,
     )  # fmt: skip

@@ -1,0 +1,222 @@
+"""A late event rewrites its trace: what was told and is not so is taken back, what is so is told.
+
+The events of the last ``horizon`` of each key are kept in order of time; what came before them is
+settled, a trace's record as of then. What was told of the kept events, and what is to be told with
+the late one among them, follow from those two alone, so both are found by going through them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from engine.constraint.basic import Basic
+from engine.constraint.follow import AT_ONCE, Keyed, enter_traces
+from engine.constraint.step import TELLS, due, put, run_out, step
+from engine.constraint.traces import (
+    FRESH,
+    LATER,
+    RUN_OUT,
+    TRACE,
+    VIOLATION,
+    Events,
+    Pool,
+    Tables,
+    events_of,
+)
+from engine.kernels.integers import NONE
+from engine.kernels.jit import inline, kernel
+from engine.kernels.records import Record
+
+
+class Rewritable(NamedTuple):
+    """What is kept of each trace.
+
+    Attributes:
+        settled: TRACE, as of all events but those in its list.
+        tails: int32: the last event of its list in the pool, each linked to the one before; NONE.
+        buffered: the pool's events as columns, in the same memory.
+        order: int32, as long as the pool: scratch.
+        scratch: TRACE, one.
+        beyond: int64 (1,): events that came after the horizon.
+    """
+
+    settled: np.ndarray
+    tails: np.ndarray
+    buffered: Events
+    order: np.ndarray
+    scratch: np.ndarray
+    beyond: np.ndarray
+
+
+def kept_of(settled: np.ndarray, tails: np.ndarray, pool: Pool, beyond: np.ndarray) -> Rewritable:
+    """With scratch for a pool of this size."""
+    order = np.empty(len(pool.nodes), np.int32)
+    return Rewritable(settled, tails, events_of(pool.nodes), order, np.zeros(1, TRACE), beyond)
+
+
+@inline
+def _listed(entry: int, pool: Pool, kept: Rewritable) -> int:
+    """Fills ``order``, the last event first; gives their number."""
+    n, place = 0, kept.tails[entry]
+    while place != NONE:
+        kept.order[n] = place
+        n += 1
+        place = pool.nodes[place].link
+    return n
+
+
+@kernel
+def settle(
+    entry: int, limit: int, timeout: int, tables: Tables, basic: Basic, pool: Pool,
+    kept: Rewritable, told: np.ndarray, rows: int,
+) -> int:  # fmt: skip
+    """Events before ``limit`` leave the list; gives how many are left, which ``order`` has.
+
+    There is room for ``TELLS`` rows of ``told``, which come to nothing, and a node for each event.
+    """
+    n = _listed(entry, pool, kept)
+    while n > 0 and pool.nodes[kept.order[n - 1]].ref < limit:
+        n -= 1
+        step(kept.settled[entry], kept.order[n], LATER, timeout, tables, basic, kept.buffered,
+             pool, told, rows)  # fmt: skip
+        if n > 0:
+            pool.nodes[kept.order[n - 1]].link = NONE
+        else:
+            kept.tails[entry] = NONE
+    return n
+
+
+@inline
+def _told_by(
+    entry: int, key: int, n: int, row: int, now: int, timeout: int, tables: Tables, basic: Basic,
+    pool: Pool, kept: Rewritable, told: np.ndarray, rows: int,
+) -> int:  # fmt: skip
+    """Goes through the ``n`` events of ``order``; ``scratch`` is the trace after them."""
+    kept.scratch[0] = kept.settled[entry]
+    trace = kept.scratch[0]
+    trace.key = key
+    for place in range(n - 1, -1, -1):
+        rows = step(trace, kept.order[place], row, timeout, tables, basic, kept.buffered, pool,
+                    told, rows)  # fmt: skip
+    if due(trace, now, timeout):
+        rows = run_out(trace, row, timeout, tables, told, rows)
+    return rows
+
+
+@inline
+def _alike(one: Record, other: Record, allowed: np.ndarray, pool: Pool) -> bool:
+    """Whether results are the same: of one event, of one kind, with the same events before it."""
+    if (
+        one.kind != other.kind or one.type != other.type or one.ref != other.ref
+        or one.doubtful != other.doubtful
+        or (one.kind == VIOLATION and allowed[one.before] != allowed[other.before])
+        or (one.type != NONE and one.number != other.number)
+    ):  # fmt: skip
+        return False
+    left, right = one.path, other.path
+    nodes = pool.nodes
+    while NONE not in (left, right) and nodes[left].number == nodes[right].number:
+        left, right = nodes[left].link, nodes[right].link
+    return bool(left == NONE and right == NONE)
+
+
+@inline
+def _difference(
+    before: int, middle: int, end: int, allowed: np.ndarray, pool: Pool, told: np.ndarray
+) -> int:
+    """Of rows ``before`` to ``middle``, told until now, and those up to ``end``, to be told, leaves
+    what is taken back and what is new; gives how many rows there are then.
+    """
+    for old in range(before, middle):
+        told[old].plus = False
+        for new in range(middle, end):
+            if told[new].kind != NONE and _alike(told[old], told[new], allowed, pool):
+                told[old].kind = NONE
+                told[new].kind = NONE
+                break
+    rows = before
+    for place in range(before, end):
+        if told[place].kind != NONE:
+            told[rows] = told[place]
+            rows += 1
+    return rows
+
+
+@kernel
+def follow_and_rewrite(
+    first: int, keyed: Keyed, now: np.ndarray, limits: np.ndarray, timeout: int, tables: Tables,
+    basic: Basic, events: Events, pool: Pool, kept: Rewritable, told: np.ndarray,
+) -> tuple[int, int, int]:  # fmt: skip
+    """As ``engine.constraint.follow.follow``, but events may come late; ``limits`` are the times
+    from which on events are kept, at each.
+
+    Returns:
+        As ``follow``, and of how many events a trace needs room.
+    """
+    rows, entered, traces = 0, first, keyed.traces
+    for i in range(first, len(keyed.entry)):
+        if i == entered:
+            entered = min(i + AT_ONCE, len(keyed.entry))
+            if keyed.tally[0] + AT_ONCE > len(traces):
+                return i, rows, 0
+            enter_traces(i, entered, events.symbol, keyed)
+        mine, ref = keyed.entry[i], events.ref[i]
+        if mine == NONE:
+            continue
+        if ref < limits[i]:
+            kept.beyond[0] += 1
+            continue
+        trace = traces[mine]
+        if rows + TELLS + 2 > len(told) or pool.used[0] + 2 > len(pool.nodes):
+            return i, rows, 0
+        if timeout > 0 and due(trace, now[i], timeout):
+            rows = run_out(trace, LATER, timeout, tables, told, rows)
+        again = trace.flags & RUN_OUT != 0 and ref <= trace.last_ref + timeout
+        if ref >= trace.last_ref and not again:
+            rows = step(trace, i, i, timeout, tables, basic, events, pool, told, rows)
+            if timeout > 0 and due(trace, now[i], timeout):
+                rows = run_out(trace, i, timeout, tables, told, rows)
+            kept.tails[mine] = put(pool, i, events, kept.tails[mine], 0)
+            continue
+        n = _listed(mine, pool, kept)
+        if rows + 2 * TELLS * (n + 2) > len(told) or pool.used[0] + 3 * (n + 2) > len(pool.nodes):
+            return i, rows, n
+        n = settle(mine, limits[i], timeout, tables, basic, pool, kept, told, rows)
+        before = rows
+        middle = _told_by(
+            mine, trace.key, n, i, now[i], timeout, tables, basic, pool, kept, told, before
+        )
+        place = n
+        while place > 0 and pool.nodes[kept.order[place - 1]].ref <= ref:
+            place -= 1
+        link = kept.order[place] if place < n else NONE
+        new = put(pool, i, events, link, 0)
+        if place > 0:
+            pool.nodes[kept.order[place - 1]].link = new
+        else:
+            kept.tails[mine] = new
+        n = _listed(mine, pool, kept)
+        end = _told_by(
+            mine, trace.key, n, i, now[i], timeout, tables, basic, pool, kept, told, middle
+        )
+        traces[mine] = kept.scratch[0]
+        rows = _difference(before, middle, end, tables.allowed, pool, told)
+    return len(keyed.entry), rows, 0
+
+
+@kernel
+def mark_over(
+    traces: np.ndarray, known: int, limit: int, timeout: int, over: np.ndarray,
+) -> int:  # fmt: skip
+    """Marks the traces that are over, and of which no event can come that rewrites them; gives how
+    many.
+    """
+    count = 0
+    for entry in range(known):
+        trace = traces[entry]
+        last = trace.last_ref + timeout if trace.flags & RUN_OUT else trace.last_ref
+        over[entry] = trace.flags & (FRESH | RUN_OUT) != 0 and last < limit
+        count += over[entry]
+    return count

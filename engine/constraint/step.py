@@ -1,0 +1,269 @@
+"""One event of a trace: a look-up in the table of automata (L10 Algorithm 2, or 1 by choice).
+
+What L10 leaves out, as its events are in order and its clocks right: an alert is uncertain if its
+trace's events may have been the other way round, and that way it would not be given. The last two
+events are exchanged where their clocks allow it, and both states are followed from there on. Where
+three or more may all change places, or more than two states are possible, the trace is in doubt.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from engine.constraint.basic import Basic, derived
+from engine.constraint.traces import (
+    ALERT,
+    CLEARED,
+    DOUBTFUL,
+    FORKED,
+    FRESH,
+    LATER,
+    MIXED,
+    RUN_OUT,
+    VIOLATION,
+    Events,
+    Pool,
+    Tables,
+)
+from engine.kernels.integers import INT_MIN, NONE
+from engine.kernels.jit import inline, kernel
+from engine.kernels.records import Record
+from engine.query.automata.verdicts import OPEN, SATISFIABLE, START, UNSATISFIABLE
+from engine.stream.released import NO_EPOCH
+
+TELLS: Final = 3
+"""Results of one event at most: the last trace's time has run out, a violation, a verdict."""
+
+
+@inline
+def begin(trace: Record) -> None:
+    """The next event of this key is the first of its trace."""
+    trace.state = START
+    trace.other = START
+    trace.until = INT_MIN
+    trace.until_before = INT_MIN
+    trace.path = NONE
+    trace.known = OPEN
+    trace.constraint = 0
+    trace.flags = 0
+
+
+@inline
+def run_out(trace: Record, row: int, timeout: int, tables: Tables, told: np.ndarray,
+            rows: int) -> int:  # fmt: skip
+    """No event came in time: the trace ends where it is. Gives how many rows are ``told``."""
+    state = trace.state
+    trace.flags |= RUN_OUT
+    if tables.broken[state] or (tables.complete[state] and trace.known != OPEN):
+        return rows
+    out = told[rows]
+    out.row = row
+    out.key = trace.key
+    out.number = trace.number
+    out.ref = trace.last_ref + timeout
+    out.seq = -1
+    out.source = NONE
+    out.type = NONE
+    out.path = trace.path
+    out.before = state
+    out.kind = CLEARED if tables.complete[state] else VIOLATION
+    out.plus = True
+    out.doubtful = trace.flags & DOUBTFUL != 0 or trace.other != state
+    return rows + 1
+
+
+@inline
+def _tell(trace: Record, i: int, row: int, kind: int, doubtful: bool, old: int, events: Events,
+          told: np.ndarray, rows: int) -> None:  # fmt: skip
+    out = told[rows]
+    out.row = row
+    out.key = trace.key
+    out.number = events.number[i]
+    out.ref = events.ref[i]
+    out.seq = events.seq[i]
+    out.source = events.source[i]
+    out.type = events.type[i]
+    out.path = trace.path
+    out.before = old
+    out.kind = kind
+    out.plus = True
+    out.doubtful = doubtful
+
+
+@inline
+def put(pool: Pool, i: int, events: Events, link: int, state: int) -> int:
+    """Buffer an event; gives its place."""
+    place = pool.used[0]
+    pool.used[0] = place + 1
+    node = pool.nodes[place]
+    node.ref = events.ref[i]
+    node.unc = events.unc[i]
+    node.seq = events.seq[i]
+    node.epoch = events.epoch[i]
+    node.number = events.number[i]
+    node.source = events.source[i]
+    node.type = events.type[i]
+    node.link = link
+    node.symbol = events.symbol[i]
+    node.state = state
+    return int(place)
+
+
+@inline
+def _bring_on(trace: Record, i: int, to: int, events: Events, pool: Pool) -> None:
+    """The pattern is in state ``to`` now. Where it has been there before, what came since then has
+    brought nothing.
+    """
+    place = trace.path
+    while place != NONE and pool.nodes[place].state != to:
+        place = pool.nodes[place].link
+    if to == START:
+        trace.path = NONE
+    elif place != NONE:
+        trace.path = place
+    else:
+        trace.path = put(pool, i, events, trace.path, to)
+
+
+@inline
+def _doubt(trace: Record, new: int, other: int, may_swap: bool, symbol: int, same_clock: bool,
+           tables: Tables) -> int:  # fmt: skip
+    """Where another order would have led, having led to ``other`` if the last two events are as
+    they came; sets the flags.
+    """
+    forked = trace.flags & FORKED != 0
+    trace.flags &= ~FORKED
+    if trace.other != trace.state:
+        trace.flags |= FORKED
+    if not may_swap or same_clock:
+        return other
+    if forked:
+        trace.flags |= DOUBTFUL
+    swapped = tables.table[tables.table[trace.before, symbol], trace.symbol]
+    if swapped == new:
+        return other
+    if other not in (new, swapped):
+        trace.flags |= DOUBTFUL
+    return int(swapped)
+
+
+@inline
+def _arrive(trace: Record, i: int, row: int, timeout: int, tables: Tables, events: Events,
+            told: np.ndarray, rows: int) -> tuple[int, bool]:  # fmt: skip
+    """Begins a trace if need be; gives how many rows are told, and whether event ``i`` is surely
+    after the one before it, as one clock says.
+    """
+    if trace.flags & FRESH == 0 and timeout > 0 and events.ref[i] - trace.last_ref > timeout:
+        if trace.flags & RUN_OUT == 0:
+            rows = run_out(trace, row, timeout, tables, told, rows)
+        trace.flags |= FRESH
+    if trace.flags & (FRESH | RUN_OUT):
+        begin(trace)
+        return rows, True
+    same_clock = (
+        events.epoch[i] != NO_EPOCH
+        and trace.epoch == events.epoch[i]
+        and trace.source == events.source[i]
+    )
+    if not same_clock:
+        trace.flags |= MIXED
+    return rows, same_clock
+
+
+@inline
+def _verdict(trace: Record, symbol: int, new: int, tables: Tables, basic: Basic) -> int:
+    """What is known in state ``new``: looked up, or by Algorithm 1 compared if a state changes."""
+    if basic.first[0] == 0 or tables.broken[new]:
+        return int(tables.verdict[new])
+    before = trace.constraint
+    now = basic.table[basic.first[0] + before, symbol] - basic.first[0]
+    trace.constraint = now
+    if new != trace.state or now != before or trace.until == INT_MIN:
+        return int(derived(basic, new, now))
+    return int(trace.known)
+
+
+@inline
+def _leave(trace: Record, i: int, new: int, other: int, verdict: int, events: Events,
+           ended: bool) -> None:  # fmt: skip
+    """The trace is in state ``new`` after event ``i``."""
+    trace.known = verdict
+    trace.before = trace.state
+    trace.symbol = events.symbol[i]
+    trace.source = events.source[i]
+    trace.epoch = events.epoch[i]
+    trace.number = np.uint32(events.number[i])
+    trace.state = new
+    trace.other = other
+    trace.last_ref = events.ref[i]
+    trace.until_before = trace.until
+    trace.until = max(trace.until, events.ref[i] + events.unc[i])
+    if ended:
+        trace.flags |= FRESH
+
+
+@inline
+def step(
+    trace: Record, i: int, row: int, timeout: int, tables: Tables, basic: Basic, events: Events,
+    pool: Pool, told: np.ndarray, rows: int,
+) -> int:  # fmt: skip
+    """Event ``i`` of ``trace``, which became known with ``row`` of a batch; gives how many rows are
+    ``told`` then, of which ``rows`` were already.
+
+    There is room for ``TELLS`` more rows of ``told`` and one more node. A trace is over after
+    ``timeout`` ns without an event (0: never).
+    """
+    rows, same_clock = _arrive(trace, i, row, timeout, tables, events, told, rows)
+    symbol, old = events.symbol[i], int(trace.state)
+    new = int(tables.table[old, symbol])
+    other = new
+    if trace.flags & MIXED:
+        low = events.ref[i] - events.unc[i]
+        other = int(tables.table[trace.other, symbol])
+        if low <= trace.until_before:
+            trace.flags |= DOUBTFUL
+        other = _doubt(trace, new, other, low <= trace.until, symbol, same_clock, tables)
+    to = tables.moves[old, symbol]
+    if to >= 0:
+        _bring_on(trace, i, to, events, pool)
+    doubtful = trace.flags & DOUBTFUL != 0
+    if tables.broken[new] and not tables.broken[old]:
+        doubt = doubtful or not tables.broken[other]
+        _tell(trace, i, row, VIOLATION, doubt, old, events, told, rows)
+        rows += 1
+    verdict = _verdict(trace, symbol, new, tables, basic)
+    if verdict != trace.known and tables.told[verdict]:
+        doubt = doubtful or tables.verdict[other] != verdict
+        kind = ALERT if verdict == SATISFIABLE else CLEARED
+        _tell(trace, i, row, kind, doubt, old, events, told, rows)
+        rows += 1
+    if verdict == UNSATISFIABLE:
+        trace.path = NONE  # early buffer release
+    _leave(trace, i, new, other, verdict, events, tables.ended[new])
+    return rows
+
+
+@inline
+def due(trace: Record, now: int, timeout: int) -> bool:
+    """Whether progress has passed what the trace was given, and nothing was told of it."""
+    return bool(
+        timeout > 0 and trace.flags & (FRESH | RUN_OUT) == 0 and now > trace.last_ref + timeout
+    )
+
+
+@kernel
+def sweep(
+    traces: np.ndarray, known: int, now: int, timeout: int, tables: Tables, told: np.ndarray,
+    rows: int, first: int,
+) -> tuple[int, int]:  # fmt: skip
+    """End the traces from ``first`` on whose time has run out; gives where there was no more room
+    (``known``: nowhere), and how many rows are told.
+    """
+    for entry in range(first, known):
+        if rows == len(told):
+            return entry, rows
+        if due(traces[entry], now, timeout):
+            rows = run_out(traces[entry], LATER, timeout, tables, told, rows)
+    return known, rows

@@ -1,0 +1,1 @@
+"""Optimistic stateful operators (K18): windowed grouping, the cycle, tombstones, one barrier."""

@@ -1,0 +1,145 @@
+"""The operator of a dataflow in a chain: events in, valid items out, or items and retractions.
+
+``bounded:K`` and ``punctuation`` are K18's one barrier, flushed by the watermark that the slack or
+the promises give; what is let go is in order. ``immediate`` has none: items leave at once, and a
+late event takes some back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from engine.barrier.base import Asked
+from engine.barrier.registry import BARRIERS, BarrierSettings, Closes
+from engine.errors import UserError
+from engine.grouping.item_results import DerivedItems, ItemColumns
+from engine.grouping.items import Items
+from engine.grouping.payloads import payloads, shown
+from engine.grouping.plan import GroupingPlan
+from engine.grouping.source_order import SourceOrder
+from engine.grouping.watermarks import Watermark, promised
+from engine.kernels.integers import INT_MAX, INT_MIN
+from engine.query.fields import released_columns
+from engine.results.schema import decoded
+from engine.stream.ends import ends_of
+from engine.stream.released import Released, Strings
+from engine.stream.timeline import Moved
+
+_READ: Final = {"ref", "release", "status", "source", "seq", "stream", "type"}
+
+
+class GroupingOperator:
+    """Sends the events of one site through the dataflow of ``plan``.
+
+    Raises:
+        UserError: a barrier that it does not have.
+    """
+
+    def __init__(self, plan: GroupingPlan, site: str, barrier: BarrierSettings) -> None:
+        kind = BARRIERS[barrier.name]
+        if kind.by_arrival or kind.policy(Asked((), (), 0), barrier).adapts:
+            raise UserError(
+                f"query {plan.name!r}: a dataflow has no barrier {barrier.name}; use bounded:K or "
+                "punctuation, which let valid items go in order, or immediate"
+            )
+        self.plan, self.site = plan, site
+        self.types = plan.types
+        self._slack_ns = barrier.span_ns if kind.closes is Closes.SLACK else plan.keep_ns
+        self._waits = kind.closes is not Closes.NOTHING
+        self._by_promise = kind.closes is not Closes.SLACK
+        self._run = plan.flow.start(together=self._waits)
+        self._sources = SourceOrder()
+        self._strings = Strings()
+        self._counts = dict.fromkeys(("items", "late", "incomplete"), 0)
+
+    def required_columns(self) -> set[str]:
+        return _READ | released_columns(self.plan.attributes)
+
+    def process(self, released: Released) -> Sequence[Any]:
+        self._strings = released.strings
+        assert released.moved is not None
+        marks = self._watermarks(released.moved)
+        told = self._sent(released, marks) if released.n else None
+        gone = self._run.watermark(max([INT_MIN, *(mark.last() for mark in marks)]))
+        if not self._waits:
+            return () if told is None else told
+        if not len(gone):
+            return ()
+        return self._results(gone, np.min([mark.since(gone.ref) for mark in marks], axis=0))
+
+    def _watermarks(self, moved: Moved) -> list[Watermark]:
+        """What says how far time has come; the furthest counts."""
+        marks = []
+        if self._slack_ns is not None:
+            marks.append(Watermark.behind(moved.told.clock, self._slack_ns))
+        if self._by_promise:
+            mark = promised(moved, self.types)
+            if mark is not None:
+                marks.append(mark)
+            elif self._waits:
+                raise UserError(
+                    f"query {self.plan.name!r}: events in no order are promised by type: name the "
+                    "types that are read (types=...), or use an order, or barrier bounded:K"
+                )
+        return marks
+
+    def _sent(self, released: Released, marks: list[Watermark]) -> Sequence[Any]:
+        """What becomes known at once."""
+        columns, strings, ref = released.columns, released.strings, ends_of(released)
+        mine = np.ones(released.n, np.bool_)
+        for name, texts in (("type", self.types), ("stream", self.plan.streams)):
+            if texts:
+                mine &= np.isin(columns[name], [strings.find(text) for text in texts])
+        assert released.moved is not None
+        moments = 2 * (released.moved.first + np.arange(released.n)) + 1
+        late = np.zeros(released.n, np.bool_)
+        for mark in marks:
+            late |= ref < mark.before(moments)
+        payload, known = payloads(self.plan, released)
+        chosen = np.flatnonzero(mine & known & ~late)
+        self._counts["items"] += len(chosen)
+        self._counts["late"] += int((mine & known & late).sum())
+        self._counts["incomplete"] += int((mine & ~known).sum())
+        source = columns["source"][chosen].astype(np.int64)
+        rank = self._sources.rank(source, strings, self._run.sources)
+        told = self._run.send(ref[chosen], payload[chosen], source, columns["seq"][chosen], rank)
+        return self._results(told, columns["release"][chosen][told.row]) if len(told) else ()
+
+    def _results(self, items: Items, at: np.ndarray) -> DerivedItems:
+        none = np.zeros(len(items), np.bool_)
+        columns = ItemColumns(
+            back=items.tombstone,
+            at=pa.array(at),
+            ts=pa.array(items.ref),
+            source=decoded(items.source, none, self._strings.text),
+            seq=pa.array(items.seq, mask=items.seq < 0),
+            item=shown(items.payload),
+        )
+        return DerivedItems(columns, self.plan.name, self.site)
+
+    def advance(self, now: int) -> Sequence[Any]:  # noqa: ARG002 - time passes by the stream's clocks
+        return ()
+
+    def finish(self, at: int) -> Sequence[Any]:
+        gone = self._run.watermark(INT_MAX)
+        return self._results(gone, np.full(len(gone), at)) if self._waits and len(gone) else ()
+
+    def counters(self) -> dict[str, int]:
+        return {**self._counts, "items_held": self._run.sink.held if self._waits else 0}
+
+    def codes(self) -> np.ndarray:
+        return self._run.sources()
+
+    def snapshot(self) -> dict[str, Any]:
+        texts = {code: self._strings.text(code) for code in set(self.codes().tolist())}
+        return {"run": self._run.snapshot(), "counts": dict(self._counts), "texts": texts}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._run.restore(state["run"])
+        self._counts = dict(state["counts"])
+        self._sources.restore(state["texts"])
+        self._strings = self._sources.strings()

@@ -1,0 +1,163 @@
+"""CHECK and HISTORY BY: what a query's results must agree with before they go out (Z10 5.2)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from engine.errors import UserError
+from engine.query.analysis.clauses import only
+from engine.query.analysis.conditions import condition, duration_ns, value
+from engine.query.analysis.named_calls import with_names
+from engine.query.analysis.typed import Context
+from engine.query.check_plan import (
+    HISTORY,
+    LOOKUPS,
+    RESULT,
+    RESULT_FIELDS,
+    Checks,
+    Lookup,
+    ResultRule,
+)
+from engine.query.fields import OWN, attribute_name, attributes_in
+from engine.query.language import syntax as s
+from engine.query.language.checks import CheckNode, HistoryBy
+from engine.query.language.place import closest, listed
+from engine.query.looked_up import looked_up
+from engine.query.plan import Attribute, Expression, OrPlan, Plan, SeqPlan, WindowPlan
+
+MAX_RULES: Final = 32
+_FORMS: Final = "as in past_count(1 h) < 3, or past_count(other_query, 1 h) >= 1"
+
+
+def checked_plan(
+    plan: Plan, clauses: tuple[s.Clause, ...], text: str, time_unit: str
+) -> Plan:  # fmt: skip
+    """``plan`` with what ``clauses`` ask of its results; itself, if that is nothing.
+
+    Raises:
+        UserError: a rule names what a result has not, or stands there twice, or nothing is held.
+    """
+    nodes = [clause for clause in clauses if isinstance(clause, CheckNode)]
+    history = only(clauses, HistoryBy, text)
+    if not nodes and history is None:
+        return plan
+    reading = _Reading(plan, text, time_unit)
+    if not isinstance(plan, SeqPlan | OrPlan | WindowPlan):
+        at = (nodes[0] if nodes else history).at  # type: ignore[union-attr]
+        hint = "check the pattern's own matches, in a query without UNDER CONSTRAINT"
+        raise reading.context.refuse(at, "alerts are not checked against their history", hint)
+    if len(nodes) > MAX_RULES:
+        at = nodes[MAX_RULES].at
+        raise reading.context.refuse(at, f"a query has at most {MAX_RULES} checks")
+    rules: list[ResultRule] = []
+    for node in nodes:
+        if any(rule.name == node.name.text for rule in rules):
+            message = f"two checks are named {node.name.text!r}"
+            raise reading.context.refuse(node.name.at, message, "give one another name")
+        rules.append(reading.rule(node))
+    key = () if history is None else reading.key(history)
+    checks = Checks(tuple(rules), key, tuple(reading.lookups))
+    if isinstance(plan, OrPlan):
+        branches = tuple(replace(branch, checks=checks) for branch in plan.branches)
+        plan = replace(plan, branches=branches)
+    return replace(plan, checks=checks)
+
+
+class _Reading:
+    """What names mean in the checks of one plan."""
+
+    def __init__(self, plan: Plan, text: str, time_unit: str) -> None:
+        self.context = Context(text, time_unit, self._resolve)
+        self.plan = plan
+        self.lookups: list[Lookup] = []
+        branches = plan.branches
+        self.aliases = [
+            alias
+            for alias in dict.fromkeys(
+                step.alias for branch in branches for step in branch.steps if not step.negated
+            )
+            if alias.isprintable()
+        ]
+        self.labels = [one.label for window in plan.windows for one in window.aggregates]
+
+    def rule(self, node: CheckNode) -> ResultRule:
+        """One CHECK."""
+        before = len(self.lookups)
+        found = condition(with_names(node.condition, self._looked_up), self.context)
+        if next(attributes_in(found), None) is None:
+            hint = "name a value of the result, or look into its history: " + _FORMS
+            raise self.context.refuse(node.condition.at, "this names nothing", hint)
+        hold = 0
+        if node.hold is not None:
+            hold = duration_ns(node.hold, self.context, "HOLD")
+            if len(self.lookups) == before:
+                message = "this says the same now and later, so there is nothing to wait for"
+                raise self.context.refuse(node.hold.at, message, "leave HOLD out")
+        return ResultRule(node.name.text, found, hold, node.drop)
+
+    def key(self, clause: HistoryBy) -> tuple[Expression, ...]:
+        """HISTORY BY."""
+        if self.plan.windows:
+            hint = "leave HISTORY BY out: windows have a history for each group"
+            raise self.context.refuse(clause.at, "HISTORY BY is of patterns and joins", hint)
+        found: list[Expression] = []
+        for node in clause.values:
+            one = value(node, self.context)
+            if next(attributes_in(one), None) is None:
+                raise self.context.refuse(node.at, "this is the same for every result")
+            if one in found:
+                raise self.context.refuse(node.at, "this stands there twice")
+            found.append(one)
+        return tuple(found)
+
+    def _looked_up(self, call: s.Call) -> s.Reference:
+        """The name of a look into the history."""
+        name = call.function.text.lower()
+        if name not in LOOKUPS:
+            hint = closest(name, LOOKUPS) or f"the history is asked by {listed(LOOKUPS)}"
+            if self.labels:
+                hint += "; an aggregate is named by its AS name"
+            message = f"there is no function {call.function.text!r} in a CHECK"
+            raise self.context.refuse(call.function.at, message, hint)
+        if call.star or call.distinct or not 1 <= len(call.arguments) <= 2:
+            raise self.context.refuse(call.at, f"{name} takes a length of time", _FORMS)
+        *other, within = call.arguments
+        query = None
+        if other:
+            if not isinstance(other[0], s.Reference) or len(other[0].parts) > 1:
+                raise self.context.refuse(other[0].at, "a query's name stands here", _FORMS)
+            query = other[0].parts[0].text
+            query = None if query == self.plan.name else query
+        if not isinstance(within, s.Number):
+            raise self.context.refuse(within.at, "a length of time stands here", _FORMS)
+        length = duration_ns(s.Duration(within, False, within.at), self.context, name)
+        lookup = Lookup(name, query, length)
+        if lookup not in self.lookups:
+            self.lookups.append(lookup)
+        place = s.Name(str(self.lookups.index(lookup)), call.at)
+        return s.Reference((s.Name(HISTORY, call.at), place), call.at)
+
+    def _resolve(self, reference: s.Reference) -> Attribute:
+        first, *rest = reference.parts
+        if first.text == HISTORY and rest:
+            place = int(rest[0].text)
+            return looked_up(place, self.lookups[place])
+        fields = RESULT_FIELDS.get(self.plan.result_kind, ())
+        if not rest and first.text in self.labels:
+            return Attribute(first.text)
+        if not rest and first.text in fields:
+            return Attribute(first.text, RESULT)
+        if rest and first.text in self.aliases:
+            own = len(rest) == 2 and rest[0].text == OWN and not rest[0].quoted
+            if len(rest) == 1 or own:
+                return Attribute(attribute_name(rest[-1].text, own=own), first.text)
+        raise self._unknown(reference)
+
+    def _unknown(self, reference: s.Reference) -> UserError:
+        fields = RESULT_FIELDS.get(self.plan.result_kind, ())
+        known = [*self.labels, *fields, *(f"{alias}.v" for alias in self.aliases)]
+        near = closest(reference.parts[0].text, [*self.labels, *fields, *self.aliases])
+        hint = f"a check names {listed(known)}" + (f"; {near}" if near else "")
+        written = self.context.text[reference.at[0] : reference.at[1]]
+        return self.context.refuse(reference.at, f"a result has no {written!r}", hint)

@@ -1,0 +1,94 @@
+"""Every claim of every paper on one page: what it says, what came out here, and the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from engine.report.page.document import anchor, document, spoken
+from engine.report.page.page_folder import write_page_folder
+from engine.report.page.paper_page import HTML as PAPER_HTML
+from engine.report.page.paper_page import Reproduced
+from engine.report.plain import as_json, plain
+from engine.report.versions import versions
+from engine.scenario import Table
+
+HTML: Final = "papers.html"
+JSON: Final = "papers.json"
+FORMAT: Final = 1
+"""Of papers.json; rises when a field changes its meaning."""
+_HEADINGS: Final = ("figure", "claim", "verdict", "the paper", "here")
+
+
+def write_overview(found: Mapping[str, Reproduced], out: Path) -> Path:
+    """Writes ``papers.json`` and ``papers.html`` into the folder ``out``, made if absent.
+
+    Args:
+        found: by the folder in ``out`` that has the paper's own page.
+        out: the folder.
+
+    Returns:
+        the page's path.
+
+    Raises:
+        UserError: see ``check_page_folder``.
+    """
+    data = as_plain(found)
+    files = {JSON: as_json(data, indent=1) + "\n", HTML: page(found, data)}
+    write_page_folder(out, files, beside=found)
+    return out / HTML
+
+
+def headline(found: Mapping[str, Reproduced]) -> str:
+    """How many claims of how many papers hold."""
+    claims = [claim for each in found.values() for _, claim in each.claims]
+    held = sum(claim.holds for claim in claims)
+    return f"{held} of {len(claims)} claims of {len(found)} papers hold here."
+
+
+def as_plain(found: Mapping[str, Reproduced]) -> dict[str, Any]:
+    """What ``papers.json`` holds."""
+    data: dict[str, Any] = plain(
+        {
+            "format": FORMAT,
+            "made_with": versions(),
+            "headline": headline(found),
+            "papers": {
+                name: {
+                    "title": each.paper.title,
+                    "citation": each.paper.citation,
+                    "seed": each.seed,
+                    "scale": each.scale,
+                    "headline": each.headline,
+                    "page": f"{name}/{PAPER_HTML}",
+                    "claims": [{"of": of, "claim": claim} for of, claim in each.claims],
+                }
+                for name, each in found.items()
+            },
+        }
+    )
+    return data
+
+
+def page(found: Mapping[str, Reproduced], data: Mapping[str, Any]) -> str:
+    """The page; ``data`` is what papers.json holds."""
+    tables = {
+        name: Table(
+            "",
+            _HEADINGS,
+            tuple(
+                (
+                    spoken(of), claim.text, "holds" if claim.holds else "does not hold",
+                    claim.published, claim.ours,
+                )
+                for of, claim in each.claims
+            ),
+        )
+        for name, each in found.items()
+    }  # fmt: skip
+    chapters = {"verdict": "Verdict"} | {anchor(name): name for name in found}
+    return document(
+        "papers.html", "What became of the papers' claims", chapters, [], data, JSON,
+        found=found, tables=tables,
+    )  # fmt: skip

@@ -1,0 +1,178 @@
+"""CHECK against its definition: corrections, several queries, cuts, restored state."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.barrier.registry import parse_barrier
+from engine.chain import Chain, ChainSettings
+from engine.errors import UserError
+from engine.log.input.trace import TraceRead
+from engine.order.base import Guards
+from engine.order.registry import parse_order
+from engine.passes.inprocess import run_in_process
+from engine.query import query
+from engine.stream.frame import Frame
+from engine.window.settings import WindowSettings
+from tests.check.slow_checks import Asked, Look, Result, Rule, judged
+from tests.spark.both_hosts import answers, log_of
+
+ALARM = "EVENT SEQ(A a, !C c, B b) WHERE a.id = b.id AND c.id = a.id WITHIN 10"
+LOAD = "SELECT count(*) AS n, sum(v) AS total GROUP BY id WINDOW TUMBLING 8"
+CHECKS = {
+    "alarm": "HISTORY BY a.id CHECK flapping (past_count(6) < 2) HOLD 3 "
+    "CHECK alone (near_count(load, 8) >= 1 OR a.v > 2) HOLD 5 DROP "
+    "CHECK rising (b.v >= a.v) CHECK apart (since_last(9) > 1) HOLD 2",
+    "load": "CHECK steady (past_count(20) < 2) HOLD 4 CHECK small (total < 6) "
+    "CHECK quiet (past_count(alarm, 6) = 0) HOLD 9 DROP",
+}
+
+
+def of_step(result: Result, place: int, name: str) -> int:
+    return int(result["events"][place]["attrs"][name])
+
+
+def alone(result: Result, look: Look) -> bool:
+    return (look("near_count", "load", 8) or 0) >= 1 or of_step(result, 0, "v") > 2
+
+
+def apart(_result: Result, look: Look) -> bool | None:
+    since = look("since_last", None, 9)
+    return None if since is None else since > 1
+
+
+RULES = {
+    "alarm": [
+        Rule("flapping", lambda _, look: (look("past_count", None, 6) or 0) < 2, 3),
+        Rule("alone", alone, 5, drop=True),
+        Rule("rising", lambda one, _: of_step(one, 1, "v") >= of_step(one, 0, "v")),
+        Rule("apart", apart, 2),
+    ],
+    "load": [
+        Rule("steady", lambda _, look: (look("past_count", None, 20) or 0) < 2, 4),
+        Rule("small", lambda one, _: one["value"]["total"] < 6),
+        Rule("quiet", lambda _, look: look("past_count", "alarm", 6) == 0, 9, drop=True),
+    ],
+}
+KEYS = {"alarm": lambda one: of_step(one, 0, "id"), "load": lambda one: one["key"]["id"]}
+
+
+def records(seed: int, n: int = 160) -> list[dict[str, Any]]:
+    chance, found, arrival = random.Random(seed), list[dict[str, Any]](), 0
+    for _ in range(n):
+        arrival += chance.choice((0, 1, 1, 2))
+        delay = chance.randint(1, 6) if chance.random() < 0.25 else 0
+        found.append({
+            "type": chance.choice("AABBC"), "ts": max(arrival - delay, 0), "arrival": arrival,
+            "attrs": {"id": chance.randrange(2), "v": chance.randrange(4)},
+        })  # fmt: skip
+    return found
+
+
+def settings(checked: bool, barrier: str) -> ChainSettings:
+    texts = {"alarm": ALARM, "load": LOAD}
+    plans = tuple(
+        query(f"{text} {CHECKS[name]}" if checked else text, name=name)
+        for name, text in texts.items()
+    )
+    return ChainSettings(
+        parse_order("none"), plans, parse_barrier(barrier), guards=Guards(None),
+        window=WindowSettings(correction_horizon_ns=10),
+    )  # fmt: skip
+
+
+def frames(made: Sequence[dict[str, Any]], folder: Path) -> list[Frame]:
+    path = folder / "t.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in made), "utf-8")
+    return list(TraceRead(path, "ns"))
+
+
+def run(chosen: ChainSettings, given: Sequence[Frame], every: int) -> dict[str, list[Result]]:
+    """Cut after so many rows, and restored there."""
+    chain = Chain(chosen, "main")
+    found: dict[str, list[Result]] = {plan.name: [] for plan in chosen.plans}
+    for frame in given:
+        for start in range(0, frame.rows, every):
+            part = Frame("main", frame.batch.slice(start, every))
+            for mine, results in zip(found.values(), chain.process([part]).results, strict=True):
+                mine += list(results)
+            chain = Chain.restored(chosen, "main", chain.snapshot())
+    for mine, results in zip(found.values(), chain.finish().results, strict=True):
+        mine += list(results)
+    return found
+
+
+@pytest.mark.parametrize("barrier", ["immediate", "bounded:4"])
+@pytest.mark.parametrize("seed", range(6))
+def test_results_are_those_of_the_definition(tmp_path: Path, seed: int, barrier: str) -> None:
+    made = records(seed)
+    given = frames(made, tmp_path)
+    plain = run(settings(False, barrier), given, 10_000)
+    asked = {name: Asked(plain[name], KEYS[name], RULES[name]) for name in plain}
+    end = made[-1]["arrival"]
+    found = run(settings(True, barrier), given, 10_000)
+    assert found == {name: judged(asked, name, end) for name in plain}
+    assert run(settings(True, barrier), given, 17) == found
+    assert run(settings(True, barrier), given, 1) == found
+    shown = [one for results in found.values() for one in results]
+    assert any("doubtful" in one for one in shown)
+    assert any("doubtful" not in one for one in shown)
+    assert len(shown) < sum(map(len, plain.values()))
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(280)
+def test_spark_gives_the_same(tmp_path: Path) -> None:
+    from engine.spark.host import run_on_spark  # noqa: PLC0415 - needs Java
+
+    made = [one | {"site": site} for one in records(1, 400) for site in ("north", "south")]
+    log = log_of("".join(json.dumps(one) + "\n" for one in made), tmp_path, 200, 50)
+    chosen = settings(True, "immediate")
+    run_in_process(log, chosen, tmp_path / "here")
+    run_on_spark(log, chosen, tmp_path / "there", "local[2]", files_per_batch=1)
+    here = answers(tmp_path / "here", CHECKS)
+    assert here.count('"doubtful"') > 50
+    assert answers(tmp_path / "there", CHECKS) == here
+
+
+def test_a_joins_rows_are_checked_by_either_side(tmp_path: Path) -> None:
+    made = [
+        {"stream": stream, "ts": ts, "arrival": ts, "attrs": {"id": ts // 10, "v": ts}}
+        for ts, stream in ((1, "a"), (2, "b"), (11, "a"), (33, "b"))
+    ]
+    text = (
+        "SELECT a.v AS x, b.v AS y FROM a FULL JOIN b ON a.id = b.id WITHIN 5 "
+        "HISTORY BY a.id CHECK early (a.v < 10) CHECK low (b.v < 5)"
+    )
+    chosen = replace(settings(False, "immediate"), plans=(query(text),), barrier=None)
+    results = run(chosen, frames(made, tmp_path), 1)["q1"]
+    last = {json.dumps(one["value"]): one.get("doubtful") for one in results if one["op"] == "+"}
+    assert last['{"x": 1, "y": 2}'] is None
+    assert last['{"x": 11, "y": null}'] == ["early"]
+    assert last['{"x": null, "y": 33}'] == ["low"]
+
+
+def test_a_query_that_is_not_asked_has_no_history() -> None:
+    text = "EVENT SEQ(A a, B b) WITHIN 5 CHECK fire (past_count(fir, 9) = 0)"
+    plans = (query(text), query(ALARM, name="fire"))
+    with pytest.raises(UserError, match="'fir', which is not asked: the queries are q1 and fire"):
+        Chain(replace(settings(False, "immediate"), plans=plans), "main")
+
+
+def test_what_is_forgotten_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.check.judge.REMEMBERED", 3)
+    chain = Chain(settings(True, "immediate"), "main")
+    chain.process(frames(records(2), tmp_path))
+    chain.finish()
+    counts = chain.counters()["queries"]["alarm"]
+    assert counts["forgotten_by_checks"] > 5
+    assert counts["doubtful"] > counts["forgotten_by_checks"] > 0
+    assert counts["held_by_checks"] == 0
