@@ -218,6 +218,7 @@ def test_the_command_and_python_answer_alike(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.spark
+@pytest.mark.timeout(900)
 def test_spark_gives_the_results_of_this_process(tmp_path: Path) -> None:
     records = [{"site": f"s{n % 3}", **record} for n, record in enumerate(
         events(*(("a", ts * 7 % 400) for ts in range(120))))]  # fmt: skip
