@@ -18,9 +18,11 @@ from engine.passes.unseen import unseen_types
 from engine.query import check_attributes
 from engine.query import explain as explanation
 from engine.query import query as parse_query
-from engine.query.analysis.analyse import read_query
+from engine.query.analysis.cascade import read_statements
 from engine.query.endpoints.path import check_index
+from engine.query.explain_cascade import cascade_told
 from engine.query.language.definitions import expanded
+from engine.query.language.statements import is_cascade
 from engine.query.plan import Plan
 from engine.query.purge_settings import parse_purge
 from engine.results.side_output import SIDE_OUTPUT
@@ -92,8 +94,10 @@ def query(
 
     Args:
         source: what ``read`` gave, or takes.
-        queries: a query; several, named ``q1``, ``q2`` ...; or several by name. A plan that Python
-            code built, as of a dataflow (``slackwater.grouping``), has its own name.
+        queries: a query, or statements with ``;`` between them; several, named ``q1``, ``q2`` ...;
+            or several by name. A statement may read what ``CREATE STREAM name AS`` has named. A
+            plan that Python code built, as of a dataflow (``slackwater.grouping``), has its own
+            name.
         order: how events are put in order before the queries see them.
         barrier: when matches are let go and windows close, as ``bounded:1s``; None: as each
             query's REALTIME says.
@@ -160,11 +164,13 @@ def explain(
     Raises:
         UserError: the query or an option is at fault.
     """
-    plan, _ = read_query(query, time_unit)
-    if attributes is not None:
-        check_attributes(plan, attributes)
+    plans, _ = read_statements([query], time_unit)
+    for plan in plans if attributes is not None else ():
+        check_attributes(plan, attributes or {})
     waits = None if barrier is None else parse_barrier(barrier, time_unit)
-    return explanation(plan, waits, parse_purge(purge, time_unit), check_index(intervals))
+    purged, index = parse_purge(purge, time_unit), check_index(intervals)
+    told = [explanation(plan, waits, purged, index) for plan in plans]
+    return "\n".join([*told, *cascade_told(plans)])
 
 
 def _plans(queries: Queries, time_unit: str, constraints: str | Path | None) -> tuple[Plan, ...]:
@@ -177,10 +183,19 @@ def _plans(queries: Queries, time_unit: str, constraints: str | Path | None) -> 
     if not named:
         raise UserError("no query is given")
     known = read_definitions(None if constraints is None else Path(constraints))
-    return tuple(
-        parse_query(expanded(asked, known), time_unit, name) if isinstance(asked, str) else asked
-        for name, asked in named.items()
-    )
+    texts = {
+        name: expanded(asked, known) for name, asked in named.items() if isinstance(asked, str)
+    }
+    if len(texts) < len(named) or not any(map(is_cascade, texts.values())):
+        return tuple(
+            parse_query(texts[name], time_unit, name) if name in texts else asked
+            for name, asked in named.items()
+        )
+    names = list(texts) if isinstance(queries, Mapping) else None
+    plans, explained = read_statements(list(texts.values()), time_unit, names)
+    if explained:
+        raise UserError("EXPLAIN asks for plans, which have no answer: call slackwater.explain")
+    return plans
 
 
 def _pass(

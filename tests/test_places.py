@@ -18,8 +18,8 @@ from engine.results.kinds import KINDS
 
 ROOT = Path(__file__).resolve().parent.parent
 OPERATOR_ROOMS = (
-    "engine/constraint/", "engine/grouping/", "engine/interval/", "engine/pattern/",
-    "engine/repetition/", "engine/window/",
+    "engine/cascade/", "engine/constraint/", "engine/grouping/", "engine/interval/",
+    "engine/pattern/", "engine/repetition/", "engine/window/",
 )  # fmt: skip
 """Operators know their own plan."""
 CHOOSES = {

@@ -17,9 +17,13 @@ ENGINE = Path(__file__).resolve().parent.parent / "engine"
 
 ROOMS = {
     "barrier": {"kernels", "stream"},
+    "cascade": {
+        "barrier", "clocks", "constraint", "kernels", "pattern", "query", "results", "stream",
+        "window",
+    },
     "chain": {
-        "barrier", "check", "clocks", "constraint", "grouping", "interval", "kernels", "order",
-        "pattern", "query", "repetition", "results", "stream", "window",
+        "barrier", "cascade", "check", "clocks", "constraint", "grouping", "interval", "kernels",
+        "order", "pattern", "query", "repetition", "results", "stream", "window",
     },
     "check": {"kernels", "query", "results", "stream"},
     "cli": {

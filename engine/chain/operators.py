@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from engine.barrier.registry import barrier_in_force, build_barrier
 from engine.barrier.stage import BarrierStage
@@ -15,11 +15,15 @@ from engine.operator import Operator
 from engine.pattern.seq import SeqMatcher
 from engine.pattern.spill.chunk_store import ChunkStore
 from engine.pattern.verdict.certainty import Rule
+from engine.query.derived_plan import DerivedPlan
 from engine.query.join_plan import JoinPlan
 from engine.query.monitor_plan import MonitorPlan
 from engine.query.plan import OrPlan, Plan, SeqPlan, TreePlan, WindowPlan
 from engine.query.repeat_plan import RepeatPlan
 from engine.query.shape import of_intervals
+
+if TYPE_CHECKING:
+    from engine.cascade.cascade import Reaching
 
 Build = Callable[[Any, ChainSettings, str, ChunkStore | None], Operator]
 """(plan, settings, site, where spilled chunks are; None: as the settings say) -> its operator."""
@@ -103,6 +107,27 @@ def _grouping(
     return GroupingOperator(plan, site, barrier_in_force(settings.barrier, plan.realtime))
 
 
+def _derived(
+    plan: DerivedPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
+) -> Operator:
+    from engine.cascade.stage import DerivedStage  # noqa: PLC0415 - for few runs
+
+    # What the log's order and sources say of events says nothing of results.
+    own = replace(
+        settings, certainty="pairwise", spill=None,
+        pattern=replace(settings.pattern, purge="late", slack_ns=0),
+    )  # fmt: skip
+    reach = [reaching(settings).reach(source) for source in plan.sources]
+    return DerivedStage(plan, lambda: build_operator(plan.plan, own, site), reach)
+
+
+def reaching(settings: ChainSettings) -> Reaching:
+    """How long results of statements take, and may change, in chains of these ``settings``."""
+    from engine.cascade.cascade import Reaching  # noqa: PLC0415 - for few runs
+
+    return Reaching(settings.window, settings.pattern, settings.barrier)
+
+
 OPERATORS: Final[dict[type, Build]] = {
     SeqPlan: _pattern,
     OrPlan: _pattern,
@@ -111,6 +136,7 @@ OPERATORS: Final[dict[type, Build]] = {
     RepeatPlan: _repetition,
     WindowPlan: _windows,
     MonitorPlan: _monitor,
+    DerivedPlan: _derived,
     GroupingPlan: _grouping,
 }
 

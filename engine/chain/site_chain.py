@@ -9,15 +9,17 @@ from __future__ import annotations
 import pickle
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from edge_agent import records as r
 from engine.barrier.base import Listener
+from engine.cascade.cascade import Cascade
 from engine.chain.halves import Halves, among, begun_in
+from engine.chain.judged_results import counted, judging_of
 from engine.chain.lane_places import placed
-from engine.chain.operators import build_operator
+from engine.chain.operators import build_operator, reaching
 from engine.chain.settings import ChainOutput, ChainSettings
 from engine.chain.stream_readers import StreamReaders
 from engine.clocks.reference import SourceClocks, Sync
@@ -27,7 +29,7 @@ from engine.operator import Operator, ResultPieces
 from engine.order.base import Ordered, OrderSite
 from engine.pattern.spill.chunk_store import ChunkStore
 from engine.query import needed_attributes
-from engine.query.check_plan import checks_of
+from engine.query.derived_plan import of_log
 from engine.query.fields import attributes_of, names
 from engine.query.plan import Drift
 from engine.results.aside import SideOutput, quarantined_columns, quarantined_shown
@@ -45,9 +47,6 @@ from engine.stream.ends import by_end, from_start
 from engine.stream.frame import ATTR_PREFIX, Frame
 from engine.stream.released import Released, Strings
 
-if TYPE_CHECKING:
-    from engine.check import Judging
-
 __all__ = ["SNAPSHOT_VERSION", "Chain", "ChainOutput", "ChainSettings", "ChunksOf"]
 _BATCH_ROWS: Final = 1 << 16
 _ALWAYS: Final = frozenset({r.SOURCE, r.SEQ, "ref", "release", "status", "unc", "epoch"})
@@ -57,7 +56,7 @@ _QUARANTINE_SHOWN: Final = 100
 _TEXTS: Final = 4096
 """So many texts are not looked through for those that nothing refers to."""
 _GROWTH: Final = 2
-SNAPSHOT_VERSION: Final = 10
+SNAPSHOT_VERSION: Final = 11
 """Of snapshots."""
 ChunksOf = Callable[[str], ChunkStore]
 """Of a query, by its name."""
@@ -84,24 +83,21 @@ class Chain:
             build_operator(plan, settings, site, chunks and chunks(plan.name))
             for plan in settings.plans
         ]
-        self._judging: Judging | None = None
-        if any(checks_of(plan) is not None for plan in settings.plans):
-            from engine.check import Judging  # noqa: PLC0415 - for few runs
-
-            self._judging = Judging(settings.plans)
+        self._judging = judging_of(settings.plans)
         self._listeners = [each for each in self._operators if isinstance(each, Listener)]
         windows = [window for plan in settings.plans for window in plan.windows]
         self._asks_delays = any(window.drift is not Drift.NONE for window in windows)
         self._attributes, wanted = self._projection()
         self._order = settings.order.build(
-            OrderSite(self.clocks, settings.guards, wanted, settings.plans)
+            OrderSite(self.clocks, settings.guards, wanted, of_log(settings.plans))
         )
         self._records: Counter[str] = Counter()
         self._last_arrival = INT_MIN
         self._texts_most = _TEXTS
         self._quarantined: list[dict[str, Any]] = []
         self._side = SideOutput()
-        self._readers = StreamReaders(self._operators, settings)
+        self._cascade = Cascade(settings.plans, self._operators, reaching(settings))
+        self._readers = StreamReaders(self._operators, settings, self._cascade)
         takes = self._readers.take_halves
         self._halves = Halves(self.clocks, settings.guards, wanted) if takes else None
 
@@ -110,7 +106,7 @@ class Chain:
         asked = {self.settings.ordered, self.settings.aside}
         if "full" in asked:
             return None, None
-        looked_at = self.settings.order.attributes(self.settings.plans)
+        looked_at = self.settings.order.attributes(of_log(self.settings.plans))
         attributes = {ATTR_PREFIX + name for name in looked_at}
         columns = set(_ALWAYS)
         if "bare" in asked:
@@ -139,6 +135,7 @@ class Chain:
         if len(self.strings.codes) >= self._texts_most:
             self._reclaim()
         output = ChainOutput([ResultPieces() for _ in self._operators])
+        self._cascade.begins()
         parts: list[Columns] = []
         lengths: list[int] = []
         for frame in frames:
@@ -242,8 +239,7 @@ class Chain:
                 if len(gone):
                     self.clocks.forget(list(gone))
                 start = end
-            for results, operator in zip(output.results, self._operators, strict=True):
-                results.extend(operator.advance(now))
+            self._cascade.advance(now, self.strings, output.results)
 
     def _announce(self, columns: Columns) -> None:
         """IBPs go past the order: they tell what has begun, and put nothing in its place."""
@@ -266,10 +262,10 @@ class Chain:
             refused = quarantined_columns(ordered) if self.settings.aside != "no" else {}
             if refused:
                 output.quarantined.append(self._seen(len(refused[r.TS]), refused, ordered))
-        taps = ordered.taps[: len(self._operators)]
+        taps = ordered.taps[: self._cascade.first]
         for number, tap in enumerate((*taps, ordered)):
             released = self._released(tap, goes_out=tap is ordered)
-            end = number + 1 if number < len(taps) else len(self._operators)
+            end = number + 1 if number < len(taps) else self._cascade.first
             more = released
             if halves is not None and len(halves[0]["ref"]):
                 both = among(tap, *halves)
@@ -313,10 +309,12 @@ class Chain:
     def finish(self) -> ChainOutput:
         """End of the input, at the last arrival: every buffer and scope is closed."""
         output = ChainOutput([ResultPieces() for _ in self._operators])
+        self._cascade.begins()
         self._hand_on(self._order.flush(), output)
         if self._last_arrival != INT_MIN:
-            for results, operator in zip(output.results, self._operators, strict=True):
-                results.extend(operator.finish(self._last_arrival))
+            for number, operator in enumerate(self._operators[: self._cascade.first]):
+                output.results[number].extend(operator.finish(self._last_arrival))
+            self._cascade.finish(self._last_arrival, self.strings, output.results)
             if self._judging is not None:
                 now = self._last_arrival
                 self._judging.judge(output.results, self.strings, now, end=True)
@@ -338,13 +336,7 @@ class Chain:
             "clocks": self.clocks.counters(),
             "quarantined": self._quarantined,
             **self._order.sources(),
-            "queries": {
-                plan.name: operator.counters()
-                | ({} if self._judging is None else self._judging.counters(number))
-                for number, (plan, operator) in enumerate(
-                    zip(self.settings.plans, self._operators, strict=True)
-                )
-            },
+            "queries": counted(self.settings.plans, self._operators, self._judging),
         }
 
     def snapshot(self) -> bytes:
@@ -358,6 +350,7 @@ class Chain:
                 "order": self._order.snapshot(),
                 "operators": [operator.snapshot() for operator in self._operators],
                 "readers": self._readers.snapshot(),
+                "cascade": self._cascade.snapshot(),
                 "records": dict(self._records),
                 "last_arrival": self._last_arrival,
                 "quarantined": list(self._quarantined),
@@ -388,6 +381,7 @@ class Chain:
         for operator, saved in zip(chain._operators, state["operators"], strict=True):
             operator.restore(saved)
         chain._readers.restore(state["readers"])
+        chain._cascade.restore(state["cascade"])
         chain._records = Counter(state["records"])
         chain._last_arrival = state["last_arrival"]
         chain._quarantined = list(state["quarantined"])

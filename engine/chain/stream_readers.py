@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
+from engine.cascade.cascade import Cascade
 from engine.chain.settings import ChainSettings
 from engine.clocks.stream_clocks import StreamClocks
 from engine.operator import Operator, ResultPieces
@@ -27,12 +28,16 @@ class StreamReaders:
     """The operators of a chain, by the stream that they read.
 
     Args:
-        operators: of the queries.
+        operators: of the queries, those that read the log first.
         settings: of the chain.
+        cascade: told what each of these has read.
     """
 
-    def __init__(self, operators: Sequence[Operator], settings: ChainSettings) -> None:
-        self._operators = operators
+    def __init__(
+        self, operators: Sequence[Operator], settings: ChainSettings, cascade: Cascade
+    ) -> None:  # fmt: skip
+        operators = operators[: cascade.first]
+        self._operators, self._cascade = operators, cascade
         self._with_halves = [bool(getattr(one, "takes_halves", False)) for one in operators]
         self.take_halves = any(self._with_halves)
         """Whether one of them does."""
@@ -60,6 +65,7 @@ class StreamReaders:
                 operator = self._operators[number]
                 given = told if operator.types is None else ordered
                 results[number].extend(operator.process(given))
+                self._cascade.saw(number, given)
 
     def _clocks_of(self, which: _Which) -> StreamClocks | None:
         if which not in self._clocks:

@@ -45,9 +45,10 @@ from engine.passes.doubts import (
 from engine.passes.output import TABLES, Answers, Events, check_name, mixed_kinds, write
 from engine.passes.pipeline import Host, Prepared, check_plans, prepare
 from engine.query import explain
-from engine.query.analysis.analyse import read_query
+from engine.query.analysis.cascade import read_statements
 from engine.query.endpoints.path import IBP, check_index
 from engine.query.endpoints.tree_joins import COST, check_joins
+from engine.query.explain_cascade import cascade_told
 from engine.query.language.definitions import expanded
 from engine.query.plan import Plan
 from engine.query.purge_settings import PurgeSettings, parse_purge
@@ -132,7 +133,8 @@ Queries = Annotated[
     list[str],
     typer.Argument(
         metavar="QUERY",
-        help="The query, or @FILE; several are named q1, q2 ... EXPLAIN before it: its plan.",
+        help="The query, or @FILE; several, also in one text with ; between them, are named q1, q2 "
+        "... CREATE STREAM n AS: others read its results. EXPLAIN before it: its plan.",
     ),
 ]
 InputOrNone = Annotated[
@@ -294,7 +296,8 @@ def _explain(
     if out is not None:
         raise UserError(f"{out}: EXPLAIN writes to standard output; leave out --out")
     index, how = check_index(intervals), check_joins(joins)
-    sys.stdout.write("\n".join(explain(plan, barrier, purge, index, how) for plan in plans))
+    told = [explain(plan, barrier, purge, index, how) for plan in plans]
+    sys.stdout.write("\n".join([*told, *cascade_told(plans)]))
 
 
 def _export(output: Answers | Events, out: Path | None, shown: Path) -> None:
@@ -322,15 +325,9 @@ def _show(lines: Path) -> None:
 def _plans(
     texts: list[str], time_unit: str, constraints: Path | None
 ) -> tuple[tuple[Plan, ...], bool]:
-    """The queries' plans, and whether the plans are what is asked for."""
+    """The statements' plans, and whether the plans are what is asked for."""
     known = read_definitions(constraints)
-    read = [
-        read_query(expanded(_text(text), known), time_unit, name=f"q{number}")
-        for number, text in enumerate(texts, 1)
-    ]
-    if len({explained for _, explained in read}) > 1:
-        raise UserError("EXPLAIN answers nothing: ask for plans and for answers in two calls")
-    return tuple(plan for plan, _ in read), read[0][1]
+    return read_statements([expanded(_text(text), known) for text in texts], time_unit)
 
 
 def _text(argument: str) -> str:

@@ -53,6 +53,17 @@ class Alerts(ResultColumns):
     def __init__(self, columns: AlertColumns, query: str, site: str, constraint: str) -> None:
         self.columns, self.query, self.site, self.constraint = columns, query, site, constraint
 
+    @property
+    def plus(self) -> np.ndarray:
+        """Which are given, or else taken back."""
+        return np.asarray(np.asarray(self.columns.op.cast(pa.string())) == _OPS[1])
+
+    def taken(self, rows: np.ndarray, plus: np.ndarray, at: np.ndarray) -> Alerts:
+        """The results ``rows``, given (``plus``) or taken back at instants ``at``."""
+        columns = AlertColumns(*(column.take(pa.array(rows)) for column in self.columns))
+        columns = columns._replace(op=one_of(_OPS, plus), at=pa.array(at))
+        return Alerts(columns, self.query, self.site, self.constraint)
+
     @classmethod
     def tables(cls, pieces: Sequence[Alerts]) -> Iterator[pa.Table]:
         for piece in pieces:

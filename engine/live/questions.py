@@ -12,9 +12,13 @@ from engine.errors import UserError
 from engine.passes.asked import asked_of_queries
 from engine.pattern.spill.settings import STATE
 from engine.query import query
+from engine.query.analysis.cascade import read_statements
+from engine.query.derived_plan import of_log
 from engine.query.endpoints.path import IBP
 from engine.query.endpoints.tree_joins import COST
+from engine.query.language.statements import several, statements
 from engine.query.plan import Plan
+from engine.query.result_facts import whole_text
 from engine.results.side_output import SIDE_OUTPUT
 
 _READ_QUERIES: Final = ("aq-kslack", "ldop", "kslack-chain")
@@ -55,6 +59,10 @@ class Questions:
         Raises:
             UserError: one is at fault; the message has its name, the place and a remedy.
         """
+        texts = [text for _, text in self.queries]
+        if any(several(statements(text)) for text in texts):
+            names = [name for name, _ in self.queries]
+            return read_statements(texts, self.time_unit, names)[0]
         found = []
         for name, text in self.queries:
             try:
@@ -62,6 +70,10 @@ class Questions:
             except UserError as error:
                 raise UserError(f"query {name}: {error}") from error
         return tuple(found)
+
+    def _names(self) -> tuple[str, ...]:
+        """Of all statements."""
+        return tuple(plan.name for plan in self.plans())
 
     def chain_settings(self) -> ChainSettings:
         """Of the chains that answer them.
@@ -81,10 +93,10 @@ class Questions:
             window=self.window or None, monitor=self.monitor or None, guard=self.guard,
             late=self.late, spill=self.spill or None, on_spark=True, joins=self.joins,
         )  # fmt: skip
-        settings.order.attributes(plans)
+        settings.order.attributes(of_log(plans))
         for plan in plans if self.spill else ():
             build_operator(plan, settings, DEFAULT_SITE)  # which refuses what cannot spill
-        taken = {name for name, _ in self.queries}.intersection(SIDE_OUTPUT.folders)
+        taken = {plan.name for plan in plans}.intersection(SIDE_OUTPUT.folders)
         if self.late and taken:
             raise UserError(
                 f"query {min(taken)}: with late = true that is the folder of such events; give "
@@ -95,7 +107,7 @@ class Questions:
     @property
     def folders(self) -> tuple[str, ...]:
         """Of answers, beside one another."""
-        names = tuple(name for name, _ in self.queries)
+        names = self._names()
         return (*names, *SIDE_OUTPUT.folders) if self.late else names
 
     def of_each(self) -> dict[str, dict[str, Any]]:
@@ -106,7 +118,7 @@ class Questions:
         if self.order.partition(":")[0] in _READ_QUERIES:
             shared["beside"] = [text for _, text in self.queries]
         found: dict[str, dict[str, Any]] = {
-            name: {"query": text, **shared} for name, text in self.queries
+            plan.name: {"query": whole_text(plan), **shared} for plan in self.plans()
         }
         if self.late:
             of_order: dict[str, Any] = {name: shared[name] for name in _OF_ORDER if name in shared}

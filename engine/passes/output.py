@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from engine.errors import UserError
+from engine.query.derived_plan import asked_plan
 from engine.query.fields import time_labels
 from engine.query.plan import Plan
 from engine.query.shape import most_events
@@ -37,7 +38,7 @@ class Answers:
     @property
     def events_max(self) -> int:
         """The most events that a match may have."""
-        return max(map(most_events, self.plans))
+        return max(most_events(asked_plan(plan)) for plan in self.plans)
 
     def lines(self, out: Path | TextIO) -> int:
         """Writes them as JSON lines; gives their number."""

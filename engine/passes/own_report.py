@@ -40,7 +40,7 @@ def write_own_report(asked: Asked, made: PartStore, into: Path, *, arrival_given
     into.mkdir(parents=True, exist_ok=True)
     for name in FILES:
         (into / name).unlink(missing_ok=True)
-    queries = {plan.name: plan.text for plan in asked.plans}
+    queries = {plan.name: plan.text.strip() for plan in asked.plans}
     if queries:
         export_jsonl(made, into / RESULTS, queries=list(queries))
     keep_events(made.directory / "ordered", into)

@@ -26,6 +26,7 @@ from engine.order.base import OrderSettings
 from engine.order.served import check_order_attributes
 from engine.passes.inprocess import run_in_process
 from engine.query import check_attributes
+from engine.query.derived_plan import of_log
 from engine.query.fields import named_attributes
 from engine.query.plan import Plan
 from engine.results.store.part_store import HELD_BYTES, PartStore
@@ -56,7 +57,7 @@ class Host:
             UserError: the order cannot serve the queries, or looks at an attribute that is not
                 there, or is no number.
         """
-        check_order(log, settings.order, settings.plans)
+        check_order(log, settings.order, of_log(settings.plans))
         if self.master is None:
             return run_in_process(log, settings, out, advanced)
         # pyspark and a JVM only where they are asked for

@@ -6,6 +6,7 @@ A result is a dict only where somebody looks at it one by one; sinks take the ta
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from functools import lru_cache
 from typing import Any
 
@@ -28,7 +29,7 @@ from engine.query.fields import (
     released_columns,
     shows_everything,
 )
-from engine.query.plan import Attribute, Expression
+from engine.query.plan import Attribute, Expression, SeqPlan
 from engine.query.values import NULL, Value
 from engine.results.lines.json_texts import json_object, json_text, woven
 from engine.results.schema import (
@@ -51,6 +52,8 @@ HALF_COLUMN = ATTR_PREFIX + "$half"
 START_HALF = 1
 END_HALF = 2
 EVENT_COLUMNS = ("stream", "source", "seq", "type", "ts", "te", "ref")
+UNCERTAINTY = "unc"
+"""Of an event's time; not shown, but who reads matches as events asks for it."""
 
 
 @lru_cache(maxsize=64)
@@ -117,7 +120,7 @@ class Matches(ResultColumns):
         distinct, self.which = _distinct(given.rows, store.n)
         """``which``: (results, steps): places in ``columns``, -1 for steps the match has not."""
         self.attr_types = {n: kind for n, kind in store.attr_types.items() if n[:1] != INTERNAL}
-        names = [*EVENT_COLUMNS, *_computed_columns(layout) - {*EVENT_COLUMNS}]
+        names = [*EVENT_COLUMNS, UNCERTAINTY, *_computed_columns(layout) - {*EVENT_COLUMNS}]
         for attr in self.attr_types:
             names += [ATTR_PREFIX + attr, VALID_PREFIX + attr]
         columns = {n: c[distinct] for n in names if (c := store.columns.get(n)) is not None}
@@ -135,6 +138,16 @@ class Matches(ResultColumns):
     def tables(cls, pieces: Sequence[Matches]) -> Iterator[pa.Table]:
         return map(columns_table, pieces)
 
+    def taken(self, rows: np.ndarray, plus: np.ndarray, at: np.ndarray) -> Matches:
+        """The results ``rows``, given (``plus``) or taken back at instants ``at``."""
+        found, of = copy(self), self.given
+        found.which = self.which[rows]
+        found.given = Given(
+            of.rows[rows], of.branch[rows], plus, at, of.known_at[rows], of.confirmed[rows],
+            of.chance[rows],
+        )  # fmt: skip
+        return found
+
     def __len__(self) -> int:
         return len(self.given.at)
 
@@ -146,8 +159,8 @@ class Matches(ResultColumns):
         steps = [(step, attrs[shown]) for step, shown in enumerate(self.shown)]
         facts = zip(
             given.plus.tolist(), given.at.tolist(), given.known_at.tolist(),
-            given.confirmed.tolist(), given.chance.tolist(), self.which.tolist(), self.values(),
-            strict=True,
+            given.confirmed.tolist(), _chances(given).to_pylist(), self.which.tolist(),
+            self.values(), strict=True,
         )  # fmt: skip
         for plus, at, known_at, sure, chance, events, value in facts:
             result = {
@@ -178,11 +191,14 @@ class Matches(ResultColumns):
                 found[place] = dict(zip(values, of_one, strict=True))
         return found
 
-    def value_columns(self) -> Iterator[tuple[np.ndarray, dict[str, Value]]]:
+    def value_columns(
+        self, branches: Sequence[SeqPlan] | None = None
+    ) -> Iterator[tuple[np.ndarray, dict[str, Value]]]:
         """Of each branch that computes anything, which results are its, and by label their values:
-        as of ``engine.query.computed.computed_values``.
+        as of ``engine.query.computed.computed_values``. ``branches``: the query's, which compute
+        something else.
         """
-        for branch, plan in enumerate(self.layout.branches):
+        for branch, plan in enumerate(branches or self.layout.branches):
             mine = np.flatnonzero(self.given.branch == branch)
             if not plan.computed or not len(mine):
                 continue
@@ -271,6 +287,12 @@ class Matches(ResultColumns):
         return found
 
 
+def _chances(given: Given) -> pa.Array:
+    """The probabilities; null where nobody knows."""
+    unknown = np.isnan(given.chance)
+    return pa.array(given.chance, mask=unknown if unknown.any() else None)
+
+
 def columns_table(matches: Matches) -> pa.Table:
     """The results as a table; ``position`` counts from 0.
 
@@ -288,7 +310,7 @@ def columns_table(matches: Matches) -> pa.Table:
         pa.array(given.at),
         pa.array(given.known_at),
         one_of(("uncertain", "confirmed"), given.confirmed),
-        pa.array(given.chance),
+        _chances(given),
         _events(matches),
         _more(matches) if computes else pa.nulls(n, pa.string()),
     ]

@@ -14,7 +14,7 @@ Without WITHIN nothing can be dropped; how much is held is counted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -38,6 +38,7 @@ from engine.query.endpoints.tree_joins import COST
 from engine.query.fields import attributes_of, released_columns
 from engine.query.plan import OrPlan, SeqPlan
 from engine.query.purge_settings import PURGES
+from engine.stream.chance import CHANCE
 from engine.stream.released import Released, Strings
 from engine.stream.timeline import Moved, Steps
 
@@ -103,7 +104,7 @@ class SeqMatcher:
         self._horizon = NOTHING
         self._by_ends = self._layout.by_ends
         self._within_ns = self._layout.branches[0].within_ns
-        self._keep_ns = _keep_ns(self._within_ns, self.settings)
+        self._keep_ns = kept_ns(self._within_ns, self.settings)
         self._joined = joined_attributes(self._layout)
         self._attributes = kept_attributes(self._layout)
         self.table = Store(self._layout.reads, self._layout.keyed)
@@ -171,7 +172,8 @@ class SeqMatcher:
         return ()
 
     def shown(self, given: Given) -> Sequence[Result]:
-        return Matches(given, self.table, self._layout, self._strings, self.plan.name, self.site)
+        of = _as_sure_as_events(given, self.table)
+        return Matches(of, self.table, self._layout, self._strings, self.plan.name, self.site)
 
     def _changes(
         self, released: Released, moved: Moved, promised: dict[str, Steps]
@@ -206,6 +208,8 @@ class SeqMatcher:
             HORIZON: horizon[rows],
             T_A: np.full(len(rows), released.t_a),
         }
+        if CHANCE in released.columns:
+            more[CHANCE] = released.columns[CHANCE][rows]
         now = self._at_once(released, moved, rows, more)
         rows = rows[now]
         if len(rows):
@@ -276,7 +280,20 @@ class SeqMatcher:
         self._strings = Strings(state["strings"])
 
 
-def _keep_ns(within_ns: int | None, settings: PatternSettings) -> int | None:
+def _as_sure_as_events(given: Given, table: Store) -> Given:
+    """A match is no surer than its events, where these are results of another statement, and as
+    probable as itself and all of them, taken as independent.
+    """
+    chance = table.columns.get(CHANCE)
+    if chance is None:
+        return given
+    of = np.where(given.rows >= 0, chance[given.rows], 1.0)
+    sure = given.confirmed & (of == 1).all(axis=1)
+    return replace(given, confirmed=sure, chance=given.chance * of.prod(axis=1))
+
+
+def kept_ns(within_ns: int | None, settings: PatternSettings) -> int | None:
+    """How long behind progress events are kept [ns]; None: for ever."""
     if within_ns is None:
         return None
     if settings.purge == "slack":

@@ -12,6 +12,7 @@ from typing import Final
 
 from engine.barrier.registry import BARRIERS, BarrierSettings, Closes, barrier_in_force
 from engine.query.analysis.consistency import never_counts
+from engine.query.derived_plan import asked_plan
 from engine.query.endpoints.path import IBP
 from engine.query.endpoints.told import counts_when, interval_sections
 from engine.query.endpoints.told_tree import tree_sections
@@ -67,7 +68,7 @@ def explain(
         intervals: how an ISEQ is searched (``engine.query.endpoints.path``).
         joins: of a SEQ/PAL tree (``engine.query.endpoints.tree_joins``).
     """
-    sections: list[Section] = [("query", [render(plan)])]
+    sections: list[Section] = [("query", [render(plan := asked_plan(plan))])]
     if isinstance(plan, WindowPlan):
         return _text(plan, [*sections, *window_sections(plan, barrier)])
     if isinstance(plan, MonitorPlan):
@@ -100,9 +101,8 @@ def explain(
         return _text(plan, sections)
     sections.append(("branches", [told]))
     for number, branch in enumerate(branches, 1):
-        sections.append(("", []))
-        sections.append((f"branch {number}", [render_pattern(whole_pattern(branch), branch.steps)]))
-        sections += _pattern(branch, force)
+        of = render_pattern(whole_pattern(branch), branch.steps)
+        sections += [("", []), (f"branch {number}", [of]), *_pattern(branch, force)]
     return _text(plan, sections)
 
 

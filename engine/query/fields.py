@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 from engine.errors import ContractViolation
 from engine.query.check_plan import HISTORY, RESULT, Checks
+from engine.query.derived_plan import DerivedPlan, asked_plan
 from engine.query.functions import FUNCTIONS
 from engine.query.monitor_plan import MonitorPlan
 from engine.query.plan import (
@@ -203,6 +204,13 @@ def _of_monitor(plan: MonitorPlan) -> Iterator[Attribute]:
 
 
 @attributes_of.register
+def _of_derived(plan: DerivedPlan) -> Iterator[Attribute]:
+    """Those that its sources name; what it names itself are columns of their results."""
+    for source in plan.sources:
+        yield from attributes_of(source)
+
+
+@attributes_of.register
 def _of_window(plan: WindowPlan) -> Iterator[Attribute]:
     for aggregate in plan.aggregates:
         yield from attributes_in(aggregate.argument)
@@ -248,7 +256,7 @@ def time_labels(plans: Iterable[Plan]) -> dict[str, set[str]]:
             and is_time(one.argument)
         }
         for plan in plans
-        for window in plan.windows
+        for window in asked_plan(plan).windows
     }
 
 

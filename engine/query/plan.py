@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import ClassVar, Final
 
 from engine.query.check_plan import Checks
+from engine.query.derived_plan import DerivedPlan
 from engine.query.emit import Emit
 from engine.query.monitor_plan import MonitorPlan
 
@@ -389,7 +390,9 @@ class WindowPlan:
         return (self,)
 
 
-Plan = SeqPlan | OrPlan | WindowPlan | MonitorPlan
+OwnPlan = SeqPlan | OrPlan | WindowPlan | MonitorPlan
+"""What one statement asks, whatever it reads."""
+Plan = OwnPlan | DerivedPlan
 """What is asked, so that nobody but the language and the registry of operators asks for its class:
 ``result_kind`` (``engine.results.kinds``), ``windows`` (none of a pattern), ``branches`` and
 ``steps`` (none of a window), ``streams`` (none: all), ``checks`` of results (None: none)."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from engine.query.derived_plan import asked_plan
 from engine.query.emit import Emit
 from engine.query.fields import with_attributes
 from engine.query.join_plan import JoinKind, JoinPlan
@@ -69,6 +70,7 @@ def render(plan: Plan) -> str:
     >>> render(query("event seq(A a, B b) where a.id=b.id within 5000 ms"))
     'EVENT SEQ(A a, B b) WHERE a.id = b.id WITHIN 5 s'
     """
+    plan = asked_plan(plan)
     match plan:
         case RepeatPlan():
             return _repeated(plan)

@@ -37,6 +37,7 @@ from engine.query.plan import (
     Logic,
     Membership,
     OrPlan,
+    OwnPlan,
     Plan,
     Predicate,
     Presence,
@@ -45,9 +46,10 @@ from engine.query.plan import (
 from engine.query.regular import occurrences
 
 _NUMBERS: Final = {ValueKind.TIME, ValueKind.NUMBER, ValueKind.BARE}
+_TYPES: Final = {ValueKind.TEXT: "str", ValueKind.TRUTH: "bool"}
 
 
-def check_attributes(plan: Plan, known: Mapping[str, str]) -> None:
+def check_attributes(plan: OwnPlan, known: Mapping[str, str]) -> None:
     """Refuses a plan whose attributes are not in the data, or of a type that cannot be meant.
 
     Args:
@@ -63,7 +65,9 @@ def check_attributes(plan: Plan, known: Mapping[str, str]) -> None:
     for attribute in attributes_of(plan):
         own = own_attribute(attribute.name)
         if own is not None and own not in known:
-            raise _at(plan, attribute, f"no event has an attribute {own!r}", _remedy(own, known))
+            raise refuse_named(
+                plan, attribute, f"no event has an attribute {own!r}", _remedy(own, known)
+            )
     if isinstance(plan, MonitorPlan):
         for occurrence in occurrences(plan.expression):
             _check(plan, occurrence.where, known)
@@ -86,7 +90,7 @@ def check_attributes(plan: Plan, known: Mapping[str, str]) -> None:
                 message = f"{named.name!r} is text, and {aggregate.function} takes numbers"
                 if named is aggregate.by:
                     message = f"{named.name!r} is text, and {aggregate.function} goes by numbers"
-                raise _at(plan, named, message, f"count({named.name}) counts its values")
+                raise refuse_named(plan, named, message, f"count({named.name}) counts its values")
 
 
 def _check_pattern(plan: SeqPlan, known: Mapping[str, str]) -> None:
@@ -127,6 +131,11 @@ def _kind(expression: Expression, known: Mapping[str, str]) -> ValueKind:
             return ValueKind.NUMBER
 
 
+def value_type(expression: Expression, known: Mapping[str, str]) -> str:
+    """The type of a value (``float bool str``; numbers are alike to checks), as ``known`` says."""
+    return _TYPES.get(_kind(expression, known), "float")
+
+
 def _check(plan: Plan, predicate: Predicate | None, known: Mapping[str, str]) -> None:
     match predicate:
         case Logic(terms=terms):
@@ -154,7 +163,7 @@ def _check_pair(plan: Plan, left: Expression, right: Expression, known: Mapping[
         named = left if isinstance(left, Attribute) else right
         message = f"{first} is compared with {second}"
         if isinstance(named, Attribute):
-            raise _at(plan, named, message, f"{named.name!r} is {_kind(named, known)}")
+            raise refuse_named(plan, named, message, f"{named.name!r} is {_kind(named, known)}")
         raise UserError(message)
 
 
@@ -208,10 +217,10 @@ def _check_taken(
 def _about(plan: Plan, value: Expression, message: str, hint: str) -> UserError:
     """The error with a caret at what ``value`` names first."""
     named = next(attributes_in(value), None)
-    return UserError(message) if named is None else _at(plan, named, message, hint)
+    return UserError(message) if named is None else refuse_named(plan, named, message, hint)
 
 
-def _at(plan: Plan, attribute: Attribute, message: str, hint: str) -> UserError:
+def refuse_named(plan: Plan, attribute: Attribute, message: str, hint: str) -> UserError:
     """The error with a caret where ``plan.text`` first names ``attribute``."""
     for reference in _references(plan.text):
         if _means(reference, attribute):

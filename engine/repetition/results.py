@@ -4,7 +4,7 @@ step has events in the longest of some matches.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from engine.pattern.store import Store
 from engine.query.computed import computed_values
 from engine.query.expression import View
 from engine.query.fields import attributes_in, own_attribute, released_columns
-from engine.query.plan import Attribute
+from engine.query.plan import Attribute, SeqPlan
 from engine.query.repeat_plan import COLLECTED, COUNT, FIRST, LAST, step_and_role
 from engine.query.values import Value
 from engine.repetition.compiled import RepeatLayout
@@ -89,9 +89,12 @@ class RepeatMatches(Matches):
         by_step = self.shown
         self.shown = [by_step[step] for step in step_of.tolist()]
 
-    def value_columns(self) -> Iterator[tuple[np.ndarray, dict[str, Value]]]:
+    def value_columns(
+        self, branches: Sequence[SeqPlan] | None = None
+    ) -> Iterator[tuple[np.ndarray, dict[str, Value]]]:
         """By which steps matches have, as one that is missing has no value."""
-        if not self.plan.computed or not len(self):
+        asked = self.plan if branches is None else branches[0]
+        if not asked.computed or not len(self):
             return
         bits = np.zeros(len(self), np.int64)
         for step in range(len(self.plan.steps)):
@@ -99,12 +102,12 @@ class RepeatMatches(Matches):
             bits |= has.astype(np.int64) << step
         for present in np.unique(bits).tolist():
             mine = np.flatnonzero(bits == present)
-            yield mine, computed_values(self.plan, self._views(mine, present), len(mine))
+            yield mine, computed_values(asked, self._views(asked, mine, present), len(mine))
 
-    def _views(self, mine: np.ndarray, present: int) -> dict[str, View]:
-        """By alias and role, what RETURN reads of the results ``mine``."""
+    def _views(self, asked: SeqPlan, mine: np.ndarray, present: int) -> dict[str, View]:
+        """By alias and role, what ``asked`` computes from, of the results ``mine``."""
         views: dict[str, View] = {}
-        used = [a for one in self.plan.computed for a in attributes_in(one.expression)]
+        used = [a for one in asked.computed for a in attributes_in(one.expression)]
         places = {step.alias: number for number, step in enumerate(self.plan.steps)}
         for alias in dict.fromkeys(str(attribute.alias) for attribute in used):
             step, role = step_and_role(alias)

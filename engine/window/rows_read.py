@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -10,11 +11,12 @@ from engine.errors import UserError
 from engine.query.expression import View, released_mask, view_value
 from engine.query.plan import Expression, WindowPlan
 from engine.query.render_values import render_expression
+from engine.stream.chance import CHANCE
 from engine.stream.ends import ends_of
 from engine.stream.released import Released
 from engine.window.assign import Rows
-from engine.window.doubt.where import chosen
-from engine.window.drift import SURE
+from engine.window.doubt.where import Chosen, chosen
+from engine.window.drift import LIKELY, SURE
 from engine.window.held.accumulate import NUMBERS_ALONE, TEXTS, UNTYPED
 from engine.window.keys import GroupKeys
 
@@ -43,6 +45,7 @@ def rows_of(
         perhaps = chosen(plan.where, released, plan.size_ns)
         mine = released_mask(plan.where, released) if perhaps is None else perhaps.taken
         selected = selected & mine if len(selected) else mine
+    perhaps = _with_doubts(perhaps, released, plan.size_ns)
     if perhaps is not None:
         reach = np.where(perhaps.how == SURE, reach, np.maximum(reach, plan.size_ns + 1))
     codes_of_keys, nulls = keys.codes(released)
@@ -55,6 +58,20 @@ def rows_of(
         low=exact if perhaps is None else perhaps.low,
         high=exact if perhaps is None else perhaps.high,
     )  # fmt: skip
+
+
+def _with_doubts(perhaps: Chosen | None, released: Released, unc_max: int) -> Chosen | None:
+    """``perhaps``, and events that may not be there at all: results that are uncertain."""
+    chance = released.columns.get(CHANCE)
+    doubted = None if chance is None else chance != 1
+    if doubted is None or not doubted.any():
+        return perhaps
+    if perhaps is None:
+        ref, unc = ends_of(released), np.minimum(released.columns["unc"], unc_max)
+        sure = np.zeros(released.n, np.int8)
+        perhaps = Chosen(np.ones(released.n, np.bool_), sure, ref - unc, ref + unc)
+    how = np.where(doubted & (perhaps.how == SURE), LIKELY, perhaps.how).astype(np.int8)
+    return replace(perhaps, how=how)
 
 
 def argument_values(

@@ -8,6 +8,7 @@ from typing import Final
 
 from engine.barrier.registry import BarrierSettings
 from engine.errors import UserError
+from engine.query.derived_plan import asked_plan
 from engine.query.plan import Plan
 from engine.units import DURATION_MAX_NS, parse_duration
 
@@ -64,6 +65,6 @@ def read_window(text: str | None, time_unit: str, plans: Iterable[Plan]) -> Wind
     """
     if text is None:
         return WindowSettings()
-    if not any(plan.windows for plan in plans):
+    if not any(asked_plan(plan).windows for plan in plans):
         raise UserError("--window is for SELECT ... WINDOW; a pattern's is --purge late:D")
     return parse_window(text, time_unit)

@@ -59,7 +59,7 @@ def tell_streams(plans: tuple[Plan, ...], counters: dict[str, Any]) -> None:
 
 _OF_SIZE: Final = (
     "buffered", "buffered_max", "stack_moves", "looked_at", "spilled", "chunks", "chunk_loads",
-    "put_off", "turns",
+    "put_off", "turns", "results_read", "results_kept", "results_corrected",
 )  # fmt: skip
 """Counters that tell of work and memory, not of anything that went wrong."""
 

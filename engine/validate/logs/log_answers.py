@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from engine.chain import ChainSettings
 from engine.passes.inprocess import run_in_process
+from engine.query.derived_plan import asked_plan
 from engine.results.store.part_store import HELD_BYTES, PartStore
 from engine.validate.verdict import Measured
 
@@ -34,7 +35,7 @@ def measured_answers(
     store = PartStore(folder, hold=HELD_BYTES)
     run_in_process(log, settings, store, advanced)
     found: dict[str, Measured] = {}
-    for plan in settings.plans:
+    for plan in map(asked_plan, settings.plans):
         name = "windows" if plan.windows else "matches"
         results = uncertain = 0
         batches = store.open(name)

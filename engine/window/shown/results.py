@@ -86,6 +86,13 @@ class WindowResults(ResultColumns):
         outbox = Outbox(**columns, tally=np.array([sum(map(len, pieces))]))
         return cls(outbox, first.plan, first.keys, first.site)
 
+    def taken(self, rows: np.ndarray, plus: np.ndarray, at: np.ndarray) -> WindowResults:
+        """The results ``rows``, given (``plus``) or taken back at instants ``at``."""
+        columns = {name: column[rows] for name, column in self.columns._asdict().items()
+                   if name not in ("plus", "at", "tally")}  # fmt: skip
+        outbox = Outbox(**columns, plus=plus, at=at, tally=np.array([len(rows)]))
+        return WindowResults(outbox, self.plan, self.keys, self.site)
+
     def __len__(self) -> int:
         return len(self.columns.at)
 

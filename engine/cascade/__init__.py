@@ -1,0 +1,1 @@
+"""Cascades: statements that read the results of others, in the pass that makes these."""

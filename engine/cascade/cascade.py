@@ -1,0 +1,143 @@
+"""The statements of a chain that read results, and what flows between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from engine.barrier.registry import BarrierSettings
+from engine.cascade.progress import Reach, SourceProgress, Told, reach_of
+from engine.cascade.stage import DerivedStage
+from engine.operator import Operator, ResultPieces
+from engine.pattern.seq import PatternSettings
+from engine.query.plan import Plan
+from engine.query.result_facts import facts_of, sources_of
+from engine.stream.clock_bound import ClockBound
+from engine.stream.released import Released, Strings
+from engine.window.settings import WindowSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Reaching:
+    """What decides how long results take, and may change."""
+
+    window: WindowSettings
+    pattern: PatternSettings
+    barrier: BarrierSettings | None
+
+    def reach(self, plan: Plan) -> Reach:
+        """Of the results of ``plan``."""
+        return reach_of(plan, self.window, self.pattern, self.barrier)
+
+
+class Cascade:
+    """Carries results from the operators that give them to the stages that read them.
+
+    Args:
+        plans: of all statements, each behind what it reads.
+        operators: of them; ``DerivedStage``s of derived plans.
+        settings: of the chain.
+    """
+
+    def __init__(
+        self, plans: Sequence[Plan], operators: Sequence[Operator], settings: Reaching
+    ) -> None:
+        self._plans, self._operators = plans, operators
+        numbers = {plan.name: number for number, plan in enumerate(plans)}
+        self._readers: dict[int, list[tuple[DerivedStage, int]]] = {}
+        self._stages: list[tuple[int, DerivedStage]] = []
+        for number, (plan, stage) in enumerate(zip(plans, operators, strict=True)):
+            if not isinstance(stage, DerivedStage):
+                continue
+            self._stages.append((number, stage))
+            for place, source in enumerate(sources_of(plan)):
+                self._readers.setdefault(numbers[source.name], []).append((stage, place))
+        self._progress = {
+            number: SourceProgress(plans[number], settings.reach(plans[number]))
+            for number in self._readers if not sources_of(plans[number])
+        }  # fmt: skip
+        self._waits = {
+            number: settings.reach(plans[number]).waits_ns
+            for number in self._readers if sources_of(plans[number])
+        }  # fmt: skip
+        self._err = [facts_of(plan).times_err for plan in plans]
+        self._bound = ClockBound()
+        self._read: dict[int, int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._stages)
+
+    @property
+    def first(self) -> int:
+        """How many statements read the log; they come first."""
+        return len(self._plans) - len(self._stages)
+
+    def begins(self) -> None:
+        """Results are gathered anew."""
+        self._read = {}
+
+    def saw(self, number: int, released: Released) -> None:
+        """The operator of statement ``number`` has read a batch of the log's events."""
+        self._bound = released.bound
+        if number in self._progress:
+            self._progress[number].saw(released)
+
+    def advance(self, now: int, strings: Strings, results: Sequence[ResultPieces]) -> None:
+        """The arrival clock has come to ``now``: what is in ``results`` flows on, into them, after
+        what the log's readers have due by then.
+        """
+        for number, operator in enumerate(self._operators[: self.first]):
+            results[number].extend(operator.advance(now))
+        self._flow(results, strings, now, finishes=False)
+
+    def finish(self, at: int, strings: Strings, results: Sequence[ResultPieces]) -> None:
+        """End of the input at ``at``."""
+        self._flow(results, strings, at, finishes=True)
+
+    def _flow(
+        self, results: Sequence[ResultPieces], strings: Strings, now: int, *, finishes: bool
+    ) -> None:
+        for number in range(self.first):
+            self._tell(number, results, strings)
+        for number, stage in self._stages:
+            stage.strings = strings
+            found = stage.finish(now) if finishes else stage.advance(now)
+            results[number].extend(found)
+            self._tell(number, results, strings)
+
+    def _tell(self, number: int, results: Sequence[ResultPieces], strings: Strings) -> None:
+        """What is new of statement ``number`` goes to its readers."""
+        operator = self._operators[number]
+        told: list[Told] = []
+        if number in self._progress:
+            told, self._progress[number].told = self._progress[number].told, []
+        elif isinstance(operator, DerivedStage):
+            told, operator.progress = operator.progress, []
+        if number not in self._readers:
+            return
+        if number in self._waits:
+            error = self._bound.unc_ns if self._err[number] else 0
+            less = self._waits[number] + 3 * error
+            told = [Told(step.at, np.asarray(step.value - less)) for step in told]
+        pieces = results[number].pieces
+        new = pieces[self._read.get(number, 0) :]
+        self._read[number] = len(pieces)
+        bound = self._bound if self._err[number] else ClockBound()
+        for stage, source in self._readers[number]:
+            stage.strings = strings
+            stage.take(source, new, told, bound)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data; stages have their own."""
+        bound = [self._bound.unc_ns, self._bound.rate_ppb, self._bound.since]
+        progress = {number: each.snapshot() for number, each in self._progress.items()}
+        return {"progress": progress, "bound": bound}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over a snapshot."""
+        self._bound = ClockBound(*state["bound"])
+        for number, saved in state["progress"].items():
+            self._progress[number].restore(saved)

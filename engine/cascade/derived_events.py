@@ -1,0 +1,229 @@
+"""Results of a statement as events of another one: columns, one row for each result.
+
+A window's result lies from the window's start to the last instant in it: windows are half open, so
+that is a nanosecond before the end, and a window of 10 s holds the ten windows of 1 s that it is
+made of. A window of ROWS ends with its last event. A match lies from where its first event starts
+to where its last one ends, and its time errs by as much as that of its most uncertain event.
+
+``chance``: 1 if the result is certain, else how probable it is, NaN where nobody knows: whether a
+window has all of its events, and no other, hangs on clocks, and how much that matters on conditions
+that others put.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from edge_agent import records as r
+from engine.cascade.identities import contents, identities
+from engine.constraint.alerts import Alerts
+from engine.errors import ContractViolation
+from engine.operator import Result, ResultColumns
+from engine.pattern.match_results import UNCERTAINTY, Matches
+from engine.query.analysis.returned import OF_ALERTS, returned_values
+from engine.query.plan import WindowKind
+from engine.stream.chance import CHANCE
+from engine.stream.columns import VALID_PREFIX, Columns
+from engine.stream.ends import REF_END
+from engine.stream.frame import ATTR_PREFIX
+from engine.stream.released import NO_EPOCH, Strings
+from engine.window.held.content import VALUE
+from engine.window.held.number import FLOAT, HALF_WORD, INT, NULL, TEXT
+from engine.window.shown.results import WindowResults
+from engine.window.shown.table import COUNTS
+
+PLUS: Final = "plus"
+CONTENT: Final = ("content0", "content1")
+MISSING: Final = "missing"
+"""How many of the log's events are known to be missing where the result is made of them."""
+_ALMOST: Final = float(np.nextafter(1.0, 0.0))
+_WHOLE_MAX: Final = 1 << 31
+Found = tuple[Columns, dict[str, str]]
+"""Columns, and the types of own attributes."""
+
+
+class Attributes:
+    """Own attributes of n events."""
+
+    def __init__(self, n: int) -> None:
+        self.n, self.columns, self.types = n, Columns(), dict[str, str]()
+
+    def put(self, name: str, kind: str, data: np.ndarray, valid: np.ndarray | None = None) -> None:
+        """One more, whose ``valid`` (None: all) are there."""
+        self.types[name] = kind
+        self.columns[ATTR_PREFIX + name] = data
+        if valid is not None and not valid.all():
+            self.columns[VALID_PREFIX + name] = valid
+
+
+def derived_events(piece: Sequence[Result], stream: str, strings: Strings) -> Found:
+    """The events that the results ``piece`` are, of the stream and type ``stream``.
+
+    Raises:
+        ContractViolation: results that are no columns.
+    """
+    if not isinstance(piece, ResultColumns) or type(piece) not in _READERS:
+        raise ContractViolation(f"statement {stream!r}: nobody reads a {type(piece).__name__}")
+    columns, types = _READERS[type(piece)](piece, strings)
+    n = len(piece)
+    code = np.full(n, strings.code(stream), np.int32)
+    columns |= {r.STREAM: code, r.TYPE: code}
+    columns.setdefault(r.SOURCE, code)
+    columns[r.TS], columns[r.TE] = columns["ref"], columns[REF_END]
+    columns[r.SEQ], columns["epoch"] = np.full(n, -1), np.full(n, NO_EPOCH)
+    columns.setdefault(UNCERTAINTY, np.zeros(n, np.int64))
+    columns.setdefault(MISSING, np.zeros(n, np.int64))
+    found = identities_of(piece)
+    columns |= {name: found[:, place] for place, name in enumerate(CONTENT)}
+    return columns, types
+
+
+def identities_of(piece: ResultColumns) -> np.ndarray:
+    """Of each result (``engine.cascade.identities``)."""
+    texts = [contents(piece.kind, table) for table in piece.tables([piece])]
+    return identities(pa.concat_arrays(texts) if texts else pa.array([], pa.string()))
+
+
+def signs_of(piece: Sequence[Result]) -> np.ndarray:
+    """Per result 1 if it is given, -1 if it is taken back."""
+    plus = (
+        piece.plus
+        if isinstance(piece, Alerts)
+        else (
+            piece.given.plus if isinstance(piece, Matches) else piece.columns.plus  # type: ignore[attr-defined]
+        )
+    )
+    return np.where(plus, 1, -1)
+
+
+def _of_windows(piece: WindowResults, _strings: Strings) -> Found:
+    told, plan, n = piece.columns, piece.plan, len(piece)
+    start, end = piece.extent()
+    counts = {name: told.counts[:, place] for place, name in enumerate(COUNTS)}
+    own = Attributes(n)
+    for name, column in counts.items():
+        own.put(name, "int", column.astype(np.int64))
+    columns: Columns = {}
+    for place, (key, kind) in enumerate(zip(plan.group_by, piece.keys.types, strict=True)):
+        if kind is None:
+            continue
+        absent = (told.nulls >> place & 1).astype(np.bool_)
+        values = _key(np.ascontiguousarray(told.keys[:, place]), kind)
+        if key.name == r.SOURCE:
+            columns[r.SOURCE] = np.where(absent, -1, values).astype(np.int32)
+        else:
+            own.put(key.name.removeprefix(ATTR_PREFIX), kind, values, ~absent)
+    for place, label in enumerate(piece.labels):
+        _put_numbers(own, label, *piece.numbers(place, VALUE))
+    last = end if plan.kind is WindowKind.ROWS else np.maximum(end - 1, start)
+    return columns | own.columns | {
+        PLUS: told.plus, r.ARRIVAL: told.at, "ref": start, REF_END: last,
+        MISSING: counts[MISSING].astype(np.int64),
+        CHANCE: np.where(counts["ambiguous"] > 0, np.nan, 1.0),
+    }, own.types  # fmt: skip
+
+
+def _key(codes: np.ndarray, kind: str) -> np.ndarray:
+    if kind == "float":
+        return codes.view(np.float64)
+    return codes.astype({"str": np.int32, "bool": np.bool_}.get(kind, np.int64))
+
+
+def _put_numbers(own: Attributes, label: str, kinds: np.ndarray, words: np.ndarray) -> None:
+    """An aggregate as an attribute; one that is null everywhere is left out."""
+    valid = kinds != NULL
+    high, low = words[:, 0], words[:, 1]
+    if (kinds == TEXT).any():
+        own.put(label, "str", np.where(valid, low, -1).astype(np.int32), valid)
+    elif (kinds == FLOAT).any() or (abs(high[kinds == INT]) >= _WHOLE_MAX).any():
+        whole = high.astype(np.float64) * 2.0**HALF_WORD + low
+        real = np.where(kinds == FLOAT, high.copy().view(np.float64), whole)
+        own.put(label, "float", np.where(valid, real, 0.0), valid)
+    elif valid.any():
+        own.put(label, "int", np.where(valid, (high << HALF_WORD) + low, 0), valid)
+
+
+def _of_matches(piece: Matches, _strings: Strings) -> Found:
+    given, n, columns = piece.given, len(piece), piece.columns
+    there = piece.which >= 0
+    ref = columns["ref"][piece.which]
+    end = columns["te"][piece.which] + ref - columns["ts"][piece.which]
+    latest = np.iinfo(np.int64).max
+    own = Attributes(n)
+    chance = np.where(given.confirmed, 1.0, np.minimum(given.chance, _ALMOST))
+    own.put("probability", "float", given.chance, ~np.isnan(given.chance))
+    codes = np.array([_strings.code("uncertain"), _strings.code("confirmed")], np.int32)
+    own.put("certainty", "str", codes[given.confirmed.astype(np.int64)])
+    asked = [replace(branch, computed=returned_values(branch)) for branch in piece.layout.branches]
+    for mine, values in piece.value_columns(asked):
+        for label, value in values.items():
+            _put_values(own, label, mine, value)
+    return own.columns | {
+        PLUS: given.plus, r.ARRIVAL: given.at,
+        "ref": np.where(there, ref, latest).min(axis=1),
+        REF_END: np.where(there, end, -latest).max(axis=1),
+        UNCERTAINTY: np.where(there, columns[UNCERTAINTY][piece.which], 0).max(axis=1),
+        CHANCE: chance,
+    }, own.types  # fmt: skip
+
+
+def _put_values(own: Attributes, label: str, mine: np.ndarray, value: Any) -> None:
+    """A value of the matches ``mine``; those of other branches may have it, too."""
+    if value.kind == "null":
+        return
+    kind, name = value.kind, ATTR_PREFIX + label
+    before = own.columns.get(name)
+    data = np.zeros(own.n, np.result_type(value.data)) if before is None else before
+    if before is not None and value.data.dtype.kind == "f" != before.dtype.kind:
+        data = before.astype(np.float64)
+    known = np.zeros(own.n, np.bool_)
+    if before is not None:
+        known = own.columns.get(VALID_PREFIX + label, np.ones(own.n, np.bool_)).copy()
+        kind = "float" if "float" in (own.types[label], kind) else kind
+    data = data.copy()
+    data[mine] = value.data
+    known[mine] = True if value.valid is None else value.valid
+    own.columns.pop(VALID_PREFIX + label, None)
+    own.put(label, kind, data, known)
+
+
+def _of_alerts(piece: Alerts, strings: Strings) -> Found:
+    told, n = piece.columns, len(piece)
+    own = Attributes(n)
+    texts = {**told._asdict(), "event_type": told.type}
+    for name in OF_ALERTS:
+        codes, valid = _codes(texts[name], strings)
+        own.put(name, "str", codes, valid)
+    source, _ = _codes(told.source, strings)
+    uncertain = np.asarray(told.certainty.cast(pa.string())) == "uncertain"
+    at = np.asarray(told.ts)
+    return own.columns | {
+        PLUS: piece.plus, r.ARRIVAL: np.asarray(told.at), "ref": at, REF_END: at,
+        r.SOURCE: source, CHANCE: np.where(uncertain, np.nan, 1.0),
+    }, own.types  # fmt: skip
+
+
+def _codes(texts: pa.Array, strings: Strings) -> tuple[np.ndarray, np.ndarray]:
+    """Codes of texts, -1 for null, and where there are any."""
+    plain = texts.cast(pa.string()).dictionary_encode()
+    table = np.array([*(strings.code(text) for text in plain.dictionary.to_pylist()), -1], np.int32)
+    places = np.asarray(plain.indices.fill_null(len(table) - 1))
+    return table[places], places < len(table) - 1
+
+
+_READERS: Final[dict[type, Callable[[Any, Strings], Found]]] = {
+    WindowResults: _of_windows, Matches: _of_matches, Alerts: _of_alerts,
+}  # fmt: skip
+
+
+def columns_in(pieces: Sequence[Sequence[Result]]) -> Iterator[ResultColumns]:
+    """Those of ``pieces`` that have results."""
+    for piece in pieces:
+        if len(piece):
+            assert isinstance(piece, ResultColumns)
+            yield piece

@@ -1,0 +1,283 @@
+"""A statement over the results of others: one operator of a chain that reads no stream of the log.
+
+Results become events of the statement's stream. The statement's operator, which is as any other,
+reads them in the order of their times, once progress has passed them (``engine.cascade.schedule``).
+So it never sees one late. Where a result is taken back, or comes behind progress, the operator is
+set back: a copy of it as it was before any event that may still change reads the corrected events,
+another one those that were told, and what their results differ by goes out (``-`` and ``+``).
+
+Hence whatever the operator is, its net results are those of a run over the net results upstream.
+Corrections further back than an upstream result may change are counted, and change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from engine.cascade.asked import NO_STEPS, AskedOperator
+from engine.cascade.changes import changes_between
+from engine.cascade.derived_events import CONTENT, columns_in, derived_events
+from engine.cascade.progress import EARLIEST, Reach, Told
+from engine.cascade.rows import DerivedRows, joined
+from engine.cascade.schedule import Instants, Schedule, schedule
+from engine.errors import ContractViolation
+from engine.kernels.table import places_of
+from engine.operator import Operator, Result, ResultPieces
+from engine.query.derived_plan import DerivedPlan
+from engine.query.result_facts import facts_of, quantum_of
+from engine.stream.clock_bound import ClockBound
+from engine.stream.released import Progress, Released, Strings
+
+END: Final = 2**62
+_NO_NEWS: Final = 2**61
+"""Progress from which on none is told: the input has ended, which operators are told apart."""
+_FEW: Final = 256
+FOREVER: Final = 2**63 - 1
+
+
+class DerivedStage:
+    """Operator of a ``DerivedPlan``.
+
+    Args:
+        plan: of the statement.
+        build: makes the operator that answers what it asks.
+        reach: of its sources' results.
+    """
+
+    types: Final = None
+
+    def __init__(
+        self, plan: DerivedPlan, build: Callable[[], Operator], reach: Sequence[Reach]
+    ) -> None:
+        self.plan = plan
+        self._operator = AskedOperator(build, 0 if facts_of(plan).on_clock else 1)
+        self._base = self._operator.copy()
+        backs = [each.back_ns for each in reach]
+        self._back = None if None in backs else max(back for back in backs if back is not None)
+        self._quantum = quantum_of(plan)
+        self._inbox: list[DerivedRows] = []
+        self._told: dict[int, list[Told]] = {n: [] for n in range(len(plan.sources))}
+        self._reached = dict.fromkeys(self._told, EARLIEST)
+        self._tail, self._waiting = DerivedRows(), DerivedRows()
+        self._frontier = EARLIEST
+        self._step = EARLIEST
+        self._bound = ClockBound()
+        self.strings = Strings()
+        """Of the site, as they are now."""
+        self._counts = dict.fromkeys(("results_read", "results_corrected", "results_too_late"), 0)
+        self.progress: list[Told] = []
+        """Of this statement's own results, since somebody took it."""
+
+    # ---- what sources say -------------------------------------------------------------------
+
+    def take(
+        self, source: int, pieces: Sequence[Sequence[Result]], told: Sequence[Told],
+        bound: ClockBound,
+    ) -> None:  # fmt: skip
+        """New results of a source, in order, and its progress."""
+        name = self.plan.sources[source].name
+        for piece in columns_in(pieces):
+            columns, types = derived_events(piece, name, self.strings)
+            self._inbox.append(DerivedRows(len(piece), columns, types))
+            self._counts["results_read"] += len(piece)
+        self._told[source] += told
+        self._bound = bound
+
+    # ---- an operator ------------------------------------------------------------------------
+
+    def required_columns(self) -> set[str]:
+        """Of the log's events none."""
+        return set()
+
+    def process(self, released: Released) -> Sequence[Result]:  # noqa: ARG002 - it reads none
+        """Never called: it reads no stream."""
+        raise ContractViolation(f"statement {self.plan.name!r} reads results, not events")
+
+    def advance(self, now: int) -> ResultPieces:
+        """The arrival clock has come to ``now``: what came before it is read."""
+        results = self._read(self._until(now))
+        results.extend(self._operator.operator.advance(now))
+        return results
+
+    def finish(self, at: int) -> ResultPieces:
+        """End of the input at instant ``at``: all that waits is read."""
+        for steps in self._told.values():
+            steps.append(Told(np.array([at]), np.array([END])))
+        results = self._read(self._until(FOREVER))
+        results.extend(self._operator.operator.finish(at))
+        return results
+
+    def counters(self) -> dict[str, int]:
+        """``results_read`` of its sources; ``results_corrected`` after they were handed on, and
+        those ``results_too_late`` for that; ``results_kept`` as they may still change; and its
+        operator's own.
+        """
+        kept = {"results_kept": self._tail.n}
+        return {**self._operator.operator.counters(), **self._counts, **kept}
+
+    def codes(self) -> np.ndarray | None:
+        held = [self._operator.codes(), self._base.codes()]
+        if any(codes is None for codes in held):
+            return None
+        rows = [self._tail, self._waiting, *self._inbox]
+        return np.concatenate([*held, *(each.codes() for each in rows)])
+
+    # ---- reading ----------------------------------------------------------------------------
+
+    def _until(self, now: int) -> tuple[DerivedRows, Instants]:
+        """The results that came before ``now``, in order, and all instants until then."""
+        inbox = joined(self._inbox)
+        mine = inbox.columns.get("arrival", np.empty(0, np.int64)) < now
+        new = inbox.take(mine)
+        self._inbox = [inbox.take(~mine)]
+        new = new.take(np.argsort(new["arrival"], kind="stable")) if new.n else new
+        told = {source: self._taken_until(source, now) for source in self._told}
+        at = [new["arrival"]] if new.n else []
+        instants = np.unique(np.concatenate([*at, *(each.at for each in told.values())]))
+        value = np.full(len(instants), END)
+        for source, steps in told.items():
+            place = np.searchsorted(steps.at, instants, "right")
+            reached = np.concatenate(([self._reached[source]], steps.value))
+            value = np.minimum(value, reached[place])
+            self._reached[source] = int(reached[-1])
+        found = Instants(instants, np.maximum(value, self._frontier), self._frontier)
+        if len(instants):
+            self._frontier = int(found.value[-1])
+        return new, found
+
+    def _taken_until(self, source: int, now: int) -> Told:
+        """The steps of a source before ``now``, which are taken off."""
+        steps = self._told[source]
+        if not steps:
+            return Told(np.empty(0, np.int64), np.empty(0, np.int64))
+        at = np.concatenate([step.at for step in steps])
+        value = np.maximum.accumulate(np.concatenate([step.value for step in steps]))
+        end = int(np.searchsorted(at, now, "left"))
+        self._told[source] = [Told(at[end:], value[end:])] if end < len(at) else []
+        return Told(at[:end], value[:end])
+
+    def _read(self, came: tuple[DerivedRows, Instants]) -> ResultPieces:
+        new, instants = came
+        results = ResultPieces()
+        if not len(instants.at):
+            return results
+        plan = schedule(self._tail, self._waiting, new, instants, self._quantum, self._back)
+        self._counts["results_too_late"] += plan.too_late
+        start = 0
+        for at in plan.corrected_at():
+            self._feed(plan, start, at, instants, results)
+            self._correct(plan, at, int(instants.at[at]), results)
+            start = at
+        self._feed(plan, start, len(instants.at), instants, results)
+        self._waiting = plan.waiting
+        self._let_go()
+        return results
+
+    def _feed(
+        self, plan: Schedule, start: int, end: int, instants: Instants, results: ResultPieces,
+    ) -> None:  # fmt: skip
+        """Hand on what is due at instants from ``start`` to before ``end``."""
+        rows, steps = plan.part(start, end, instants.at)
+        news = steps.frontier < _NO_NEWS
+        steps = Progress(steps.row[news], steps.frontier[news], steps.at[news])
+        if not rows.n and not len(steps.row):
+            return
+        results.extend(self._operator.feed(rows, steps, self.strings, self._bound))
+        self._tail = joined([self._tail, rows])
+        value = np.concatenate([rows.time, steps.frontier])
+        at = np.concatenate([rows.columns.get("release", np.empty(0, np.int64)), steps.at])
+        order = np.argsort(
+            np.concatenate([2 * np.arange(rows.n) + 1, 2 * steps.row]), kind="stable"
+        )
+        reached = np.maximum.accumulate(np.maximum(value[order], self._step))
+        self._step = int(reached[-1])
+        self.progress.append(Told(at[order], reached))
+
+    def _correct(self, plan: Schedule, at: int, now: int, results: ResultPieces) -> None:
+        """Take in what changes at instant ``at``, which is ``now``."""
+        results.extend(self._operator.operator.advance(now))
+        gone, late = plan.gone[plan.gone_at == at], plan.late.take(plan.late_at == at)
+        tail = self._tail
+        content = np.column_stack([tail[name] for name in CONTENT]) if tail.n else _nothing()
+        kept = np.ones(tail.n, np.bool_)
+        kept[places_of(content, gone)] = False
+        corrected = _released(joined([tail.take(kept), late]).in_order(), tail, now)
+        self._counts["results_corrected"] += len(gone) + late.n
+        end = Progress(np.array([tail.n]), np.array([self._step]), np.array([now]))
+        _, told = self._base.run(tail, _if_any(end), now, self.strings, self._bound)
+        end = Progress(np.array([corrected.n]), np.array([self._step]), np.array([now]))
+        run, right = self._base.run(corrected, _if_any(end), now, self.strings, self._bound)
+        results.extend(changes_between(told.pieces, right.pieces, now))
+        self._operator, self._tail = run, corrected
+
+    def _let_go(self) -> None:
+        """What can change no more is read by the copy that is set back to; seldom, and much."""
+        if self._back is None or not self._tail.n:
+            return
+        final = int(np.searchsorted(self._tail.time, self._frontier - self._back, "left"))
+        if final >= max(_FEW, self._tail.n // 2):
+            self._base.feed(self._tail.take(np.arange(final)), NO_STEPS, self.strings, self._bound)
+            self._tail = self._tail.take(np.arange(final, self._tail.n))
+
+    # ---- state ------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data."""
+        told = {source: [(s.at.copy(), s.value.copy()) for s in steps]
+                for source, steps in self._told.items()}  # fmt: skip
+        bound = [self._bound.unc_ns, self._bound.rate_ppb, self._bound.since]
+        return {
+            "operator": self._operator.snapshot(), "base": self._base.snapshot(),
+            "inbox": [rows.snapshot() for rows in self._inbox], "told": told,
+            "reached": dict(self._reached), "tail": self._tail.snapshot(),
+            "waiting": self._waiting.snapshot(), "counts": dict(self._counts),
+            "frontier": self._frontier, "step": self._step, "bound": bound,
+        }  # fmt: skip
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over a snapshot."""
+        self._operator.restore(state["operator"])
+        self._base.restore(state["base"])
+        self._inbox = [DerivedRows.restored(rows) for rows in state["inbox"]]
+        self._told = {source: [Told(*each) for each in steps]
+                      for source, steps in state["told"].items()}  # fmt: skip
+        self._reached, self._counts = dict(state["reached"]), dict(state["counts"])
+        self._tail, self._waiting = (
+            DerivedRows.restored(state["tail"]),
+            DerivedRows.restored(state["waiting"]),
+        )
+        self._frontier, self._step = state["frontier"], state["step"]
+        self._bound = ClockBound(*state["bound"])
+
+
+def _nothing() -> np.ndarray:
+    return np.empty((0, 2), np.int64)
+
+
+def _if_any(step: Progress) -> Progress:
+    """A step of progress, unless there was none yet."""
+    return step if step.frontier[0] > EARLIEST else NO_STEPS
+
+
+def _released(corrected: DerivedRows, tail: DerivedRows, now: int) -> DerivedRows:
+    """The events with instants of release that ascend: one that was taken in late has that of the
+    one before it, so that no other's changes.
+    """
+    if not corrected.n:
+        return corrected
+    release = corrected.columns.get("release", np.zeros(corrected.n, np.int64))
+    if tail.n:
+        known = places_of(_contents(tail), _contents(corrected)) >= 0
+    else:
+        known = np.zeros(corrected.n, np.bool_)
+    release = np.where(known, release, np.iinfo(np.int64).min)
+    release = np.maximum.accumulate(release)
+    first = release[known][:1]
+    return corrected.having(release=np.maximum(release, first[0] if len(first) else now))
+
+
+def _contents(rows: DerivedRows) -> np.ndarray:
+    return np.column_stack([rows[name] for name in CONTENT])

@@ -1,0 +1,266 @@
+"""From statements to plans, of which some read the results of others: a cascade.
+
+A statement reads what its FROM, its JOIN or its pattern's steps name; where that is a stream which
+``CREATE STREAM`` has made, it reads results. Statements may stand in any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
+
+from engine.errors import UserError
+from engine.query.analysis.analyse import read_query
+from engine.query.analysis.returned import OF_WINDOWS, returned_columns
+from engine.query.check_plan import checks_of
+from engine.query.derived_plan import DerivedPlan, asked_plan
+from engine.query.fields import FIELDS, attributes_of, own_attribute
+from engine.query.language import syntax as s
+from engine.query.language.parse import parse
+from engine.query.language.place import Span, closest, listed, refuse
+from engine.query.language.sources import From, Join
+from engine.query.language.statements import Statement, check_name, several, statements
+from engine.query.monitor_plan import MonitorPlan
+from engine.query.plan import Attribute, Drift, OrPlan, Plan, SeqPlan, WindowPlan
+from engine.query.schema import refuse_named
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A statement with its plan, and what it reads. ``whole``: the text in which it stands."""
+
+    statement: Statement
+    whole: str
+    plan: Plan
+    named: tuple[str, ...]
+
+
+def read_statements(
+    texts: Sequence[str], time_unit: str = "ns", names: Sequence[str] | None = None
+) -> tuple[tuple[Plan, ...], bool]:
+    """The plans of all statements of ``texts``, and whether EXPLAIN asks for the plans themselves.
+
+    Those that read the log come first, and behind them each one comes after what it reads.
+
+    Args:
+        texts: one statement or more each.
+        time_unit: of numbers that stand for times and have no unit.
+        names: of the statement of each text that CREATE STREAM does not name; by default such
+            statements are called ``q1``, ``q2`` ... by their places among all.
+
+    Raises:
+        UserError: a statement is at fault; the message has its line, a caret and a remedy.
+    """
+    if not any(several(found) for found in map(statements, texts)):
+        called = names or [f"q{number}" for number in range(1, len(texts) + 1)]
+        read = [read_query(text, time_unit, name) for text, name in zip(texts, called, strict=True)]
+        _check_explained([explained for _, explained in read])
+        return tuple(plan for plan, _ in read), read[0][1]
+    found = [(one, text, place) for place, text in enumerate(texts) for one in statements(text)]
+    taken = _streams(found)
+    read_all: list[_Read] = []
+    explained = []
+    for number, (one, text, place) in enumerate(found, 1):
+        name = one.stream or (f"q{number}" if names is None else names[place])
+        plan, asks = read_query(one.text, time_unit, name)
+        explained.append(asks or one.explained)
+        read_all.append(_Read(one, text, plan, _named(plan)))
+    first_of_text = [
+        place == 0 or found[place - 1][2] != found[place][2] for place in range(len(found))
+    ]
+    _check_explained([asks for asks, first in zip(explained, first_of_text, strict=True) if first])
+    _check_names(read_all)
+    return _in_order(read_all, taken), explained[0]
+
+
+def _check_explained(explained: Sequence[bool]) -> None:
+    if len(set(explained)) > 1:
+        raise UserError("EXPLAIN answers nothing: ask for plans and for answers in two calls")
+
+
+def _streams(found: Sequence[tuple[Statement, str, int]]) -> set[str]:
+    """The names that CREATE STREAM gives, each of which is given once."""
+    taken: set[str] = set()
+    for one, text, _ in found:
+        if one.stream is None:
+            continue
+        check_name(one.stream, text, one.named_at)
+        if one.stream in taken:
+            message = f"there are two streams named {one.stream!r}"
+            raise refuse(text, one.named_at, message, "give one of them another name")
+        taken.add(one.stream)
+    return taken
+
+
+def _check_names(read: Sequence[_Read]) -> None:
+    """A stream may not be called as another statement is."""
+    names = [each.plan.name for each in read]
+    for each in read:
+        if names.count(each.plan.name) > 1:
+            name = each.plan.name
+            if each.statement.stream is None:
+                raise UserError(
+                    f"two statements are named {name!r}; give one a name of its own: "
+                    "CREATE STREAM name AS ..."
+                )
+            message = f"another statement is named {name!r}"
+            raise refuse(each.whole, each.statement.named_at, message, "choose another name")
+
+
+def _named(plan: Plan) -> tuple[str, ...]:
+    """The streams or types that ``plan`` reads, in written order; none: every stream."""
+    if isinstance(plan, WindowPlan):
+        return plan.streams
+    pattern = plan.pattern if isinstance(plan, MonitorPlan) else plan
+    assert isinstance(pattern, SeqPlan | OrPlan)
+    steps = [step for branch in pattern.branches for step in branch.steps]
+    steps += pattern.steps
+    return tuple(dict.fromkeys(step.stream or step.type for step in steps))
+
+
+def _in_order(read: Sequence[_Read], streams: set[str]) -> tuple[Plan, ...]:
+    by_name = {each.plan.name: each for each in read}
+    reads: dict[str, list[str]] = {}
+    for each in read:
+        made = [name for name in each.named if name in streams]
+        others = [name for name in each.named if name not in streams]
+        if made and others:
+            raise _mixed(each, made[0], others[0])
+        reads[each.plan.name] = made
+    _check_unknown(read, streams, {name for made in reads.values() for name in made})
+    try:
+        order = list(TopologicalSorter(reads).static_order())
+    except CycleError as error:
+        # The library gives it the way that results flow.
+        circle = error.args[1][::-1]
+        raise _circle(by_name, circle) from None
+    plans: dict[str, Plan] = {
+        each.plan.name: each.plan for each in read if not reads[each.plan.name]
+    }
+    for name in order:
+        if not reads[name]:
+            continue
+        each, sources = by_name[name], tuple(plans[source] for source in reads[name])
+        _check_derived(each, sources)
+        plans[name] = DerivedPlan(asked_plan(each.plan), sources)
+    return tuple(plans.values())
+
+
+def _mixed(each: _Read, made: str, other: str) -> UserError:
+    message = f"{made!r} is the stream of a statement, and {other!r} is none"
+    hint = (
+        f"a statement reads results or the log: give {other!r} a statement of its own, such as "
+        f"CREATE STREAM its_name AS EVENT SEQ({other} x) WITHIN 1 s RETURN x.v"
+    )
+    return refuse(each.statement.text, _place(each, other), message, hint)
+
+
+def _circle(by_name: dict[str, _Read], circle: Sequence[str]) -> UserError:
+    first = by_name[circle[0]]
+    if len(circle) == 2:
+        message = f"{circle[0]!r} reads its own results"
+    else:
+        message = "a circle: " + ", ".join(
+            f"{one!r} reads {other!r}" for one, other in pairwise(circle)
+        )
+    hint = "results flow from the log on, each statement after those it reads"
+    return refuse(first.statement.text, _place(first, circle[1]), message, hint)
+
+
+def _check_unknown(read: Sequence[_Read], streams: set[str], used: set[str]) -> None:
+    """A name like that of a stream which nobody reads is most likely a slip of the pen."""
+    unread = streams - used
+    for each in read:
+        for name in each.named:
+            near = closest(name, unread) if name not in streams else ""
+            if near:
+                message = f"no statement makes a stream {name!r}"
+                hint = f"there is {listed(sorted(streams))}; {near}"
+                raise refuse(each.statement.text, _place(each, name), message, hint)
+
+
+def _check_derived(each: _Read, sources: tuple[Plan, ...]) -> None:
+    """Refuses columns that the results have not, and what is not asked of results."""
+    plan, columns = each.plan, {source.name: returned_columns(source) for source in sources}
+    pattern = plan.pattern if isinstance(plan, MonitorPlan) else plan
+    for one in (plan, *map(asked_plan, sources)):
+        if checks_of(one) is not None:
+            hint = "ask with CHECK in a statement of its own, which no other reads"
+            where = each.statement.named_at if one is plan else _place(each, one.name)
+            message = (
+                f"{one.name!r} has a CHECK, which judges results that leave, none of a cascade"
+            )
+            raise refuse(each.whole, where, message, hint)
+    if isinstance(plan, WindowPlan) and plan.drift is not Drift.NONE:
+        message = "DRIFT is of sources' delays, which results have not"
+        at = each.statement.text.upper().index("DRIFT")
+        hint = "leave it out: each result counts with what its own events' clocks may err by"
+        raise refuse(each.statement.text, (at, at + len("DRIFT")), message, hint)
+    for source in sources:
+        window = source.plan if isinstance(source, DerivedPlan) else source
+        if isinstance(window, WindowPlan) and window.drift is Drift.EACH:
+            message = f"{source.name!r} has three results of each window (DRIFT EACH)"
+            hint = "write DRIFT TOGETHER there, which gives one"
+            raise refuse(each.statement.text, _place(each, source.name), message, hint)
+    of_alias: dict[str, str] = {}
+    if isinstance(pattern, SeqPlan | OrPlan):
+        steps = [*pattern.steps, *(step for branch in pattern.branches for step in branch.steps)]
+        of_alias = {step.alias: step.stream or step.type for step in steps}
+    for attribute in attributes_of(plan):
+        own = own_attribute(attribute.name)
+        if own is None:
+            continue
+        known = (
+            [columns[of_alias[attribute.alias]]]
+            if attribute.alias in of_alias
+            else [*columns.values()]
+        )
+        if not any(own in names for names in known):
+            read = of_alias.get(attribute.alias or "", sources[0].name)
+            raise _unreturned(plan, attribute, own, read, columns[read])
+
+
+def _unreturned(
+    plan: Plan, attribute: Attribute, own: str, source: str, columns: Mapping[str, object]
+) -> UserError:
+    near = closest(own, [*columns, *FIELDS])
+    told = listed(sorted(columns))
+    add = "name it in its SELECT" if set(OF_WINDOWS) <= columns.keys() else "name it in its RETURN"
+    hint = f"it has {told}; {near or add}"
+    return refuse_named(plan, attribute, f"the results of {source!r} have no column {own!r}", hint)
+
+
+def _place(each: _Read, name: str) -> Span:
+    """Where the statement names a stream or a type first."""
+    parsed = parse(each.statement.text)
+    if isinstance(parsed, s.ExplainQuery):
+        parsed = parsed.query
+    for one in _names(parsed):
+        if one.text == name:
+            return one.at
+    return each.statement.named_at
+
+
+def _names(parsed: s.EventQuery | s.SelectQuery) -> Iterator[s.Name]:
+    for clause in parsed.clauses:
+        match clause:
+            case From(streams=streams):
+                yield from streams
+            case Join(left=left, right=right):
+                yield left.stream
+                yield right.stream
+    if isinstance(parsed, s.EventQuery):
+        yield from _types(parsed.pattern)
+
+
+def _types(node: s.PatternNode) -> Iterator[s.Name]:
+    match node:
+        case s.StepNode(type=name):
+            yield name
+        case s.NegatedNode(part=part):
+            yield from _types(part)
+        case s.GroupNode(parts=parts) | s.IseqNode(parts=parts):
+            for part in parts:
+                yield from _types(part)

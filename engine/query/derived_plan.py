@@ -1,0 +1,53 @@
+"""The plan of a statement that reads the results of others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from engine.query.plan import OwnPlan, Plan, SeqPlan, Step, WindowPlan
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedPlan:
+    """``plan`` asked of the results of ``sources``, which ``CREATE STREAM`` has named.
+
+    Of the log it reads nothing itself: no stream, no type, no attribute. A source is another plan
+    of the same pass, perhaps a derived one, too.
+    """
+
+    plan: OwnPlan
+    sources: tuple[Plan, ...]
+
+    steps: ClassVar[tuple[Step, ...]] = ()
+    branches: ClassVar[tuple[SeqPlan, ...]] = ()
+    streams: ClassVar[tuple[str, ...]] = ()
+    windows: ClassVar[tuple[WindowPlan, ...]] = ()
+    realtime: ClassVar[None] = None
+    checks: ClassVar[None] = None
+
+    @property
+    def name(self) -> str:
+        """Of the statement."""
+        return self.plan.name
+
+    @property
+    def text(self) -> str:
+        """As it was written."""
+        return self.plan.text
+
+    @property
+    def result_kind(self) -> str:
+        """As of the plan that it asks."""
+        return self.plan.result_kind
+
+
+def asked_plan(plan: Plan) -> OwnPlan:
+    """What a statement asks, whatever it reads."""
+    return plan.plan if isinstance(plan, DerivedPlan) else plan
+
+
+def of_log(plans: tuple[Plan, ...]) -> tuple[Plan, ...]:
+    """Those of ``plans`` that read the log itself."""
+    return tuple(plan for plan in plans if not isinstance(plan, DerivedPlan))

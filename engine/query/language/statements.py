@@ -1,0 +1,121 @@
+"""A text of several statements, and the name that ``CREATE STREAM name AS`` gives to one.
+
+Statements stand behind one another, separated by ``;``. Each is a query; nothing in the grammar
+asks what stands before or behind it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from engine.query.language.place import Span, refuse
+
+_PIECE: Final = re.compile(
+    r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`|--[^\n]*|;", re.DOTALL
+)
+"""What may hold a semicolon that ends nothing, and one that does."""
+_SPACE: Final = r"(?:\s|--[^\n]*(?:\n|$))"
+_NAME: Final = r"[A-Za-z_][A-Za-z0-9_]*|\"(?:[^\"]|\"\")+\"|`(?:[^`]|``)+`"
+_BLANK: Final = re.compile(rf"{_SPACE}*\Z")
+_EXPLAIN: Final = re.compile(rf"{_SPACE}*(EXPLAIN)\b", re.IGNORECASE)
+_CREATE: Final = re.compile(rf"{_SPACE}*(CREATE)\b", re.IGNORECASE)
+_HEAD: Final = re.compile(
+    rf"{_SPACE}*CREATE{_SPACE}+STREAM{_SPACE}+(?P<name>{_NAME}){_SPACE}+AS\b", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One of several.
+
+    ``text``: the query alone, at its place in all that was given: what stands before it is blank,
+    so that the line of an error is the line of the file. ``stream``: what its results are called
+    where others read them; None: nobody can. ``named_at``: where, in the whole text.
+    """
+
+    text: str
+    stream: str | None
+    named_at: Span
+    explained: bool = False
+
+
+def statements(text: str) -> list[Statement]:
+    """The statements of ``text``; EXPLAIN before the first one asks for the plans of all.
+
+    >>> [(s.stream, s.text.strip()) for s in statements("CREATE STREAM a AS SELECT 1; SELECT ';'")]
+    [('a', 'SELECT 1'), (None, "SELECT ';'")]
+
+    Raises:
+        UserError: CREATE without STREAM, a name and AS.
+    """
+    found: list[Statement] = []
+    for start, end in _pieces(text):
+        found.append(_statement(text, start, end))
+    if len(found) > 1:
+        for one in found[1:]:
+            if one.explained:
+                at = one.text.upper().index("EXPLAIN")
+                hint = "EXPLAIN stands before the first statement, and is of all of them"
+                raise refuse(text, (at, at + 7), "EXPLAIN stands in the middle", hint)
+    return found
+
+
+def _pieces(text: str) -> Iterator[tuple[int, int]]:
+    """Where the statements of ``text`` are; the one piece of a text that has none is all of it."""
+    start, some = 0, False
+    for piece in _PIECE.finditer(text):
+        if piece.group() == ";":
+            if not _BLANK.match(text[start : piece.start()]):
+                yield start, piece.start()
+                some = True
+            start = piece.end()
+    if not some or not _BLANK.match(text[start:]):
+        yield start, len(text)
+
+
+def _statement(text: str, start: int, end: int) -> Statement:
+    body = text[start:end]
+    explains = _EXPLAIN.match(body)
+    offset = explains.end() if explains else 0
+    head = _HEAD.match(body, offset)
+    if head is None:
+        create = _CREATE.match(body, offset)
+        if create is not None:
+            at = start + create.start(1), start + create.end(1)
+            hint = "as in CREATE STREAM fast AS SELECT avg(v) AS v FROM s WINDOW TUMBLING 10 s"
+            raise refuse(text, at, "CREATE needs STREAM, a name and AS", hint)
+        return Statement(_blank(text[:start]) + body, None, (start, start), explains is not None)
+    word = head.group("name")
+    name = word if word[0] not in '"`' else word[1:-1].replace(word[0] * 2, word[0])
+    at = start + head.start("name"), start + head.end("name")
+    asked = _blank(text[:start] + body[: head.end()]) + body[head.end() :]
+    return Statement(asked, name, at, explains is not None)
+
+
+def _blank(text: str) -> str:
+    """As many blanks, and as many lines."""
+    return re.sub(r"[^\n]", " ", text)
+
+
+def check_name(name: str, text: str, at: Span) -> None:
+    """Refuses a name that no folder of results can have.
+
+    Raises:
+        UserError: says which names there may be.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}", name):
+        hint = "a stream's name has letters, digits and _, as its results are kept under it"
+        raise refuse(text, at, f"{name[:40]!r} is no name for a stream", hint)
+
+
+def is_cascade(text: str) -> bool:
+    """Whether ``text`` is more than one query as it always was."""
+    return several(statements(text))
+
+
+def several(found: list[Statement]) -> bool:
+    """Whether ``found`` is more than one query as it always was."""
+    return len(found) > 1 or any(one.stream is not None for one in found)

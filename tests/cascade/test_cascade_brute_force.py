@@ -1,0 +1,95 @@
+"""Statements over results, against each one evaluated by itself (``tests.cascade.composed``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.cascade.composed import cascade, composed, net, plain
+
+
+def _xy(result: dict[str, Any]) -> dict[str, Any]:
+    return {**result["value"], "probability": result["probability"],
+            "certainty": result["certainty"]}  # fmt: skip
+
+
+CASES = {
+    "window, pattern": (
+        "CREATE STREAM w AS SELECT sum(v) AS s, count(*) AS n WINDOW TUMBLING 10;"
+        "EVENT SEQ(w a, w b) WHERE b.s > a.s WITHIN 40 RETURN a.s AS x, b.n AS y"
+    ),
+    "window, pattern with a negation": (
+        "CREATE STREAM w AS SELECT sum(v) AS s GROUP BY k WINDOW TUMBLING 10;"
+        "EVENT SEQ(w a, !w c, w b) WHERE b.s > 5 AND a.s > 5 AND c.s < 4 AND a.k = b.k "
+        "AND c.k = a.k WITHIN 60"
+    ),
+    "pattern, window": (
+        "CREATE STREAM m AS EVENT SEQ(A a, B b) WITHIN 12 RETURN a.v + b.v AS s, b.k AS k;"
+        "SELECT count(*) AS n, sum(s) AS t, max(s) AS top FROM m GROUP BY k WINDOW TUMBLING 20"
+    ),
+    "window, window": (
+        "CREATE STREAM w AS SELECT sum(v) AS s, max(v) AS m GROUP BY k WINDOW TUMBLING 5;"
+        "SELECT sum(s) AS t, max(m) AS top, count(*) AS n FROM w WINDOW SLIDING 20 EVERY 10"
+    ),
+    "window, sessions": (
+        "CREATE STREAM w AS SELECT sum(v) AS s WINDOW TUMBLING 5;"
+        "SELECT sum(s) AS t, count(*) AS n FROM w WHERE s > 3 WINDOW SESSION 8"
+    ),
+    "window, rows": (
+        "CREATE STREAM w AS SELECT sum(v) AS s WINDOW TUMBLING 5;"
+        "SELECT sum(s) AS t, first(s) AS f FROM w WINDOW ROWS 3"
+    ),
+    "sessions, window": (
+        "CREATE STREAM w AS SELECT count(*) AS n GROUP BY k WINDOW SESSION 6;"
+        "SELECT max(n) AS longest, count(*) AS sessions FROM w WINDOW TUMBLING 30"
+    ),
+    "rows, pattern": (
+        "CREATE STREAM w AS SELECT sum(v) AS s GROUP BY k WINDOW ROWS 2;"
+        "EVENT SEQ(w a, w b) WHERE a.k = b.k AND b.s < a.s WITHIN 50 RETURN a.s AS x, b.s AS y"
+    ),
+    "join, window": (
+        "CREATE STREAM j AS SELECT a.v AS x, b.v AS y FROM left a JOIN right b ON a.k = b.k "
+        "WITHIN 8; SELECT count(*) AS n, sum(x * y) AS t FROM j WINDOW TUMBLING 20"
+    ),
+    "windows, window, pattern": (
+        "CREATE STREAM w AS SELECT sum(v) AS s WINDOW TUMBLING 5;"
+        "CREATE STREAM x AS SELECT sum(s) AS s FROM w WINDOW TUMBLING 10;"
+        "EVENT SEQ(x a, x b) WHERE b.s > a.s WITHIN 30"
+    ),
+    "pattern, pattern": (
+        "CREATE STREAM m AS EVENT SEQ(A a, B b) WITHIN 10 RETURN a.v AS x, b.v AS y;"
+        "EVENT SEQ(m p, m q) WHERE p.y <= q.x WITHIN 40 RETURN p.x AS first, q.y AS second"
+    ),
+}  # fmt: skip
+COLUMNS = {"m": _xy, "j": _xy}
+
+EVENT = st.tuples(st.integers(0, 90), st.sampled_from("AB"), st.integers(0, 6), st.integers(0, 1))
+
+
+def records(events: list[tuple[int, str, int, int]]) -> list[dict[str, Any]]:
+    return [
+        {"source": "s", "seq": n, "type": kind, "stream": "left" if kind == "A" else "right",
+         "ts": ts, "arrival": 1000 + n, "attrs": {"v": v, "k": "kl"[k]}}
+        for n, (ts, kind, v, k) in enumerate(events)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+@given(
+    events=st.lists(EVENT, min_size=1, max_size=24),
+    cuts=st.lists(st.integers(1, 23), max_size=3),
+    order=st.sampled_from(["none", "kslack:10"]),
+)
+@settings(max_examples=6, deadline=None)
+def test_net_results_are_those_of_statements_one_by_one(
+    name: str, events: list[tuple[int, str, int, int]], cuts: list[int], order: str
+) -> None:
+    given_records = records(events)
+    found = cascade(CASES[name], given_records, order)
+    wanted = composed(CASES[name], given_records, COLUMNS)
+    for statement, results in found.items():
+        assert plain(net(results)) == plain(wanted[statement]), statement
+    assert cascade(CASES[name], given_records, order, cuts) == found
