@@ -38,7 +38,8 @@ INNER = {
     "edge_agent/inputs/mqtt/link.py": {"paho"},
     "edge_agent/inputs/parquet.py": {"pyarrow"},
     "scenarios/papers/": {
-        "engine.barrier", "engine.chain", "engine.errors", "engine.kernels.jit", "engine.operator",
+        "engine.barrier", "engine.chain", "engine.constraint.basic", "engine.errors",
+        "engine.kernels.jit", "engine.operator",
         "engine.order.registry", "engine.pattern", "engine.query", "engine.stream",
     },
     "scenarios/recordings.py": {"engine.units", "engine.log.whole_file", "engine.report"},

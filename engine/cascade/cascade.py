@@ -67,9 +67,6 @@ class Cascade:
         self._bound = ClockBound()
         self._read: dict[int, int] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._stages)
-
     @property
     def first(self) -> int:
         """How many statements read the log; they come first."""
@@ -86,11 +83,9 @@ class Cascade:
             self._progress[number].saw(released)
 
     def advance(self, now: int, strings: Strings, results: Sequence[ResultPieces]) -> None:
-        """The arrival clock has come to ``now``: what is in ``results`` flows on, into them, after
-        what the log's readers have due by then.
+        """The arrival clock has come to ``now``: what is in ``results`` flows on, into them; what
+        the log's readers had due by then is there.
         """
-        for number, operator in enumerate(self._operators[: self.first]):
-            results[number].extend(operator.advance(now))
         self._flow(results, strings, now, finishes=False)
 
     def finish(self, at: int, strings: Strings, results: Sequence[ResultPieces]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +23,7 @@ from engine.query.repeat_plan import RepeatPlan
 from engine.query.shape import of_intervals
 
 if TYPE_CHECKING:
-    from engine.cascade.cascade import Reaching
+    from engine.cascade.cascade import Cascade, Reaching
 
 Build = Callable[[Any, ChainSettings, str, ChunkStore | None], Operator]
 """(plan, settings, site, where spilled chunks are; None: as the settings say) -> its operator."""
@@ -126,6 +126,15 @@ def reaching(settings: ChainSettings) -> Reaching:
     from engine.cascade.cascade import Reaching  # noqa: PLC0415 - for few runs
 
     return Reaching(settings.window, settings.pattern, settings.barrier)
+
+
+def cascade_of(settings: ChainSettings, operators: Sequence[Operator]) -> Cascade | None:
+    """What flows between the ``operators`` of the statements; None: all of them read the log."""
+    if not any(isinstance(plan, DerivedPlan) for plan in settings.plans):
+        return None
+    from engine.cascade.cascade import Cascade  # noqa: PLC0415 - for few runs
+
+    return Cascade(settings.plans, operators, reaching(settings))
 
 
 OPERATORS: Final[dict[type, Build]] = {

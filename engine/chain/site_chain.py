@@ -15,11 +15,10 @@ import numpy as np
 
 from edge_agent import records as r
 from engine.barrier.base import Listener
-from engine.cascade.cascade import Cascade
 from engine.chain.halves import Halves, among, begun_in
 from engine.chain.judged_results import counted, judging_of
 from engine.chain.lane_places import placed
-from engine.chain.operators import build_operator, reaching
+from engine.chain.operators import build_operator, cascade_of
 from engine.chain.settings import ChainOutput, ChainSettings
 from engine.chain.stream_readers import StreamReaders
 from engine.clocks.reference import SourceClocks, Sync
@@ -96,8 +95,9 @@ class Chain:
         self._texts_most = _TEXTS
         self._quarantined: list[dict[str, Any]] = []
         self._side = SideOutput()
-        self._cascade = Cascade(settings.plans, self._operators, reaching(settings))
-        self._readers = StreamReaders(self._operators, settings, self._cascade)
+        self._of_log = self._operators[: len(of_log(settings.plans))]
+        self._cascade = cascade_of(settings, self._operators)
+        self._readers = StreamReaders(self._of_log, settings, self._cascade)
         takes = self._readers.take_halves
         self._halves = Halves(self.clocks, settings.guards, wanted) if takes else None
 
@@ -135,7 +135,8 @@ class Chain:
         if len(self.strings.codes) >= self._texts_most:
             self._reclaim()
         output = ChainOutput([ResultPieces() for _ in self._operators])
-        self._cascade.begins()
+        if self._cascade is not None:
+            self._cascade.begins()
         parts: list[Columns] = []
         lengths: list[int] = []
         for frame in frames:
@@ -239,7 +240,10 @@ class Chain:
                 if len(gone):
                     self.clocks.forget(list(gone))
                 start = end
-            self._cascade.advance(now, self.strings, output.results)
+            for number, operator in enumerate(self._of_log):
+                output.results[number].extend(operator.advance(now))
+            if self._cascade is not None:
+                self._cascade.advance(now, self.strings, output.results)
 
     def _announce(self, columns: Columns) -> None:
         """IBPs go past the order: they tell what has begun, and put nothing in its place."""
@@ -262,10 +266,10 @@ class Chain:
             refused = quarantined_columns(ordered) if self.settings.aside != "no" else {}
             if refused:
                 output.quarantined.append(self._seen(len(refused[r.TS]), refused, ordered))
-        taps = ordered.taps[: self._cascade.first]
+        taps = ordered.taps[: len(self._of_log)]
         for number, tap in enumerate((*taps, ordered)):
             released = self._released(tap, goes_out=tap is ordered)
-            end = number + 1 if number < len(taps) else self._cascade.first
+            end = number + 1 if number < len(taps) else len(self._of_log)
             more = released
             if halves is not None and len(halves[0]["ref"]):
                 both = among(tap, *halves)
@@ -309,12 +313,14 @@ class Chain:
     def finish(self) -> ChainOutput:
         """End of the input, at the last arrival: every buffer and scope is closed."""
         output = ChainOutput([ResultPieces() for _ in self._operators])
-        self._cascade.begins()
+        if self._cascade is not None:
+            self._cascade.begins()
         self._hand_on(self._order.flush(), output)
         if self._last_arrival != INT_MIN:
-            for number, operator in enumerate(self._operators[: self._cascade.first]):
+            for number, operator in enumerate(self._of_log):
                 output.results[number].extend(operator.finish(self._last_arrival))
-            self._cascade.finish(self._last_arrival, self.strings, output.results)
+            if self._cascade is not None:
+                self._cascade.finish(self._last_arrival, self.strings, output.results)
             if self._judging is not None:
                 now = self._last_arrival
                 self._judging.judge(output.results, self.strings, now, end=True)
@@ -350,7 +356,7 @@ class Chain:
                 "order": self._order.snapshot(),
                 "operators": [operator.snapshot() for operator in self._operators],
                 "readers": self._readers.snapshot(),
-                "cascade": self._cascade.snapshot(),
+                "cascade": self._cascade and self._cascade.snapshot(),
                 "records": dict(self._records),
                 "last_arrival": self._last_arrival,
                 "quarantined": list(self._quarantined),
@@ -381,7 +387,8 @@ class Chain:
         for operator, saved in zip(chain._operators, state["operators"], strict=True):
             operator.restore(saved)
         chain._readers.restore(state["readers"])
-        chain._cascade.restore(state["cascade"])
+        if chain._cascade is not None:
+            chain._cascade.restore(state["cascade"])
         chain._records = Counter(state["records"])
         chain._last_arrival = state["last_arrival"]
         chain._quarantined = list(state["quarantined"])

@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from engine.cascade.cascade import Cascade
 from engine.chain.settings import ChainSettings
 from engine.clocks.stream_clocks import StreamClocks
 from engine.operator import Operator, ResultPieces
 from engine.stream.in_stream import in_stream
 from engine.stream.released import LATE_DROPPED, Released
+
+if TYPE_CHECKING:
+    from engine.cascade.cascade import Cascade
 
 _Which = tuple[int, int, bool]
 """The first of the queries that read one stream, the end of them, and whether it is those of them
@@ -28,15 +30,14 @@ class StreamReaders:
     """The operators of a chain, by the stream that they read.
 
     Args:
-        operators: of the queries, those that read the log first.
+        operators: of the queries that read the log.
         settings: of the chain.
-        cascade: told what each of these has read.
+        cascade: told what each of these has read, if anybody reads their results.
     """
 
     def __init__(
-        self, operators: Sequence[Operator], settings: ChainSettings, cascade: Cascade
+        self, operators: Sequence[Operator], settings: ChainSettings, cascade: Cascade | None
     ) -> None:  # fmt: skip
-        operators = operators[: cascade.first]
         self._operators, self._cascade = operators, cascade
         self._with_halves = [bool(getattr(one, "takes_halves", False)) for one in operators]
         self.take_halves = any(self._with_halves)
@@ -65,7 +66,8 @@ class StreamReaders:
                 operator = self._operators[number]
                 given = told if operator.types is None else ordered
                 results[number].extend(operator.process(given))
-                self._cascade.saw(number, given)
+                if self._cascade is not None:
+                    self._cascade.saw(number, given)
 
     def _clocks_of(self, which: _Which) -> StreamClocks | None:
         if which not in self._clocks:

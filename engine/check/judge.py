@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from engine.check.history import Asked, History
 from engine.check.identity import partners
-from engine.check.judged import JUDGED, JudgedResults, marked
+from engine.check.judged import JudgedResults, judged_of, marked
 from engine.check.results import NewResults, taken_values
 from engine.check.rules import Rules
 from engine.check.waiting import WaitingResults
@@ -209,7 +209,7 @@ class QueryJudge:
         order = np.lexsort((number, behind, at))
         cuts = np.flatnonzero(np.diff(of[order])) + 1
         return [
-            JUDGED[self._kind](
+            judged_of(self._kind)(
                 marked(
                     tables[int(of[rows[0]])].take(pa.array(place[rows])),
                     at[rows], broken[rows], self.rules.names,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, Final, Self
+from functools import cache
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,7 @@ import pyarrow.compute as pc
 from engine.operator import Result, ResultColumns
 from engine.query.check_plan import DOUBTFUL
 from engine.results.kinds import KINDS
-from engine.results.schema import MATCHES, MORE, WINDOWS
+from engine.results.schema import MORE
 
 
 class JudgedResults(ResultColumns):
@@ -34,21 +35,10 @@ class JudgedResults(ResultColumns):
             yield from map(json.loads, lines.to_pylist())
 
 
-class JudgedMatches(JudgedResults):
-    """Of matches."""
-
-    kind: ClassVar[str] = MATCHES
-
-
-class JudgedWindows(JudgedResults):
-    """Of windows."""
-
-    kind: ClassVar[str] = WINDOWS
-
-
-JUDGED: Final[dict[str, type[JudgedResults]]] = {
-    one.kind: one for one in (JudgedMatches, JudgedWindows)
-}
+@cache
+def judged_of(kind: str) -> type[JudgedResults]:
+    """The class of those of a ``kind`` (``engine.results.kinds``)."""
+    return type(f"Judged{kind.capitalize()}", (JudgedResults,), {"kind": kind})
 
 
 def marked(

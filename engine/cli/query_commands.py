@@ -41,7 +41,7 @@ from engine.passes.doubts import (
     of_numbers,
     of_promises,
     of_repetition,
-)
+)  # fmt: skip
 from engine.passes.output import TABLES, Answers, Events, check_name, mixed_kinds, write
 from engine.passes.pipeline import Host, Prepared, check_plans, prepare
 from engine.query import explain

@@ -34,7 +34,7 @@ from engine.window.held.content import PLAIN, Held, new_content
 from engine.window.held.copies import copied, with_floats, without_floats
 from engine.window.held.kept import Kept, more_kept, new_kept, widen_kept
 from engine.window.keys import GroupKeys
-from engine.window.progress import Moves, WindowClock, some_gaps
+from engine.window.progress import ClockMoves, WindowClock, some_gaps
 from engine.window.rows_read import FIXED_COLUMNS, argument_values, no_rows, rows_of, stream_codes
 from engine.window.settings import WindowSettings
 from engine.window.shown.having import shown
@@ -210,7 +210,7 @@ class Windows(ABC):
         self._standing = t.Standing(**copied(state["standing"]))
 
 
-def _agenda(moves: Moves, gaps: tuple[np.ndarray, np.ndarray]) -> Agenda:
+def _agenda(moves: ClockMoves, gaps: tuple[np.ndarray, np.ndarray]) -> Agenda:
     """``gaps``: the row and the steps before each."""
     steps = moves.steps
     return Agenda(

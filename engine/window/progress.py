@@ -30,7 +30,7 @@ from engine.stream.timeline import ANY_TYPE, LONG_AGO, Steps
 _NOTHING: Final = np.empty(0, np.int64)
 
 
-class Moves(NamedTuple):
+class ClockMoves(NamedTuple):
     """What moves windows in a batch, by the row before which it does.
 
     ``status``: of the rows, of which those IN_ORDER move progress to their own time. ``steps``:
@@ -95,7 +95,7 @@ class WindowClock:
         self._gaps = Gaps()
         """Known with the next row."""
 
-    def take(self, released: Released, ref: np.ndarray, gaps: Gaps) -> Moves:
+    def take(self, released: Released, ref: np.ndarray, gaps: Gaps) -> ClockMoves:
         """The moves of a batch; ``ref``: when each row counts; ``gaps``: that count."""
         columns = released.columns
         status, release = (columns.get(name, _NOTHING) for name in ("status", "release"))
@@ -119,9 +119,9 @@ class WindowClock:
             if released.promises is not None:
                 status = _moving_nothing(status)
         tick_steps = self._steps_before(ticks, steps, between)
-        return Moves(status, steps, gaps, ticks.row, tick_steps, ticks.at)
+        return ClockMoves(status, steps, gaps, ticks.row, tick_steps, ticks.at)
 
-    def until(self, now: int, *, last: bool = False) -> Moves | None:
+    def until(self, now: int, *, last: bool = False) -> ClockMoves | None:
         """What was due before ``now``, if anything; ``last``: no row follows."""
         frontier, due = self._waits
         n = int(np.searchsorted(due, now))
@@ -133,7 +133,7 @@ class WindowClock:
         if last:
             self._gaps = Gaps()
         status = np.empty(0, np.int8)
-        return Moves(status, steps, _known_behind(gaps, steps), _NOTHING, _NOTHING, _NOTHING)
+        return ClockMoves(status, steps, _known_behind(gaps, steps), _NOTHING, _NOTHING, _NOTHING)
 
     # ---- progress ---------------------------------------------------------------------------
 
