@@ -128,7 +128,6 @@ JoinsText = Annotated[
 _SHOWN: Final = "shown.jsonl"
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")]
 
-
 Queries = Annotated[
     list[str],
     typer.Argument(
