@@ -50,7 +50,7 @@ def checked_plan(
         raise reading.context.refuse(at, "alerts are not checked against their history", hint)
     if isinstance(plan, RepeatPlan):
         at = (nodes[0] if nodes else history).at  # type: ignore[union-attr]
-        hint = "name its matches, and check those of a second statement: CREATE STREAM m AS ..."
+        hint = "leave it out; WHERE says what count(a), sum(a.v) ... of a match must be"
         raise reading.context.refuse(at, "matches with steps that repeat are not checked", hint)
     if len(nodes) > MAX_RULES:
         at = nodes[MAX_RULES].at
