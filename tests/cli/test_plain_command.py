@@ -15,7 +15,9 @@ FULL = [
     "one", "two", "--path", "here/a.txt", "--many", "b", "--many", "", "--number", "3", "--flag",
     "--share", "0.5", "--word", "x",
 ]  # fmt: skip
-CALLS: list[list[str]] = [FULL, ["one"], ["one", "--path", ""], ["a b", "--many", "--number"]]
+CALLS: list[list[str]] = [
+    FULL, ["one"], ["one", "--path", ""], ["a b", "--many", "--number"], ["one", "--pair", "a", "b"],
+]  # fmt: skip
 FAULTS: list[list[str]] = [
     [], ["one", "--number", "x"], ["one", "--share", "half"], ["one", "--path"], ["one", "--other"],
 ]  # fmt: skip
@@ -35,6 +37,7 @@ def given(arguments: list[str], *, plain: bool) -> dict[str, Any]:
         share: Annotated[float | None, typer.Option("--share")] = None,
         flag: Annotated[bool, typer.Option("--flag")] = False,
         word: Annotated[str, typer.Option("--word")] = "default",
+        pair: Annotated[tuple[Path, Path] | None, typer.Option("--pair")] = None,
     ) -> None:
         found.update(locals())
 

@@ -51,7 +51,9 @@ def _value(parameter: Any, context: Any, typed: Any) -> Any:
 def _taken(parameter: Any, typed: Any) -> Any:
     many = parameter.multiple or parameter.nargs != 1
     if typed is None or (many and not typed):
-        return _CONVERTED if parameter.required else () if many else None
+        if parameter.required or parameter.nargs > 1:  # of a pair, none is no empty list
+            return _CONVERTED
+        return () if many else None
     described = getattr(parameter, "type_descriptor", None)  # an older Typer has no need of this
     of = _TAKEN.get(getattr(described, "annotation", None))
     texts = list(typed) if many else [typed]
