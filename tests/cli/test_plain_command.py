@@ -16,7 +16,8 @@ FULL = [
     "--share", "0.5", "--word", "x",
 ]  # fmt: skip
 CALLS: list[list[str]] = [
-    FULL, ["one"], ["one", "--path", ""], ["a b", "--many", "--number"], ["one", "--pair", "a", "b"],
+    FULL, ["one"], ["one", "--path", ""], ["a b", "--many", "--number"],
+    ["one", "--pair", "a", "b"],
 ]  # fmt: skip
 FAULTS: list[list[str]] = [
     [], ["one", "--number", "x"], ["one", "--share", "half"], ["one", "--path"], ["one", "--other"],
