@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, cast
 
 from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
@@ -33,8 +33,18 @@ from slackwater.inputs import Input, Source, opened
 from slackwater.results import Results
 from slackwater.spoken import spoken
 
-Queries = str | Sequence[Any] | Mapping[str, Any] | Any
-"""Texts of queries, or plans that Python code built (``slackwater.grouping``)."""
+
+class BuiltPlan(Protocol):
+    """A plan that Python code built (``slackwater.grouping``, or an operator of one's own)."""
+
+    @property
+    def name(self) -> str:
+        """Of the query."""
+
+
+Asking = str | BuiltPlan
+Queries = Asking | Sequence[Asking] | Mapping[str, Asking]
+"""Texts of queries, or plans."""
 _SEE = "slackwater.compare"
 
 
@@ -174,11 +184,12 @@ def explain(
 
 
 def _plans(queries: Queries, time_unit: str, constraints: str | Path | None) -> tuple[Plan, ...]:
+    named: dict[str, Asking]
     if isinstance(queries, Mapping):
         named = dict(queries)
     else:
         several = isinstance(queries, Sequence) and not isinstance(queries, str)
-        listed = queries if several else [queries]
+        listed = cast("Sequence[Asking]", queries if several else [queries])
         named = {f"q{number}": asked for number, asked in enumerate(listed, 1)}
     if not named:
         raise UserError("no query is given")
@@ -188,7 +199,7 @@ def _plans(queries: Queries, time_unit: str, constraints: str | Path | None) -> 
     }
     if len(texts) < len(named) or not any(map(is_cascade, texts.values())):
         return tuple(
-            parse_query(texts[name], time_unit, name) if name in texts else asked
+            parse_query(texts[name], time_unit, name) if name in texts else cast("Plan", asked)
             for name, asked in named.items()
         )
     names = list(texts) if isinstance(queries, Mapping) else None

@@ -18,7 +18,7 @@ from engine.errors import ContractViolation
 from engine.operator import Result, ResultColumns
 from engine.pattern.compiled.tables import Layout
 from engine.pattern.store import REF_END, Store
-from engine.query.check_plan import HISTORY, RESULT
+from engine.query.check_plan import APART, RESULT
 from engine.query.computed import computed_values, python_values
 from engine.query.expression import View, join_value
 from engine.query.fields import (
@@ -74,9 +74,7 @@ def _computed_columns(layout: Layout) -> set[str]:
     used = [a for plan in layout.branches for one in plan.computed
             for a in attributes_in(one.expression) if own_attribute(a.name) is None]  # fmt: skip
     asked = [a for plan in layout.branches for a in asked_of_results(plan.checks)]
-    return released_columns(
-        used + [a for a in asked if a.alias not in {HISTORY, RESULT} and a.name in FIELDS]
-    )
+    return released_columns(used + [a for a in asked if a.alias not in APART and a.name in FIELDS])
 
 
 def _distinct(rows: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:

@@ -14,6 +14,8 @@ HISTORY: Final = "$history"
 """Alias of what is looked up: ``$history.0`` is the first of ``Checks.lookups``."""
 RESULT: Final = "$result"
 """Alias of what is known of a result itself: the fields in ``RESULT_FIELDS``."""
+APART: Final = frozenset({HISTORY, RESULT})
+"""Aliases that are no steps."""
 RESULT_FIELDS: Final = {
     "matches": ("probability",),
     "windows": ("missing", "certain", "ambiguous"),

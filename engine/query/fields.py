@@ -13,7 +13,7 @@ from functools import lru_cache, singledispatch
 from typing import Any, Final, TypeVar
 
 from engine.errors import ContractViolation
-from engine.query.check_plan import HISTORY, RESULT, Checks
+from engine.query.check_plan import APART, Checks
 from engine.query.derived_plan import DerivedPlan, asked_plan
 from engine.query.functions import FUNCTIONS
 from engine.query.monitor_plan import MonitorPlan
@@ -161,7 +161,7 @@ def asked_of_results(checks: Checks | None) -> Iterator[Attribute]:
 
 def _of_events(checks: Checks) -> Iterator[Attribute]:
     for attribute in asked_of_results(checks):
-        if attribute.alias not in {HISTORY, RESULT}:
+        if attribute.alias not in APART:
             yield attribute
 
 

@@ -176,3 +176,14 @@ def test_what_is_forgotten_is_counted(tmp_path: Path, monkeypatch: pytest.Monkey
     assert counts["forgotten_by_checks"] > 5
     assert counts["doubtful"] > counts["forgotten_by_checks"] > 0
     assert counts["held_by_checks"] == 0
+
+
+def test_what_a_rule_names_need_not_be_returned(tmp_path: Path) -> None:
+    made = records(3)
+    text = f"{ALARM} RETURN a.v AS x HISTORY BY a.id CHECK rising (b.v >= a.v)"
+    chosen = replace(settings(False, "bounded:4"), plans=(query(text),))
+    results = run(chosen, frames(made, tmp_path), 17)["q1"]
+    values = [made[event["seq"]]["attrs"]["v"] for one in results for event in one["events"]]
+    rising = [b >= a for a, b in zip(values[::2], values[1::2], strict=True)]
+    assert [one.get("doubtful") for one in results] == [None if up else ["rising"] for up in rising]
+    assert not all(rising)

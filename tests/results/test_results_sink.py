@@ -273,8 +273,8 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("result", "said"),
     [
-        ({"op": "+"}, r"a result has one of events, window, alert, not \['op'\]"),
-        (match() | window(), "a result has one of events, window, alert, not"),
+        ({"op": "+"}, r"a result has one of events, window, alert, item, not \['op'\]"),
+        (match() | window(), "a result has one of events, window, alert, item, not"),
         (window(value={"a": float("nan")}), "Out of range float values are not JSON compliant"),
         (window(value={"a": object()}), "object is no JSON value"),
         (window(certain="x"), "a result does not fit its fields"),

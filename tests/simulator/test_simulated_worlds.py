@@ -268,9 +268,10 @@ def test_carried_messages_do_what_their_bytes_do(
     carried, rows = world(first, source("s1"), seed=seed, gateway=gateway)
     send_up, packed = Connection.send_up, []
 
-    def by_bytes(connection: Connection, data: bytes | Excerpt) -> None:
+    def by_bytes(connection: Connection, data: bytes | Excerpt, size_bytes: int) -> None:
         packed.append(isinstance(data, Excerpt))
-        send_up(connection, bytes(data))
+        assert len(bytes(data)) == size_bytes
+        send_up(connection, bytes(data), size_bytes)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Connection, "send_up", by_bytes)

@@ -7,8 +7,10 @@ from functools import lru_cache
 import numpy as np
 
 from engine.pattern.compiled.tables import Layout
+from engine.query.check_plan import APART
 from engine.query.expression import View, column, view_mask
 from engine.query.fields import (
+    asked_of_results,
     attributes_in,
     own_attribute,
     released_columns,
@@ -86,6 +88,7 @@ def kept_attributes(layout: Layout) -> set[str] | None:
     used = [a for plan in plans for a in (*plan.returns, *(b for g in plan.equalities for b in g))]
     used += [a for predicate in layout.predicates for a in attributes_in(predicate)]
     used += [a for plan in plans for one in plan.computed for a in attributes_in(one.expression)]
+    used += [a for plan in plans for a in asked_of_results(plan.checks) if a.alias not in APART]
     names = (own_attribute(attribute.name) for attribute in used)
     return {name for name in names if name is not None}
 
