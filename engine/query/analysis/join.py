@@ -22,6 +22,7 @@ from engine.query.fields import OWN, attribute_name, attributes_in, with_attribu
 from engine.query.join_plan import JoinKind, JoinPlan
 from engine.query.language import syntax as s
 from engine.query.language.place import Span, closest, refuse
+from engine.query.language.ranking import OrderBy
 from engine.query.language.sources import From, Join, JoinSide
 from engine.query.plan import (
     Arithmetic,
@@ -93,8 +94,9 @@ class _Join:
                 message = "EMIT is of windows; a row of a join is told when its pair is known"
                 hint = "leave EMIT out; --barrier says how long rows are held back"
                 raise self._refuse(clause.at, message, hint)
-            if isinstance(clause, s.GroupBy | s.Having):
-                word = "GROUP BY" if isinstance(clause, s.GroupBy) else "HAVING"
+            if isinstance(clause, s.GroupBy | s.Having | OrderBy):
+                words = {s.GroupBy: "GROUP BY", s.Having: "HAVING", OrderBy: "ORDER BY ... LIMIT"}
+                word = words[type(clause)]
                 message = f"{word} is of windows; a join gives rows"
                 raise self._refuse(clause.at, message, f"leave {word} out; conditions are in WHERE")
         within_ns, window_ns = self._extent()
