@@ -20,13 +20,13 @@ import numpy as np
 import pyarrow as pa
 
 from edge_agent import records as r
-from engine.cascade.identities import contents, identities
 from engine.constraint.alerts import Alerts
 from engine.errors import ContractViolation
 from engine.operator import Result, ResultColumns
 from engine.pattern.match_results import UNCERTAINTY, Matches
 from engine.query.analysis.returned import OF_ALERTS, returned_values
 from engine.query.plan import WindowKind
+from engine.results.identity import identities
 from engine.stream.chance import CHANCE
 from engine.stream.columns import VALID_PREFIX, Columns
 from engine.stream.ends import REF_END
@@ -84,9 +84,8 @@ def derived_events(piece: Sequence[Result], stream: str, strings: Strings) -> Fo
 
 
 def identities_of(piece: ResultColumns) -> np.ndarray:
-    """Of each result (``engine.cascade.identities``)."""
-    texts = [contents(piece.kind, table) for table in piece.tables([piece])]
-    return identities(pa.concat_arrays(texts) if texts else pa.array([], pa.string()))
+    """Of each result (``engine.results.identity``)."""
+    return identities(piece.kind, piece.tables([piece]))
 
 
 def signs_of(piece: Sequence[Result]) -> np.ndarray:

@@ -53,6 +53,12 @@ class DerivedRows:
         keys = [self.columns[name] for name in (*CONTENT[::-1], "ref", REF_END)]
         return self.take(np.lexsort(keys))
 
+    def contents(self) -> np.ndarray:
+        """What they are: int64 (n, 2) (``engine.results.identity``)."""
+        if not self.n:
+            return np.empty((0, len(CONTENT)), np.int64)
+        return np.column_stack([self.columns[name] for name in CONTENT])
+
     def codes(self) -> np.ndarray:
         """Of texts."""
         if not self.n:

@@ -14,6 +14,7 @@ import numpy as np
 
 from engine.cascade.derived_events import CONTENT, PLUS
 from engine.cascade.rows import DerivedRows, joined
+from engine.results.identity import partners
 from engine.stream.released import Progress
 
 LATE: Final = "late"
@@ -129,7 +130,7 @@ def schedule(
     lates = np.flatnonzero(late & ~gone & ~lost & (release < n))
     takes = np.flatnonzero(backs & (after < n))
     stays = ~gone & ~lost & ((plus & (release == n)) | (backs & (after == n)))
-    content = _contents(all_rows)
+    content = all_rows.contents()
     too_late = int((lost & ~gone).sum())
     return Schedule(
         all_rows.take(fed), release[fed], (reached * quantum)[moved], moved, all_rows.take(lates),
@@ -141,12 +142,6 @@ _NONE: Final = np.empty(0, np.int64)
 _FALSE: Final = np.empty(0, np.bool_)
 
 
-def _contents(rows: DerivedRows) -> np.ndarray:
-    if not rows.n:
-        return np.empty((0, 2), np.int64)
-    return np.column_stack([rows[name] for name in CONTENT])
-
-
 def _pairs(tail: DerivedRows, rows: DerivedRows) -> tuple[np.ndarray, np.ndarray]:
     """Per retraction in ``rows`` the row that it takes back: its place, -1 in ``tail``, or itself;
     and which are of nothing that is known. Of one content an insertion and a retraction take turns.
@@ -156,18 +151,11 @@ def _pairs(tail: DerivedRows, rows: DerivedRows) -> tuple[np.ndarray, np.ndarray
     plus = rows.columns.get(PLUS, _FALSE)
     if plus.all():
         return partner, unknown
-    content = np.concatenate([_contents(tail), _contents(rows)])
-    order = np.lexsort((np.arange(len(content)), content[:, 1], content[:, 0]))
-    ordered = content[order]
-    follows = np.append(False, (ordered[1:] == ordered[:-1]).all(axis=1))
-    before = np.empty(len(content), np.int64)
-    before[order] = np.append(-1, order[:-1])
-    has = np.empty(len(content), np.bool_)
-    has[order] = follows
-    minus = np.flatnonzero(~plus)
-    place, known = before[tail.n + minus], has[tail.n + minus]
+    content = np.concatenate([tail.contents(), rows.contents()])
     given = np.concatenate([np.ones(tail.n, np.bool_), plus])
-    known &= given[place]
+    minus = np.flatnonzero(~plus)
+    place = partners(content, given)[tail.n + minus]
+    known = place >= 0
     unknown[minus[~known]] = True
     partner[minus[known]] = np.maximum(place[known] - tail.n, -1)
     return partner, unknown

@@ -19,7 +19,7 @@ import numpy as np
 
 from engine.cascade.asked import NO_STEPS, AskedOperator
 from engine.cascade.changes import changes_between
-from engine.cascade.derived_events import CONTENT, columns_in, derived_events
+from engine.cascade.derived_events import columns_in, derived_events
 from engine.cascade.progress import EARLIEST, Reach, Told
 from engine.cascade.rows import DerivedRows, joined
 from engine.cascade.schedule import Instants, Schedule, schedule
@@ -201,9 +201,8 @@ class DerivedStage:
         results.extend(self._operator.operator.advance(now))
         gone, late = plan.gone[plan.gone_at == at], plan.late.take(plan.late_at == at)
         tail = self._tail
-        content = np.column_stack([tail[name] for name in CONTENT]) if tail.n else _nothing()
         kept = np.ones(tail.n, np.bool_)
-        kept[places_of(content, gone)] = False
+        kept[places_of(tail.contents(), gone)] = False
         corrected = _released(joined([tail.take(kept), late]).in_order(), tail, now)
         self._counts["results_corrected"] += len(gone) + late.n
         end = Progress(np.array([tail.n]), np.array([self._step]), np.array([now]))
@@ -253,10 +252,6 @@ class DerivedStage:
         self._bound = ClockBound(*state["bound"])
 
 
-def _nothing() -> np.ndarray:
-    return np.empty((0, 2), np.int64)
-
-
 def _if_any(step: Progress) -> Progress:
     """A step of progress, unless there was none yet."""
     return step if step.frontier[0] > EARLIEST else NO_STEPS
@@ -269,15 +264,10 @@ def _released(corrected: DerivedRows, tail: DerivedRows, now: int) -> DerivedRow
     if not corrected.n:
         return corrected
     release = corrected.columns.get("release", np.zeros(corrected.n, np.int64))
+    known = np.zeros(corrected.n, np.bool_)
     if tail.n:
-        known = places_of(_contents(tail), _contents(corrected)) >= 0
-    else:
-        known = np.zeros(corrected.n, np.bool_)
+        known = places_of(tail.contents(), corrected.contents()) >= 0
     release = np.where(known, release, np.iinfo(np.int64).min)
     release = np.maximum.accumulate(release)
     first = release[known][:1]
     return corrected.having(release=np.maximum(release, first[0] if len(first) else now))
-
-
-def _contents(rows: DerivedRows) -> np.ndarray:
-    return np.column_stack([rows[name] for name in CONTENT])

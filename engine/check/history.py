@@ -6,10 +6,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from engine.check.identity import partners
 from engine.kernels.integers import INT_MAX
 from engine.kernels.jit import inline, kernel
 from engine.query.check_plan import NEAR_COUNT, SINCE_LAST, Lookup
+from engine.results.identity import partners
 
 
 class Known(NamedTuple):

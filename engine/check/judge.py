@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from engine.check.history import Asked, History
-from engine.check.identity import partners
 from engine.check.judged import JudgedResults, judged_of, marked
 from engine.check.results import NewResults, taken_values
 from engine.check.rules import Rules
 from engine.check.waiting import WaitingResults
 from engine.kernels.integers import INT_MAX
+from engine.results.identity import partners
 from engine.stream.released import Strings
 
 REMEMBERED: Final = 1 << 16

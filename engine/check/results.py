@@ -9,13 +9,13 @@ from typing import Final, Protocol, runtime_checkable
 import numpy as np
 import pyarrow as pa
 
-from engine.check.identity import hashes, identities
 from engine.errors import ContractViolation
 from engine.operator import Result, ResultColumns
 from engine.query.plan import Attribute, Expression
 from engine.query.values import Value
-from engine.results.kinds import KINDS
+from engine.results.identity import TOLD, identities, numbers_of_texts
 
+_TOLD: Final = (*TOLD, "known_at")
 _NUMBERS: Final = {"int": np.int64, "float": np.float64, "str": np.int64}
 
 
@@ -72,7 +72,7 @@ def read_results(
         if not isinstance(piece, ResultColumns) or not isinstance(piece, Told):
             raise ContractViolation(f"{type(piece).__name__} tells no values: no CHECK of these")
         tables += type(piece).tables([piece])
-        keys.append(hashes(piece.history_keys(key)))
+        keys.append(_half(numbers_of_texts(piece.history_keys(key))))
         lengths.append(len(piece))
         for column, value in zip(values, piece.told(asked), strict=True):
             column.append(value)
@@ -83,13 +83,18 @@ def read_results(
     return NewResults(
         tables,
         np.cumsum([0, *(table.num_rows for table in tables)]),
-        np.concatenate([*none, *(identities(KINDS[kind], table) for table in tables)]),
+        _half(identities(kind, tables, _TOLD)),
         np.concatenate([*none, *keys]),
         np.concatenate([*none, *at]),
         np.concatenate([np.zeros(0, np.bool_), *plus]),
         np.arange(first, first + n),
         [_joined(column, lengths) for column in values],
     )
+
+
+def _half(numbers: np.ndarray) -> np.ndarray:
+    """64 of their bits: of 10 million, two share theirs once in 400,000."""
+    return numbers[:, 0]
 
 
 def _joined(values: Sequence[Value], lengths: Sequence[int]) -> Value:

@@ -1,0 +1,87 @@
+"""What makes one result another one: its content, as a number of 128 bits.
+
+A retraction repeats the content of the result that it takes back, all but when it was told. So the
+content, as the JSON line that a sink would write, tells which result a retraction means; and as it
+is the same however results came about, it also puts those of one time in one order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from engine.kernels.hashing import mixed
+from engine.kernels.jit import kernel
+from engine.results.kinds import KINDS
+from engine.results.schema import same_for_all
+
+TOLD: Final = ("op", "at")
+"""Fields that say when a result was told, and whether it stands."""
+_SEEDS: Final = (1, 0x5DEECE66D)
+_WORD: Final = 7
+"""Bytes that are mixed in at once: they and their number fit into an int64."""
+
+
+def identities(
+    kind: str, tables: Iterable[pa.Table], told: Collection[str] = TOLD
+) -> np.ndarray:  # fmt: skip
+    """Numbers of 128 bits, int64 (results, 2): equal where the content is.
+
+    Args:
+        kind: of the results (``engine.results.kinds``).
+        tables: the results, of the kind's schema.
+        told: fields that are no content.
+    """
+    found = [np.empty((0, 2), np.int64)]
+    for table in tables:
+        content, n = table.combine_chunks(), table.num_rows
+        for name in set(told).intersection(table.schema.names):
+            same = same_for_all("+", n) if name == "op" else pa.array(np.zeros(n, np.int64))
+            content = content.set_column(table.schema.get_field_index(name), name, same)
+        found += map(numbers_of_texts, KINDS[kind].lines(content, 1))
+    return np.concatenate(found)
+
+
+def numbers_of_texts(texts: pa.Array) -> np.ndarray:
+    """Numbers of 128 bits, int64 (n, 2), that are equal where ``texts`` (strings) are."""
+    found = np.empty((len(texts), 2), np.int64)
+    if not len(texts):
+        return found
+    plain = pa.concat_arrays([texts])  # whose buffers begin with its first text
+    data = np.frombuffer(plain.buffers()[2] or b"", np.uint8)
+    offsets = np.frombuffer(plain.buffers()[1], np.int32)[plain.offset :][: len(plain) + 1]
+    _mix_texts(data, offsets, found)
+    return found
+
+
+@kernel
+def _mix_texts(data: np.ndarray, offsets: np.ndarray, found: np.ndarray) -> None:
+    for i in range(len(found)):
+        for lane in range(2):
+            state, at, end = _SEEDS[lane], offsets[i], offsets[i + 1]
+            while at < end:
+                stop, word = min(at + _WORD, end), 0
+                for place in range(at, stop):
+                    word = word * 256 + int(data[place])
+                state = mixed(state, word * 8 + (stop - at))
+                at = stop
+            found[i, lane] = mixed(state, end - offsets[i])
+
+
+def partners(identity: np.ndarray, plus: np.ndarray) -> np.ndarray:
+    """By row, the place of the ``+`` that it takes back, or -1.
+
+    Args:
+        identity: int64 (n,) or (n, k), in the order told: of one, ``+`` and ``-`` take turns.
+        plus: bool (n,).
+    """
+    content = identity[:, None] if identity.ndim == 1 else identity
+    order = np.lexsort(content.T)
+    before, after = order[:-1], order[1:]
+    takes = (content[before] == content[after]).all(axis=1) & plus[before] & ~plus[after]
+    found = np.full(len(identity), -1)
+    found[after[takes]] = before[takes]
+    return found
