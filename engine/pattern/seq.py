@@ -106,7 +106,7 @@ class SeqMatcher:
         self._within_ns = self._layout.branches[0].within_ns
         self._keep_ns = kept_ns(self._within_ns, self.settings)
         self._joined = joined_attributes(self._layout)
-        self._attributes = kept_attributes(self._layout)
+        self._attributes = kept_attributes(self.plan, self._layout)
         self.table = Store(self._layout.reads, self._layout.keyed)
         """The events held."""
         self._kernel = self._made_kernel()

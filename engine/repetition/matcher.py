@@ -24,7 +24,6 @@ from engine.operator import Result, ResultPieces
 from engine.pattern.compiled.tables import Layout
 from engine.pattern.seq import PatternSettings, SeqMatcher
 from engine.pattern.store import EXPIRES
-from engine.query.fields import own_attribute
 from engine.query.plan import Attribute
 from engine.query.repeat_plan import RepeatPlan
 from engine.repetition.compiled import repeat_layout
@@ -72,9 +71,6 @@ class RepeatMatcher(SeqMatcher):
             [Attribute(name, step.alias) for name in self._repeat.partition]
             for step in self._layout.steps
         ]
-        if self._attributes is not None:
-            named = map(own_attribute, self._repeat.partition)
-            self._attributes |= {name for name in named if name is not None}
         self._matches = MatchTable()
 
     def _made_layout(self) -> Layout:

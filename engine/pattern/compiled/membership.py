@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 
 from engine.pattern.compiled.tables import Layout
-from engine.query.check_plan import APART
 from engine.query.expression import View, column, view_mask
 from engine.query.fields import (
-    asked_of_results,
     attributes_in,
+    attributes_of,
     own_attribute,
     released_columns,
     shows_everything,
 )
-from engine.query.plan import Attribute, Predicate, SeqPlan, Step
+from engine.query.plan import Attribute, OrPlan, Predicate, SeqPlan, Step
 from engine.query.shape import of_streams
 from engine.stream.released import Released
 from engine.stream.timeline import ANY_TYPE
@@ -80,15 +80,14 @@ def _joined(plan: SeqPlan, step: Step) -> list[Attribute]:
 
 
 @lru_cache(maxsize=64)
-def kept_attributes(layout: Layout) -> set[str] | None:
-    """Own attributes that matches need after the steps' own conditions; None = all."""
-    plans = layout.branches
-    if any(map(shows_everything, plans)):
+def kept_attributes(plan: SeqPlan | OrPlan, layout: Layout) -> set[str] | None:
+    """Own attributes that matches of ``plan`` need after the steps' own conditions; None = all."""
+    if any(map(shows_everything, plan.branches)):
         return None
-    used = [a for plan in plans for a in (*plan.returns, *(b for g in plan.equalities for b in g))]
-    used += [a for predicate in layout.predicates for a in attributes_in(predicate)]
-    used += [a for plan in plans for one in plan.computed for a in attributes_in(one.expression)]
-    used += [a for plan in plans for a in asked_of_results(plan.checks) if a.alias not in APART]
+    used = [a for predicate in layout.predicates for a in attributes_in(predicate)]
+    for branch in plan.branches:
+        bare = tuple(replace(step, where=None) for step in branch.steps)
+        used += attributes_of(replace(branch, steps=bare))
     names = (own_attribute(attribute.name) for attribute in used)
     return {name for name in names if name is not None}
 
