@@ -178,10 +178,6 @@ class GroupingStage:
         """Codes of sources of items in the buckets."""
         return np.asarray(self._b.entries["source"][1 : int(self._b.tally[0]["entries"])])
 
-    def used_keys(self) -> np.ndarray:
-        """Keys of the buckets, (n, columns)."""
-        return np.asarray(self._b.keys[: int(self._b.tally[0]["buckets"])])
-
     def snapshot(self, floor: int) -> dict[str, Any]:
         """Plain data, without what is of no use below ``floor``."""
         self._shrink(floor)

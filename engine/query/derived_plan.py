@@ -25,7 +25,6 @@ class DerivedPlan:
     streams: ClassVar[tuple[str, ...]] = ()
     windows: ClassVar[tuple[WindowPlan, ...]] = ()
     realtime: ClassVar[None] = None
-    checks: ClassVar[None] = None
 
     @property
     def name(self) -> str:

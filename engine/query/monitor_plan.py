@@ -34,7 +34,6 @@ class MonitorPlan:
     streams: ClassVar[tuple[str, ...]] = ()
     windows: ClassVar[tuple[WindowPlan, ...]] = ()
     realtime: ClassVar[None] = None
-    checks: ClassVar[None] = None
 
     @property
     def by_types(self) -> bool:

@@ -395,4 +395,4 @@ OwnPlan = SeqPlan | OrPlan | WindowPlan | MonitorPlan
 Plan = OwnPlan | DerivedPlan
 """What is asked, so that nobody but the language and the registry of operators asks for its class:
 ``result_kind`` (``engine.results.kinds``), ``windows`` (none of a pattern), ``branches`` and
-``steps`` (none of a window), ``streams`` (none: all), ``checks`` of results (None: none)."""
+``steps`` (none of a window), ``streams`` (none: all)."""

@@ -47,8 +47,9 @@ _OF_ALERT: Final = {
     "alert": "str", "trace": "str", "constraint": "str", "type": "str", "source": "str",
     "seq": "int", "ts": "int", "allowed": "str",
 }  # fmt: skip
-_OF_SO_FAR: Final = {"type": "str", "source": "str", "seq": "int", "ts": "int"}
 """Of monitored patterns; rows have them where one is asked for."""
+_OF_SO_FAR: Final = {"type": "str", "source": "str", "seq": "int", "ts": "int"}
+"""Of each event in their ``so_far``."""
 _OF_ITEM: Final = {"source": "str", "seq": "int", "ts": "int", "item": "str"}
 """Likewise of dataflows; ``item`` as JSON."""
 _COUNTS: Final = {"certain": "int", "ambiguous": "int", "missing": "int"}

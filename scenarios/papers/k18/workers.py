@@ -116,10 +116,10 @@ class _Simulation:
         marks = [*range(self.cluster.punctuation_ns, last, self.cluster.punctuation_ns), END]
         for time in marks:
             for worker in range(self.cluster.workers):
-                self.at(min(time, last + 1), "source mark", worker, time)
+                self.at(min(time, last + 1), "source_mark", worker, time)
         while self.events:
             now, _, what, given = heapq.heappop(self.events)
-            getattr(self, what.replace(" ", "_"))(now, *given)
+            getattr(self, what)(now, *given)
 
     def document(self, now: int, worker: int, number: int) -> None:
         """A worker takes a document apart."""
