@@ -185,11 +185,11 @@ def _held(
                 slack = round(late * alpha)
             fresh = True
             while heap and heap[0][0] + slack <= clock:
-                rows[gone] = heapq.heappop(heap)[1]
+                _, rows[gone] = heapq.heappop(heap)
                 release[gone] = arrival[row]
                 gone += 1
     while heap:
-        rows[gone] = heapq.heappop(heap)[1]
+        _, rows[gone] = heapq.heappop(heap)
         release[gone] = arrival[n - 1]
         gone += 1
     return rows, release, alphas[:looks]
