@@ -9,7 +9,7 @@ from slackwater.scenario import Claim, number
 
 
 def judged(
-    text: str, holds: bool, ours: str, paper: str, why: str = "", also: str = "", rests: str = ""
+    text: str, holds: bool, ours: str, paper: str, why: str, also: str = "", rests: str = ""
 ) -> Claim:
     """A claim of a paper as our data judge it; its detail is one line per number or reason.
 
@@ -23,7 +23,12 @@ def judged(
         also: shown in any case.
         rests: on which values that the paper does not print the verdict rests, and with which
             others it is the same.
+
+    Raises:
+        ValueError: it does not hold and no reason is given.
     """
+    if not holds and not why:
+        raise ValueError(f"a claim that does not hold needs its reason: {text}")
     parts = [f"Ours: {ours}.", f"The paper: {paper}."]
     if why and not holds:
         parts.append(f"Why: {why}")
