@@ -63,7 +63,8 @@ def punctuations(run: PaperRun) -> Finding:
                f"{listed(f'{value:.1f}' for value in saved)} ms with punctuations each "
                f"{listed(map(str, PERIODS_MS))} ms", "bursts and an increase in latency",
                f"it saves {saved[0]:.1f} ms with the most of them and {saved[-1]:.1f} with the "
-               f"fewest. {turns([ms(each) for each in PERIODS_MS], saved, 'ms saved')}", rests=STEPS,
+               f"fewest. {turns([ms(each) for each in PERIODS_MS], saved, 'ms saved')}",
+               rests=STEPS,
                also="Less than 0: what is taken back and made anew costs more than it saves."),
     )  # fmt: skip
     note = f"{WORKERS} workers, 20 documents/s."

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from scenarios.papers.curves import ascending, drawn, percents, tabled
+from scenarios.papers.curves import ascending, drawn, tabled
 from scenarios.papers.r19.football import Events, football
 from scenarios.papers.verdicts import judged, listed, turns
 from slackwater.grouping import Dataflow, Grouping, TupleMap
@@ -91,7 +91,7 @@ def moving(run: PaperRun) -> Finding:
                + listed(f"{of[-1]:.2f}" for of in curves.values())
                + f" items per valid one with {SHARES[-1]:.0%} late", "hangs on it",
                f"{least:.3f} in order; "
-               + " ".join(f"{name}: {turns(percents(SHARES), of, 'items')}"
+               + " ".join(f"{name}: {turns([f"{share:.2%}" for share in SHARES], of, 'items')}"
                           for name, of in curves.items() if not ascending(of)),
                also="Under 10 % with "
                + (f"at most {cheap[-1]} of the events late" if cheap else "none of these shares")

@@ -59,7 +59,8 @@ def _memory(run: PaperRun, queries: Mapping[int, str], figure: str) -> Finding:
     claims = (
         judged("The fewer traces match, the more buffering is saved.", falls and light[0] > 0,
                f"{_shown(light)} of what is buffered", "so drawn, without numbers",
-               f"where none matches {light[0]:.1f} % is saved. " + turns(list(points), light, "%", rises=False), rests=_OURS),
+               f"where none matches {light[0]:.1f} % is saved. "
+               + turns(list(points), light, "%", rises=False), rests=_OURS),
         judged("Basic and light checks buffer the same.", light == basic,
                "the same" if light == basic else f"{_shown(basic)} by the basic one", "the same",
                failing((name, a == b, f"{a:.2f} % against {b:.2f} %")
