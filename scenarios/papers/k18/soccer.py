@@ -81,6 +81,7 @@ def moving(run: PaperRun) -> Finding:
                 told(len(events))
     cheap = [f"{share:.2%}" for share, *of in zip(SHARES, *curves.values(), strict=True)
              if max(of) < 1.1]  # fmt: skip
+    headings = [f"{share:.2%} late" for share in SHARES]
     claims = (
         judged("Any disorder gives what order gives.", not other,
                f"{len(in_order):,} statistics, equal in {len(SHARES) * len(LATE_MS)} disorders",
@@ -91,13 +92,12 @@ def moving(run: PaperRun) -> Finding:
                + listed(f"{of[-1]:.2f}" for of in curves.values())
                + f" items per valid one with {SHARES[-1]:.0%} late", "hangs on it",
                f"{least:.3f} in order; "
-               + " ".join(f"{name}: {turns([f"{share:.2%}" for share in SHARES], of, 'items')}"
+               + " ".join(f"{name}: {turns(headings, of, 'items')}"
                           for name, of in curves.items() if not ascending(of)),
                also="Under 10 % with "
                + (f"at most {cheap[-1]} of the events late" if cheap else "none of these shares")
                + f": a late event makes up to {READINGS} tuples of its sensor anew."),
     )  # fmt: skip
-    headings = [f"{share:.2%} late" for share in SHARES]
     note = f"{len(events):,} events, {READINGS} readings of a sensor."
     return Finding(
         claims,

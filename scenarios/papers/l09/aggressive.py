@@ -100,12 +100,8 @@ def compensation(run: PaperRun) -> Finding:
             f"{said}; {_numbers(values[0] for values in curves.values())} at 0 %",
             "more at every share",
             failing(
-                (
-                    name,
-                    ascending(values),
-                    turns(percents(SHARES_FROM_0), values, "tuples").rstrip("."),
-                )
-                for name, values in curves.items()
+                (name, ascending(of), turns(percents(SHARES_FROM_0), of, "tuples").rstrip("."))
+                for name, of in curves.items()
             ),
         ),
         judged(
