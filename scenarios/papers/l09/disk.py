@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from engine.pattern.spill.settings import SpillSettings
@@ -12,7 +12,7 @@ from scenarios.papers.l09.service import BUSY, busy, latency_seconds, sustained
 from scenarios.papers.l09.workload import EVENTS_PER_UNIT, UNIT_NS
 from scenarios.papers.verdicts import judged, listed, same_with, times, turns
 from slackwater.paper import Finding, PaperRun
-from slackwater.scenario import Table, number
+from slackwater.scenario import Claim, Table, number
 
 THRESHOLDS: Final = (1, 2, 3, 4, 5, 7, 9, 12, 16)
 _LENGTH: Final = 5
@@ -29,6 +29,7 @@ OVERLOADED: Final = (1.5, 2.0)
 """As many times as fast as computing can follow with a threshold of 1: latency grows with the
 length of the stream, so no claim is judged there."""
 _JUDGED: Final = "sustained"
+_WAITING: Final = "waiting alone"
 
 
 def thresholds(run: PaperRun) -> Finding:
@@ -48,22 +49,44 @@ def thresholds(run: PaperRun) -> Finding:
     unit_s = sustained(rans, BUSY)
     rates = {_JUDGED: unit_s} | {_slower(share): sustained(rans, share) for share in SLOWER}
     rates |= {_overloaded(times_): busy(rans[0], 1.0) / times_ for times_ in OVERLOADED}
-    curves = {"waiting alone": waited} | {
+    curves = {_WAITING: waited} | {
         name: [latency_seconds(ran, unit) / unit for ran in rans] for name, unit in rates.items()
     }
-    fast = curves[_JUDGED]
-    best = fast.index(min(fast))
-    next_ = max(best, 1)
-    loads = [ran.loads for ran in rans]
     rate = (
         f"{EVENTS_PER_UNIT / unit_s:,.0f} events a second: the fastest stream in which the slowest "
         f"threshold computes {BUSY:.0%} of the time at most and with every one the queue empties "
         "in the last tenth"
     )
-    others = {name: curves[name] for name in rates if name != _JUDGED}
+    loads = [ran.loads for ran in rans]
+    claims = (*_by_rate(rans, curves, unit_s, rate), _saved(loads))
+    title = "State on disk: latency by threshold"
+    caption = (
+        "How many late events of a chunk are handled together, at most "
+        f"{_WAIT} time units after the first. Sustained: {rate}. Where computing cannot keep up "
+        "latency grows with the stream's length. The axis of latency is logarithmic."
+    )
+    return Finding(
+        claims,
+        (tabled(f"{title} [time units]", "stream", [str(each) for each in THRESHOLDS], curves),
+         _costs(rans)),
+        (drawn("fig-15", title, caption, curves, THRESHOLDS,
+               ("events handled together", "latency [time units]"), log_y=True),),
+        {"loads": loads, "latency": curves, "standing": [_results(ran) for ran in rans]},
+    )  # fmt: skip
+
+
+def _by_rate(
+    rans: Sequence[Ran], curves: Mapping[str, Sequence[float]], unit_s: float, rate: str
+) -> tuple[Claim, Claim]:
+    """The claims on latency, judged in the sustained stream."""
+    waited, loads = curves[_WAITING], [ran.loads for ran in rans]
+    fast = curves[_JUDGED]
+    best = fast.index(min(fast))
+    next_ = max(best, 1)
+    others = {name: of for name, of in curves.items() if name not in {_JUDGED, _WAITING}}
     lowers, grows = _lowers(fast), _grows(fast)
     least = {name: THRESHOLDS[of.index(min(of))] for name, of in curves.items()}
-    claims = (
+    return (
         judged(
             "Handling late events in batches lowers the average latency greatly until some point, "
             "as it saves loads.",
@@ -94,30 +117,19 @@ def thresholds(run: PaperRun) -> Finding:
             + same_with(grows, {name: _grows(of) for name, of in others.items()})
             + ".",
         ),
-        judged(
-            "Batches save input and output.",
-            GROWS * loads[-1] <= loads[0] and loads[0] == max(loads),
-            f"chunks are loaded {listed(f'{each:,}' for each in loads)} times with thresholds of "
-            f"{listed(map(str, THRESHOLDS))}: the last {times(loads[0], loads[-1])} as seldom as "
-            "the first",
-            f"saved; taken as at least {GROWS} times fewer loads, and the most with 1",
-            turns([str(each) for each in THRESHOLDS], loads, "loads", rises=False),
-        ),
     )
-    title = "State on disk: latency by threshold"
-    caption = (
-        "How many late events of a chunk are handled together, at most "
-        f"{_WAIT} time units after the first. Sustained: {rate}. Where computing cannot keep up "
-        "latency grows with the stream's length. The axis of latency is logarithmic."
+
+
+def _saved(loads: Sequence[int]) -> Claim:
+    return judged(
+        "Batches save input and output.",
+        GROWS * loads[-1] <= loads[0] and loads[0] == max(loads),
+        f"chunks are loaded {listed(f'{each:,}' for each in loads)} times with thresholds of "
+        f"{listed(map(str, THRESHOLDS))}: the last {times(loads[0], loads[-1])} as seldom as "
+        "the first",
+        f"saved; taken as at least {GROWS} times fewer loads, and the most with 1",
+        turns([str(each) for each in THRESHOLDS], loads, "loads", rises=False),
     )
-    return Finding(
-        claims,
-        (tabled(f"{title} [time units]", "stream", [str(each) for each in THRESHOLDS], curves),
-         _costs(rans)),
-        (drawn("fig-15", title, caption, curves, THRESHOLDS,
-               ("events handled together", "latency [time units]"), log_y=True),),
-        {"loads": loads, "latency": curves, "standing": [_results(ran) for ran in rans]},
-    )  # fmt: skip
 
 
 def _slower(share: float) -> str:
