@@ -28,8 +28,8 @@ SETS: Final = (1, 2, 3)
 FEWER: Final = 10
 """How many times lower a latency must be for R19's "much lower" (its least is 11 times)."""
 UNTRIED: Final = (
-    "how AQ-K-slack adapts, which the thesis does not print; other settings were tried for mean "
-    "latencies only (see aq-settings)."
+    "how AQ-K-slack adapts, which the thesis does not print; other settings were tried with one "
+    "source, for mean latencies and what is left out of order (see aq-settings)."
 )
 _MS: Final = 10**6
 _BATCH_MS: Final = 1000 * AS_RUN.batch // EVENTS_PER_SECOND
