@@ -18,6 +18,8 @@ from engine.kernels.jit import inline, kernel
 
 AT_ONCE: Final = 256
 """Events whose traces are looked up together."""
+_KEY: Final = 0
+"""Of a trace's row of int64."""
 
 
 class Keyed(NamedTuple):
@@ -60,7 +62,7 @@ def _home(key: int, shift: np.uint64) -> int:
 def _slot(slots: np.ndarray, rows: np.ndarray, key: int, shift: np.uint64) -> int:
     """The slot of the trace with this key, or the free one where it belongs."""
     slot = _home(key, shift)
-    while slots[slot] != NONE and rows[slots[slot], 0] != key:
+    while slots[slot] != NONE and rows[slots[slot], _KEY] != key:
         slot = (slot + 1) & (len(slots) - 1)
     return int(slot)
 
@@ -70,7 +72,7 @@ def enter_all(slots: np.ndarray, rows: np.ndarray, known: int) -> None:
     """Enter the first ``known`` traces; no two have one key."""
     shift = _shift(slots)
     for entry in range(known):
-        slots[_slot(slots, rows, rows[entry, 0], shift)] = entry
+        slots[_slot(slots, rows, rows[entry, _KEY], shift)] = entry
 
 
 @inline
@@ -88,7 +90,7 @@ def enter_traces(first: int, stop: int, symbol: np.ndarray, keyed: Keyed) -> Non
     for i in range(first, stop):
         entry = keyed.entry[i]
         there = int(entry != NONE and symbol[i] >= 0)
-        same = there & int(keyed.rows[entry * there, 0] == keyed.key[i])
+        same = there & int(keyed.rows[entry * there, _KEY] == keyed.key[i])
         keyed.entry[i] = (entry - NONE) * same + NONE
     for i in range(first, stop):
         if keyed.entry[i] != NONE or symbol[i] < 0:
