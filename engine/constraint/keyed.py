@@ -18,8 +18,6 @@ from engine.kernels.jit import inline, kernel
 
 AT_ONCE: Final = 256
 """Events whose traces are looked up together."""
-_KEY: Final = 0
-"""Of a trace's row of int64."""
 
 
 class Keyed(NamedTuple):
@@ -27,7 +25,6 @@ class Keyed(NamedTuple):
 
     Attributes:
         traces: TRACE, those that there are first.
-        rows: the same memory as rows of int64, of which the first is the key.
         slots: the hash table.
         tally: int64 (1,): how many traces there are.
         key: int64, of each event of a batch.
@@ -35,7 +32,6 @@ class Keyed(NamedTuple):
     """
 
     traces: np.ndarray
-    rows: np.ndarray
     slots: np.ndarray
     tally: np.ndarray
     key: np.ndarray
@@ -59,20 +55,20 @@ def _home(key: int, shift: np.uint64) -> int:
 
 
 @inline
-def _slot(slots: np.ndarray, rows: np.ndarray, key: int, shift: np.uint64) -> int:
+def _slot(slots: np.ndarray, traces: np.ndarray, key: int, shift: np.uint64) -> int:
     """The slot of the trace with this key, or the free one where it belongs."""
     slot = _home(key, shift)
-    while slots[slot] != NONE and rows[slots[slot], _KEY] != key:
+    while slots[slot] != NONE and traces[slots[slot]].key != key:
         slot = (slot + 1) & (len(slots) - 1)
     return int(slot)
 
 
 @kernel
-def enter_all(slots: np.ndarray, rows: np.ndarray, known: int) -> None:
+def enter_all(slots: np.ndarray, traces: np.ndarray, known: int) -> None:
     """Enter the first ``known`` traces; no two have one key."""
     shift = _shift(slots)
     for entry in range(known):
-        slots[_slot(slots, rows, rows[entry, _KEY], shift)] = entry
+        slots[_slot(slots, traces, traces[entry].key, shift)] = entry
 
 
 @inline
@@ -90,12 +86,12 @@ def enter_traces(first: int, stop: int, symbol: np.ndarray, keyed: Keyed) -> Non
     for i in range(first, stop):
         entry = keyed.entry[i]
         there = int(entry != NONE and symbol[i] >= 0)
-        same = there & int(keyed.rows[entry * there, _KEY] == keyed.key[i])
+        same = there & int(traces[entry * there].key == keyed.key[i])
         keyed.entry[i] = (entry - NONE) * same + NONE
     for i in range(first, stop):
         if keyed.entry[i] != NONE or symbol[i] < 0:
             continue
-        slot = _slot(slots, keyed.rows, keyed.key[i], shift)
+        slot = _slot(slots, traces, keyed.key[i], shift)
         if slots[slot] == NONE:
             slots[slot] = known
             traces[known].key = keyed.key[i]

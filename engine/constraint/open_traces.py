@@ -57,8 +57,7 @@ class OpenTraces:
         """For events with these keys; ``entry`` is filled. There is room for some new traces."""
         if self.open + AT_ONCE > len(self.traces):
             self._take(self.traces[: self.open], 2 * (self.open + AT_ONCE))
-        rows = numbers_of(self.traces)
-        return Keyed(self.traces, rows, self._slots, self._tally, keys, entry)
+        return Keyed(self.traces, self._slots, self._tally, keys, entry)
 
     def _take(self, traces: np.ndarray, room: int) -> None:
         """``traces``, and room for so many in all."""
@@ -66,7 +65,7 @@ class OpenTraces:
         self._tally[0], self.traces = n, _aligned(room)
         numbers_of(self.traces)[:n] = numbers_of(traces)
         self._slots = empty_slots(room)
-        enter_all(self._slots, numbers_of(self.traces), n)
+        enter_all(self._slots, self.traces, n)
         if self._rewrites:
             # A trace of which no event has settled begins with the next one, as a new one does.
             self._settled, self._tails = np.zeros(room, TRACE), np.full(room, NONE, np.int32)
