@@ -62,7 +62,11 @@ def run_in_process(
         reader = opened(log)
         sites = reader.site_names()
         rows = batch = 0
-        history = _history(settings)
+        history = None
+        if settings.history is not None:
+            from engine.passes.run_history import RunHistory  # noqa: PLC0415 - for few runs
+
+            history = RunHistory(settings.history)
         for first in range(0, max(len(sites), 1), _SITES_AT_ONCE):
             some = sites[first : first + _SITES_AT_ONCE]
             chains: dict[str, Chain] = {}
@@ -91,15 +95,6 @@ def run_in_process(
         if history is not None:
             history.keep()
         return counters
-
-
-def _history(settings: ChainSettings) -> RunHistory | None:
-    """The history that the run begins with; None: it begins with none and leaves none."""
-    if settings.history is None:
-        return None
-    from engine.passes.run_history import RunHistory  # noqa: PLC0415 - for few runs
-
-    return RunHistory(settings.history)
 
 
 def _records(frames: dict[str, list[Frame]]) -> int:
