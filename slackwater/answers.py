@@ -95,6 +95,7 @@ def query(
     window: str | None = None,
     monitor: str | None = None,
     constraints: str | Path | None = None,
+    history: str | Path | None = None,
     guard: str = "1s",
     late: bool = False,
     spill: str | None = None,
@@ -117,6 +118,7 @@ def query(
         window: how long after its end a window is corrected, as ``horizon=10m``.
         monitor: how traces under a constraint are followed, as ``horizon=10s,check=basic``.
         constraints: a file of constraints that queries name.
+        history: a file: what CHECK knows of runs before, and leaves to runs to come.
         guard: events stamped this far beyond their arrival are quarantined; ``off``: never.
         late: keep late and quarantined events, with their reasons, as ``Results.late``.
         spill: where old events of patterns go, as ``FOLDER,hot=10min``; None: they stay in memory.
@@ -137,7 +139,7 @@ def query(
         asked = asked_of_queries(
             plans, given.time_unit, order=order, barrier=barrier, certainty=certainty, purge=purge,
             intervals=intervals, window=window, monitor=monitor, guard=guard, late=late,
-            spill=spill, on_spark=master is not None,
+            spill=spill, on_spark=master is not None, history=history,
         )  # fmt: skip
         check_plans(given.log, plans)
         before = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from engine.barrier.registry import BarrierSettings, barrier_of_windows
 from engine.constraint.settings import MonitorSettings
@@ -26,6 +27,7 @@ class ChainSettings:
     and refused events, too: likewise ``no`` | ``bare`` | ``full``. ``pattern``: what matchers
     of patterns keep, and how; its certainty is the one above. ``spill``: what of it leaves
     memory; None: nothing. ``window``: of windows. ``monitor``: of patterns under a constraint.
+    ``history``: file of results of runs before, and for runs to come; only in process.
     """
 
     order: OrderSettings
@@ -40,6 +42,7 @@ class ChainSettings:
     spill: SpillSettings | None = None
     window: WindowSettings = field(default_factory=WindowSettings)
     monitor: MonitorSettings = field(default_factory=MonitorSettings)
+    history: Path | None = None
 
     def __post_init__(self) -> None:
         for plan in self.plans:

@@ -82,7 +82,7 @@ class Chain:
             build_operator(plan, settings, site, chunks and chunks(plan.name))
             for plan in settings.plans
         ]
-        self._judging = judging_of(settings.plans)
+        self.judging = judging_of(settings.plans)
         self._listeners = [each for each in self._operators if isinstance(each, Listener)]
         windows = [window for plan in settings.plans for window in plan.windows]
         self._asks_delays = any(window.drift is not Drift.NONE for window in windows)
@@ -167,8 +167,8 @@ class Chain:
             if sum(lengths) >= _BATCH_ROWS:
                 self._run(parts, lengths, output)
         self._run(parts, lengths, output)
-        if self._judging is not None and self._last_arrival != INT_MIN:
-            self._judging.judge(output.results, self.strings, self._last_arrival)
+        if self.judging is not None and self._last_arrival != INT_MIN:
+            self.judging.judge(output.results, self.strings, self._last_arrival)
         return output
 
     def _reclaim(self) -> None:
@@ -178,7 +178,7 @@ class Chain:
         """
         held = [self._order.codes(), self.clocks.codes()]
         held += [operator.codes() for operator in self._operators]
-        held += [] if self._judging is None else self._judging.codes()
+        held += [] if self.judging is None else self.judging.codes()
         if self._site_code >= 0:
             held.append(np.array([self._site_code]))
         table = self.strings.without_unused(held)
@@ -321,9 +321,9 @@ class Chain:
                 output.results[number].extend(operator.finish(self._last_arrival))
             if self._cascade is not None:
                 self._cascade.finish(self._last_arrival, self.strings, output.results)
-            if self._judging is not None:
+            if self.judging is not None:
                 now = self._last_arrival
-                self._judging.judge(output.results, self.strings, now, end=True)
+                self.judging.judge(output.results, self.strings, now, end=True)
         return output
 
     def counters(self) -> dict[str, Any]:
@@ -342,7 +342,7 @@ class Chain:
             "clocks": self.clocks.counters(),
             "quarantined": self._quarantined,
             **self._order.sources(),
-            "queries": counted(self.settings.plans, self._operators, self._judging),
+            "queries": counted(self.settings.plans, self._operators, self.judging),
         }
 
     def snapshot(self) -> bytes:
@@ -361,7 +361,7 @@ class Chain:
                 "last_arrival": self._last_arrival,
                 "quarantined": list(self._quarantined),
                 "side": self._side.snapshot(),
-                "judging": self._judging and self._judging.snapshot(),
+                "judging": self.judging and self.judging.snapshot(),
                 "halves": None if self._halves is None else self._halves.snapshot(),
             },
             protocol=5,
@@ -393,8 +393,8 @@ class Chain:
         chain._last_arrival = state["last_arrival"]
         chain._quarantined = list(state["quarantined"])
         chain._side.restore(state["side"])
-        if chain._judging is not None:
-            chain._judging.restore(state["judging"])
+        if chain.judging is not None:
+            chain.judging.restore(state["judging"])
         if chain._halves is not None:
             chain._halves.restore(state["halves"])
         return chain

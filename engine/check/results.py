@@ -43,6 +43,7 @@ class NewResults:
         plus: bool.
         place: int64, their numbers among all that the query has told.
         values: of what its rules ask for.
+        key_texts: of each piece, what ``key`` stands for.
     """
 
     tables: list[pa.Table]
@@ -53,6 +54,7 @@ class NewResults:
     plus: np.ndarray
     place: np.ndarray
     values: list[Value]
+    key_texts: list[pa.Array]
 
 
 def read_results(
@@ -67,12 +69,12 @@ def read_results(
     tables: list[pa.Table] = []
     values: list[list[Value]] = [[] for _ in asked]
     lengths: list[int] = []
-    keys: list[np.ndarray] = []
+    keys: list[pa.Array] = []
     for piece in pieces:
         if not isinstance(piece, ResultColumns) or not isinstance(piece, Told):
             raise ContractViolation(f"{type(piece).__name__} tells no values: no CHECK of these")
         tables += type(piece).tables([piece])
-        keys.append(_half(numbers_of_texts(piece.history_keys(key))))
+        keys.append(piece.history_keys(key))
         lengths.append(len(piece))
         for column, value in zip(values, piece.told(asked), strict=True):
             column.append(value)
@@ -84,12 +86,18 @@ def read_results(
         tables,
         np.cumsum([0, *(table.num_rows for table in tables)]),
         _half(identities(kind, tables, _TOLD)),
-        np.concatenate([*none, *keys]),
+        np.concatenate([*none, *map(keys_of, keys)]),
         np.concatenate([*none, *at]),
         np.concatenate([np.zeros(0, np.bool_), *plus]),
         np.arange(first, first + n),
         [_joined(column, lengths) for column in values],
+        keys,
     )
+
+
+def keys_of(texts: pa.Array) -> np.ndarray:
+    """Of texts, int64 that are equal where they are."""
+    return _half(numbers_of_texts(texts))
 
 
 def _half(numbers: np.ndarray) -> np.ndarray:

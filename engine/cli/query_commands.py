@@ -23,7 +23,7 @@ from engine.cli.options.report_option import (
     typed,
 )
 from engine.cli.options.spill_option import Spill
-from engine.cli.options.window_option import ConstraintsFile, MonitorText, WindowText
+from engine.cli.options.window_option import ConstraintsFile, HistoryPath, MonitorText, WindowText
 from engine.cli.terminal.pass_summary import tell_streams, tell_summary, tell_types
 from engine.cli.terminal.visible import tell
 from engine.cli.terminal.watch import if_interrupted, tell_compiling, watched
@@ -159,6 +159,7 @@ def query(
     window: WindowText = None,
     monitor: MonitorText = None,
     constraints: ConstraintsFile = None,
+    history: HistoryPath = None,
     out: Out = None,
     on_spark: OnSpark = False,
     master: Master = None,
@@ -191,12 +192,12 @@ def query(
         plans, time_unit, order=order_text, barrier=barrier_text, certainty=certainty,
         purge=purge_text, intervals=intervals, window=window, monitor=monitor, guard=guard,
         late=late is not None, spill=spill, on_spark=host.master is not None, joins=joins,
+        history=history,
     )  # fmt: skip
     asked = asked if report is None else replace(asked, ordered="bare")
     letters = _letters(on_bad, dead_letter, out, source)
     with work_folder(work) as folder:
-        hold = work is None and host.master is None
-        given = prepare(source, folder, form, on_bad, letters, hold=hold)
+        given = prepare(source, folder, form, on_bad, letters, hold=not (work or host.master))
         check_plans(given.log, plans)
         _warn(of_promises(given.log, plans, asked.order, asked.barrier))
         _warn([*of_joins(plans), *of_repetition(plans)])
@@ -242,8 +243,7 @@ def order(
     asked = asked_of_order(time_unit, order=order_text, guard=guard, late=late is not None)
     letters = _letters(on_bad, dead_letter, out, source)
     with work_folder(work) as folder:
-        hold = work is None and host.master is None
-        given = prepare(source, folder, form, on_bad, letters, hold=hold)
+        given = prepare(source, folder, form, on_bad, letters, hold=not (work or host.master))
         made = host.store(folder / "parts", is_kept=(work or report) is not None)
         tell_compiling(quiet=quiet)
         counters = _run(host, given, asked, made, "ordering", keeps=work is not None, quiet=quiet)

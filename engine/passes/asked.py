@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
@@ -13,6 +14,7 @@ from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.pattern.seq import PatternSettings
 from engine.pattern.spill.settings import read_spill
+from engine.query.check_plan import checks_of
 from engine.query.endpoints.path import IBP, check_index
 from engine.query.endpoints.tree_joins import COST, check_joins
 from engine.query.plan import Plan
@@ -51,6 +53,7 @@ def asked_of_queries(
     spill: str | None = None,
     on_spark: bool = False,
     joins: str = COST,
+    history: str | Path | None = None,
 ) -> ChainSettings:
     """The settings of chains that answer ``plans``; each option is the command line's, as a text.
 
@@ -69,6 +72,7 @@ def asked_of_queries(
         spill: where old events of patterns go; None: nowhere.
         on_spark: where the chains run.
         joins: in which order the steps of a SEQ/PAL tree are found.
+        history: file of results of runs before, and for runs to come; None: nothing is kept.
 
     Raises:
         UserError: a short form is at fault; says how to write it.
@@ -87,7 +91,20 @@ def asked_of_queries(
         spill=read_spill(spill, time_unit, plans, purged, on_spark=on_spark),
         window=read_window(window, time_unit, plans),
         monitor=read_monitor(monitor, time_unit, plans),
+        history=_history(history, plans, on_spark=on_spark),
     )
+
+
+def _history(given: str | Path | None, plans: tuple[Plan, ...], *, on_spark: bool) -> Path | None:
+    if given is None:
+        return None
+    if on_spark:
+        raise UserError(
+            "--history is of runs in this process; on Spark the checkpoint in --work has it"
+        )
+    if all(checks_of(plan) is None for plan in plans):
+        raise UserError("--history is of queries with CHECK or HISTORY BY; no query has one")
+    return Path(given)
 
 
 def asked_of_order(

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from engine.chain import Chain, ChainSettings
 from engine.chain.output_parts import last_parts, parts_of
@@ -20,6 +20,9 @@ from engine.results.run_writer import OutputPart, RunWriter
 from engine.results.store.part_store import PartStore, store_of
 from engine.results.store.sole_use import sole_use
 from engine.stream.frame import Frame, by_site
+
+if TYPE_CHECKING:
+    from engine.passes.run_history import RunHistory
 
 _ROWS_PER_BATCH: Final = 1 << 18
 _SITES_AT_ONCE: Final = 2048
@@ -59,6 +62,11 @@ def run_in_process(
         reader = opened(log)
         sites = reader.site_names()
         rows = batch = 0
+        history = None
+        if settings.history is not None:
+            from engine.passes.run_history import RunHistory  # noqa: PLC0415 - for few runs
+
+            history = RunHistory(settings.history)
         for first in range(0, max(len(sites), 1), _SITES_AT_ONCE):
             some = sites[first : first + _SITES_AT_ONCE]
             chains: dict[str, Chain] = {}
@@ -68,20 +76,25 @@ def run_in_process(
             # One that is not full is the only one.
             with plain() if len(sites) == 1 and _records(begin) <= _FEW else nullcontext():
                 for frames in chain([begin], batches):
-                    writer.write(batch, _parts(settings, chains, frames))
+                    writer.write(batch, _parts(settings, chains, frames, history))
                     now = _records(frames)
                     advanced(now)
                     rows, batch = rows + now, batch + 1
                 last = [part for site in sorted(chains) for part in last_parts(chains[site])]
                 writer.write(batch, last)
+            if history is not None:
+                history.note(chains)
             batch += 1
         seconds = time.perf_counter() - started
-        return writer.finish(
+        counters = writer.finish(
             host="in-process",
             events=rows,
             seconds=seconds,
             computing=seconds - (loading.seconds - loaded),
         )
+        if history is not None:
+            history.keep()
+        return counters
 
 
 def _records(frames: dict[str, list[Frame]]) -> int:
@@ -89,11 +102,14 @@ def _records(frames: dict[str, list[Frame]]) -> int:
 
 
 def _parts(
-    settings: ChainSettings, chains: dict[str, Chain], frames: dict[str, list[Frame]]
-) -> list[OutputPart]:
+    settings: ChainSettings, chains: dict[str, Chain], frames: dict[str, list[Frame]],
+    history: RunHistory | None,
+) -> list[OutputPart]:  # fmt: skip
     parts = []
     for site in sorted(frames):
         if site not in chains:
             chains[site] = Chain(settings, site)
+            if history is not None:
+                history.begin(site, chains[site], frames[site][0].first_arrival)
         parts.extend(parts_of(site, chains[site].process(frames[site])))
     return parts

@@ -55,6 +55,9 @@ def _inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if sample.is_file():
             shutil.copy(sample, folder)
     shutil.copy(TEMPLATE, folder / "shop.toml")
+    (folder / "checked.txt").write_text(
+        "SELECT count(*) AS n WINDOW TUMBLING 10 CHECK some (past_count(9) < 2)\n"
+    )
     (folder / "query.txt").write_text("EVENT SEQ(KICK a, GOAL b) WITHIN 2 s\n")
     shell("slackwater simulate soccer --set duration=500ms --out short.log", folder)
     return folder

@@ -1,4 +1,4 @@
-"""``--window`` and ``--monitor``: how long windows and alerts are corrected."""
+"""``--window`` and ``--monitor``: how long windows and alerts are corrected; files beside."""
 
 from __future__ import annotations
 
@@ -31,5 +31,13 @@ ConstraintsFile = Annotated[
         "--constraints",
         metavar="FILE",
         help="Constraints that queries name: CONSTRAINT name FOR TRACE BY ... AS ...;",
+    ),
+]
+HistoryPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--history",
+        metavar="FILE",
+        help="What CHECK knows of runs before, and leaves to runs to come; made if absent.",
     ),
 ]

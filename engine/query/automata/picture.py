@@ -145,7 +145,7 @@ def _text(x: float, y: float, lines: Sequence[str], anchor: str = "middle") -> I
         low = y + 13 * (at - (len(lines) - 1) / 2) + 4
         yield (
             f'<text x="{x:g}" y="{low:g}" text-anchor="{anchor}" fill="currentColor" '
-            f'stroke="var(--card, #ffffff)" stroke-width="4" paint-order="stroke">'
+            f'class="way" stroke="#ffffff" stroke-width="4" paint-order="stroke">'
             f"{escape(line)}</text>"
         )
 

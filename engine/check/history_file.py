@@ -1,0 +1,152 @@
+"""The history of results in a file (SQLite), so that a run begins with what runs before it knew.
+
+A run reads what was known before its log begins, and writes what it knew itself in one transaction
+at its end: broken off before that, it has changed nothing; done again over the same log, also one
+that has grown since, it gives the same results and leaves the same file.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from itertools import repeat
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from engine.errors import UserError
+from engine.kernels.integers import INT_MAX
+
+_FORMAT: Final = 1
+_TABLES: Final = """
+CREATE TABLE IF NOT EXISTS spans (
+  site TEXT PRIMARY KEY, since INTEGER NOT NULL, until INTEGER NOT NULL
+);
+CREATE TABLE IF NOT EXISTS results (
+  site TEXT NOT NULL, query TEXT NOT NULL, key TEXT NOT NULL, identity INTEGER NOT NULL,
+  at INTEGER NOT NULL, gone INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS by_query ON results (site, query, at);
+"""
+
+
+class PastResults(NamedTuple):
+    """Results of one query at a site, in the order told.
+
+    ``key``: a JSON list of what shares a history. ``identity``, ``at``, ``gone``: as of
+    ``engine.check.history.Known`` [ns].
+    """
+
+    key: list[str]
+    identity: np.ndarray
+    at: np.ndarray
+    gone: np.ndarray
+
+
+class KnownToRun(NamedTuple):
+    """What a run knew of a query at its end: all ``results`` of the last ``horizon_ns``."""
+
+    results: PastResults
+    horizon_ns: int
+
+
+class KnownOfSite(NamedTuple):
+    """What a run knew of a site by query, and from when to when its log came [ns]."""
+
+    since_ns: int
+    until_ns: int
+    queries: Mapping[str, KnownToRun]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryFile:
+    """The file at ``path``, which need not exist yet."""
+
+    path: Path
+
+    def before(self, site: str, since_ns: int) -> dict[str, PastResults]:
+        """By query, what was known of ``site`` before its log, which begins at ``since_ns``.
+
+        Raises:
+            UserError: no such file can be; or the log neither is the last run's nor follows it.
+        """
+        found: dict[str, list[tuple[str, int, int, int]]] = {}
+        with self._opened() as base:
+            span = base.execute("SELECT since, until FROM spans WHERE site = ?", (site,)).fetchone()
+            if span is not None and since_ns != span[0] and since_ns < span[1]:
+                raise UserError(
+                    f"{self.path}: the last run with it read what arrived at {site!r} from "
+                    f"{span[0]} to {span[1]} ns; this log begins at {since_ns} ns: give the same "
+                    "log again, one that begins later, or another file"
+                )
+            rows = base.execute(
+                "SELECT query, key, identity, at, gone FROM results WHERE site = ? AND at < ? "
+                "ORDER BY at, rowid", (site, since_ns),
+            )  # fmt: skip
+            for query, *row in rows:
+                found.setdefault(query, []).append(tuple(row))
+        return {query: _past(each, since_ns) for query, each in found.items()}
+
+    def keep(self, sites: Mapping[str, KnownOfSite]) -> None:
+        """What a run knew at its end."""
+        with self._opened() as base, base:
+            for site, (since_ns, until_ns, queries) in sites.items():
+                base.execute(
+                    "INSERT OR REPLACE INTO spans VALUES (?, ?, ?)", (site, since_ns, until_ns)
+                )
+                for query, (results, horizon_ns) in queries.items():
+                    first = min(since_ns, until_ns - horizon_ns)
+                    base.execute(
+                        "DELETE FROM results WHERE site = ? AND query = ? AND (at >= ? OR at < ?)",
+                        (site, query, first, since_ns - horizon_ns),
+                    )
+                    new = np.flatnonzero(results.at >= first)
+                    columns = (results.identity, results.at, results.gone)
+                    base.executemany(
+                        "INSERT INTO results VALUES (?, ?, ?, ?, ?, ?)",
+                        zip(
+                            repeat(site), repeat(query), [results.key[row] for row in new],
+                            *(column[new].tolist() for column in columns),
+                        ),
+                    )  # fmt: skip
+
+    def rows(self) -> Iterator[tuple[str, str, str, int, int, int]]:
+        """(site, query, key, how many, when the first was known and the last [ns]) of each key.
+
+        Raises:
+            UserError: there is no such file.
+        """
+        if not self.path.is_file():
+            raise UserError(f"{self.path}: no such file; slackwater query --history writes one")
+        with self._opened() as base:
+            yield from base.execute(
+                "SELECT site, query, key, count(*), min(at), max(at) FROM results WHERE gone = ? "
+                "GROUP BY site, query, key ORDER BY site, query, key", (INT_MAX,),
+            )  # fmt: skip
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        try:
+            with closing(sqlite3.connect(self.path)) as base:
+                version = base.execute("PRAGMA user_version").fetchone()[0]
+                if version not in (0, _FORMAT):
+                    raise UserError(
+                        f"{self.path}: a history of format {version}; this program reads {_FORMAT}"
+                    )
+                base.executescript(f"PRAGMA user_version = {_FORMAT};{_TABLES}")
+                yield base
+        except sqlite3.Error as error:
+            raise UserError(f"{self.path}: not a history that can be used: {error}") from error
+
+
+def _past(rows: list[tuple[str, int, int, int]], since_ns: int) -> PastResults:
+    """What was taken back by the run that is done again is there again."""
+    identity, at, gone = (
+        np.array(column, np.int64) for column in list(zip(*rows, strict=True))[1:]
+    )
+    return PastResults(
+        [key for key, *_ in rows], identity, at, np.where(gone < since_ns, gone, INT_MAX)
+    )
