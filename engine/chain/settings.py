@@ -8,7 +8,7 @@ from engine.barrier.registry import BarrierSettings, barrier_of_windows
 from engine.constraint.settings import MonitorSettings
 from engine.operator import ResultPieces
 from engine.order.base import Guards, OrderSettings
-from engine.pattern.seq import PatternSettings
+from engine.pattern.settings import PatternSettings
 from engine.pattern.spill.settings import SpillSettings
 from engine.query.plan import Plan
 from engine.stream.released import Released

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -26,7 +26,6 @@ from engine.errors import ContractViolation, UserError
 from engine.kernels.integers import INT_MIN
 from engine.operator import Operator, ResultPieces
 from engine.order.base import Ordered, OrderSite
-from engine.pattern.spill.chunk_store import ChunkStore
 from engine.query import needed_attributes
 from engine.query.derived_plan import of_log
 from engine.query.fields import attributes_of, names
@@ -46,6 +45,9 @@ from engine.stream.ends import by_end, from_start
 from engine.stream.frame import ATTR_PREFIX, Frame
 from engine.stream.released import Released, Strings
 
+if TYPE_CHECKING:
+    from engine.pattern.spill.chunk_store import ChunkStore
+
 __all__ = ["SNAPSHOT_VERSION", "Chain", "ChainOutput", "ChainSettings", "ChunksOf"]
 _BATCH_ROWS: Final = 1 << 16
 _ALWAYS: Final = frozenset({r.SOURCE, r.SEQ, "ref", "release", "status", "unc", "epoch"})
@@ -57,7 +59,7 @@ _TEXTS: Final = 4096
 _GROWTH: Final = 2
 SNAPSHOT_VERSION: Final = 11
 """Of snapshots."""
-ChunksOf = Callable[[str], ChunkStore]
+ChunksOf = Callable[[str], "ChunkStore"]
 """Of a query, by its name."""
 
 

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet as pq
 
 from engine.errors import UserError
-from engine.log.whole_file import DAMAGED, text_columns, whole_file
+from engine.log.whole_file import (
+    DAMAGED,
+    open_parquet,
+    parquet_writer,
+    text_columns,
+    whole_file,
+)
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 CSV: Final = ".csv"
 PARQUET: Final = ".parquet"
@@ -39,16 +47,13 @@ def write_table(out: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> int
 def _writer(out: Path, sink: object, schema: pa.Schema) -> pa.csv.CSVWriter | pq.ParquetWriter:
     if out.suffix == CSV:
         return pyarrow.csv.CSVWriter(sink, schema)
-    return pq.ParquetWriter(
-        sink, schema, compression="zstd", use_dictionary=text_columns(schema),
-        write_page_checksum=True,
-    )  # fmt: skip
+    return parquet_writer(sink, schema, use_dictionary=text_columns(schema))
 
 
 def is_whole(file: Path, rows: int) -> bool:
     """Whether a Parquet file can be read, its pages are as they were written, and has ``rows``."""
     try:
-        with pq.ParquetFile(file, page_checksum_verification=True) as opened:
+        with open_parquet(file) as opened:
             return sum(map(len, opened.iter_batches())) == rows
     except DAMAGED:
         return False

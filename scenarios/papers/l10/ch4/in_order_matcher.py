@@ -12,7 +12,8 @@ from engine.errors import ContractViolation
 from engine.pattern.search.construction import FOUND
 from engine.pattern.search.kernel import Kernel
 from engine.pattern.search.scopes import DOUBT
-from engine.pattern.seq import PatternSettings, SeqMatcher
+from engine.pattern.seq import SeqMatcher
+from engine.pattern.settings import PatternSettings
 from engine.pattern.store import MEMBER, Store
 from engine.query.plan import SeqPlan
 from engine.stream.clock_bound import ClockBound

@@ -8,7 +8,7 @@ from typing import Final
 
 from engine.errors import ContractViolation
 from engine.pattern.alone import Alone
-from engine.pattern.search.kernel import StackOptions
+from engine.pattern.settings import StackOptions
 from scenarios.papers import drawing
 from scenarios.papers.drawing import Series
 from scenarios.papers.l10.ch4 import published
