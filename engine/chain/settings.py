@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from engine.barrier.registry import BarrierSettings, barrier_of_windows
 from engine.constraint.settings import MonitorSettings
@@ -13,6 +15,12 @@ from engine.pattern.spill.settings import SpillSettings
 from engine.query.plan import Plan
 from engine.stream.released import Released
 from engine.window.settings import WindowSettings
+
+if TYPE_CHECKING:
+    from engine.pattern.spill.chunk_store import ChunkStore
+
+ChunksOf = Callable[[str], "ChunkStore"]
+"""Where the spilled chunks of a query are, by its name."""
 
 
 @dataclass(frozen=True, slots=True)

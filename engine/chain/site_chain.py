@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from engine.chain.halves import Halves, among, begun_in
 from engine.chain.judged_results import counted, judging_of
 from engine.chain.lane_places import placed
 from engine.chain.operators import build_operator, cascade_of
-from engine.chain.settings import ChainOutput, ChainSettings
+from engine.chain.settings import ChainOutput, ChainSettings, ChunksOf
 from engine.chain.stream_readers import StreamReaders
 from engine.clocks.reference import SourceClocks, Sync
 from engine.errors import ContractViolation, UserError
@@ -45,9 +44,6 @@ from engine.stream.ends import by_end, from_start
 from engine.stream.frame import ATTR_PREFIX, Frame
 from engine.stream.released import Released, Strings
 
-if TYPE_CHECKING:
-    from engine.pattern.spill.chunk_store import ChunkStore
-
 __all__ = ["SNAPSHOT_VERSION", "Chain", "ChainOutput", "ChainSettings", "ChunksOf"]
 _BATCH_ROWS: Final = 1 << 16
 _ALWAYS: Final = frozenset({r.SOURCE, r.SEQ, "ref", "release", "status", "unc", "epoch"})
@@ -59,8 +55,6 @@ _TEXTS: Final = 4096
 _GROWTH: Final = 2
 SNAPSHOT_VERSION: Final = 11
 """Of snapshots."""
-ChunksOf = Callable[[str], "ChunkStore"]
-"""Of a query, by its name."""
 
 
 class Chain:

@@ -9,7 +9,6 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pacsv
 
 from edge_agent import records as r
 from edge_agent.records import Kind
@@ -32,6 +31,8 @@ def write_csv(frames: Iterable[Frame], path: str | Path, time_unit: str = "ns") 
         UserError: an attribute of two types, a time that is no whole number of the unit, or a
             file that cannot be written.
     """
+    import pyarrow.csv as pacsv  # noqa: PLC0415 - for few runs
+
     schema = _schema(frames, path)
     rows = 0
     with _writable(path), whole_file(Path(path)) as sink, pacsv.CSVWriter(sink, schema) as writer:

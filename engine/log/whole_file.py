@@ -101,7 +101,7 @@ def open_parquet(file: Path, **how: Any) -> pq.ParquetFile:
     return pq.ParquetFile(file, page_checksum_verification=True, **how)
 
 
-def parquet_schema(file: Path) -> pa.Schema:
+def parquet_schema(file: str | Path) -> pa.Schema:
     """What a file says of its columns; raises one of ``DAMAGED``."""
     import pyarrow.parquet as pq
 

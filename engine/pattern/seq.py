@@ -30,7 +30,7 @@ from engine.pattern.compiled.tables import Layout, layout_of
 from engine.pattern.match_results import Matches
 from engine.pattern.search.kernel import Kernel
 from engine.pattern.search.stacks import Stacks
-from engine.pattern.settings import PatternSettings, Rule, kept_ns
+from engine.pattern.settings import PatternSettings, Rule
 from engine.pattern.store import EXPIRES, FIELDS, HORIZON, MEMBER, T_A, Store
 from engine.pattern.verdict.matches import Judge
 from engine.query.fields import attributes_of, released_columns
@@ -41,6 +41,7 @@ from engine.stream.released import Released, Strings
 from engine.stream.timeline import Moved, Steps
 
 _INT_MAX: Final = 2**63 - 1
+_DEFAULT_KEEP_LATE_NS: Final = 60 * 10**9
 
 
 class SeqMatcher:
@@ -266,3 +267,15 @@ def _as_sure_as_events(given: Given, table: Store) -> Given:
     of = np.where(given.rows >= 0, chance[given.rows], 1.0)
     sure = given.confirmed & (of == 1).all(axis=1)
     return replace(given, confirmed=sure, chance=given.chance * of.prod(axis=1))
+
+
+def kept_ns(within_ns: int | None, settings: PatternSettings) -> int | None:
+    """How long behind progress events are kept [ns]; None: for ever."""
+    if within_ns is None:
+        return None
+    if settings.purge == "slack":
+        return within_ns + settings.slack_ns
+    keep_late = settings.keep_late_ns
+    if keep_late is None:
+        keep_late = max(_DEFAULT_KEEP_LATE_NS, within_ns)
+    return within_ns + keep_late

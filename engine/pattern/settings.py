@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
 
 from engine.errors import UserError
 from engine.query.endpoints.path import IBP
 from engine.query.endpoints.tree_joins import COST
-
-_DEFAULT_KEEP_LATE_NS: Final = 60 * 10**9
 
 
 class Rule(StrEnum):
@@ -61,15 +58,3 @@ class PatternSettings:
     stacks: StackOptions = field(default_factory=StackOptions)
     intervals: str = IBP
     joins: str = COST
-
-
-def kept_ns(within_ns: int | None, settings: PatternSettings) -> int | None:
-    """How long behind progress events are kept [ns]; None: for ever."""
-    if within_ns is None:
-        return None
-    if settings.purge == "slack":
-        return within_ns + settings.slack_ns
-    keep_late = settings.keep_late_ns
-    if keep_late is None:
-        keep_late = max(_DEFAULT_KEEP_LATE_NS, within_ns)
-    return within_ns + keep_late
