@@ -13,20 +13,20 @@ from engine.errors import UserError
 from engine.order.base import OrderSettings
 
 ORDERS: Final = {
-    "sequence": "engine.order.sequence.order.SequenceSettings",
-    "kslack": "engine.order.slack.kslack.KSlackSettings",
-    "mp-kslack": "engine.order.slack.mp_kslack.MpKSlackSettings",
-    "kslack-chain": "engine.order.slack.kslack_chain.KSlackChainSettings",
-    "aq-kslack": "engine.order.slack.aq_settings.AqKSlackSettings",
-    "ldop": "engine.order.slack.ldop.LdopSettings",
-    "none": "engine.order.unordered.none.NoneSettings",
+    "sequence": "engine.order.sequence.order:SequenceSettings",
+    "kslack": "engine.order.slack.kslack:KSlackSettings",
+    "mp-kslack": "engine.order.slack.mp_kslack:MpKSlackSettings",
+    "kslack-chain": "engine.order.slack.kslack_chain:KSlackChainSettings",
+    "aq-kslack": "engine.order.slack.aq_settings:AqKSlackSettings",
+    "ldop": "engine.order.slack.ldop:LdopSettings",
+    "none": "engine.order.unordered.none:NoneSettings",
 }
 """Settings of each, loaded when they are asked for."""
 
 
 def settings_named(name: str) -> type[OrderSettings]:
     """The settings of the operator ``name``, one of ``ORDERS``."""
-    module, _, settings = ORDERS[name].rpartition(".")
+    module, _, settings = ORDERS[name].partition(":")
     found: type[OrderSettings] = getattr(import_module(module), settings)
     return found
 
