@@ -24,7 +24,8 @@ import numpy as np
 
 from engine.interval.iseq import IseqMatcher
 from engine.pattern.alone import Alone
-from engine.pattern.seq import PatternSettings, SeqMatcher
+from engine.pattern.seq import SeqMatcher
+from engine.pattern.settings import PatternSettings
 from engine.query import query
 from engine.query.endpoints.path import INDEXES
 from engine.query.plan import Plan, SeqPlan

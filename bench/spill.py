@@ -24,7 +24,8 @@ from pathlib import Path
 import numpy as np
 
 from engine.pattern.alone import Alone
-from engine.pattern.seq import PatternSettings, SeqMatcher
+from engine.pattern.seq import SeqMatcher
+from engine.pattern.settings import PatternSettings
 from engine.pattern.spill.matcher import SpillingMatcher
 from engine.pattern.spill.settings import SpillSettings
 from engine.query import query

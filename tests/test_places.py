@@ -13,7 +13,7 @@ from pathlib import Path
 
 from engine.barrier.registry import BARRIERS
 from engine.chain.operators import OPERATORS
-from engine.order.registry import ORDERS
+from engine.order.registry import ORDERS, settings_named
 from engine.results.kinds import KINDS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -86,11 +86,12 @@ def test_nobody_but_the_registry_asks_what_class_a_plan_is() -> None:
 
 
 def test_an_order_is_named_in_its_file_and_the_registry() -> None:
-    settings = {each.__name__ for each in ORDERS.values()}
-    own = {each.__module__.replace(".", "/") + ".py" for each in ORDERS.values()}
+    made = {settings_named(name) for name in ORDERS}
+    settings = {each.__name__ for each in made}
+    own = {each.__module__.replace(".", "/") + ".py" for each in made}
     others = naming(settings, "engine/order/registry.py", *own)
     assert {file for file in others if not file.startswith("engine/order/slack/aq_")} == {*CHOOSES}
-    assert len({*ORDERS.values()}) == len(ORDERS)
+    assert len(made) == len(ORDERS)
 
 
 def test_a_barrier_is_named_in_its_file_and_the_registry() -> None:

@@ -8,19 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from edge_agent.near_miss import near_miss
-from engine.barrier.adaptive import Adaptive
 from engine.barrier.base import Asked, Barrier
-from engine.barrier.bounded import Bounded
-from engine.barrier.hold import Hold
-from engine.barrier.holding import Holding, Policy
-from engine.barrier.immediate import Immediate
-from engine.barrier.promised import Promised
-from engine.barrier.punctuation import Punctuation
 from engine.errors import UserError
 from engine.units import DURATION_MAX_NS, parse_duration
+
+if TYPE_CHECKING:
+    from engine.barrier.holding import Policy
+
+# ruff: noqa: PLC0415 - a run has one barrier, and loads no other
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +55,51 @@ class BarrierKind:
     not_of_windows: str = ""
 
 
+def _promised(asked: Asked, _given: BarrierSettings) -> Policy:
+    from engine.barrier.promised import Promised
+
+    return Promised(asked)
+
+
+def _punctuation(asked: Asked, _given: BarrierSettings) -> Policy:
+    from engine.barrier.punctuation import Punctuation
+
+    return Punctuation(asked)
+
+
+def _bounded(_asked: Asked, given: BarrierSettings) -> Policy:
+    from engine.barrier.bounded import Bounded
+
+    return Bounded(given.span_ns)
+
+
+def _hold(asked: Asked, given: BarrierSettings) -> Policy:
+    from engine.barrier.hold import Hold
+
+    return Hold(asked, given.span_ns, ordered=given.ordered)
+
+
+def _adaptive(asked: Asked, _given: BarrierSettings) -> Policy:
+    from engine.barrier.adaptive import Adaptive
+
+    return Adaptive(asked)
+
+
 _CLOSED: Final = "a match leaves once all its negated steps are closed; without these at once"
 BARRIERS: Final = {
-    "immediate": BarrierKind(
-        Closes.NOTHING, "a match leaves at once", lambda asked, _: Promised(asked)
-    ),
-    "punctuation": BarrierKind(Closes.PROMISE, _CLOSED, lambda asked, _: Punctuation(asked)),
-    "bounded": BarrierKind(Closes.SLACK, _CLOSED, lambda _, given: Bounded(given.span_ns), "K"),
+    "immediate": BarrierKind(Closes.NOTHING, "a match leaves at once", _promised),
+    "punctuation": BarrierKind(Closes.PROMISE, _CLOSED, _punctuation),
+    "bounded": BarrierKind(Closes.SLACK, _CLOSED, _bounded, "K"),
     "hold": BarrierKind(
         Closes.NOTHING,
         "a match leaves {span} after its last event has arrived, unless taken back until then",
-        lambda asked, given: Hold(asked, given.span_ns, ordered=given.ordered), "H",
+        _hold, "H",
         by_arrival=True,
     ),
     "adaptive": BarrierKind(
         Closes.PROMISE,
         "a match leaves at once while few are changed later, else as under punctuation",
-        lambda asked, _: Adaptive(asked),
+        _adaptive,
         not_of_windows="it goes by how many matches are taken back, and a window is told once, "
         "when it closes",
     ),
@@ -144,6 +170,10 @@ def barrier_of_windows(given: BarrierSettings | None, query: str) -> BarrierSett
 def build_barrier(settings: BarrierSettings, asked: Asked) -> Barrier:
     """The barrier of one query and site."""
     if settings.name == "immediate" and not settings.ordered:
+        from engine.barrier.immediate import Immediate
+
         return Immediate(asked)
+    from engine.barrier.holding import Holding
+
     policy = BARRIERS[settings.name].policy(asked, settings)
     return Holding(policy, asked, ordered=settings.ordered)

@@ -12,7 +12,7 @@ from engine.barrier.registry import BarrierSettings
 from engine.cascade.progress import Reach, SourceProgress, Told, reach_of
 from engine.cascade.stage import DerivedStage
 from engine.operator import Operator, ResultPieces
-from engine.pattern.seq import PatternSettings
+from engine.pattern.settings import PatternSettings
 from engine.query.plan import Plan
 from engine.query.result_facts import facts_of, sources_of
 from engine.stream.clock_bound import ClockBound

@@ -13,7 +13,8 @@ from typing import Any, Final
 import numpy as np
 
 from engine.barrier.registry import BARRIERS, BarrierSettings, Closes, barrier_in_force
-from engine.pattern.seq import PatternSettings, kept_ns
+from engine.pattern.seq import kept_ns
+from engine.pattern.settings import PatternSettings
 from engine.query.plan import Plan
 from engine.query.result_facts import ResultFacts, facts_of, sources_of
 from engine.stream.ends import ends_of

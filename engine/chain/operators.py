@@ -12,9 +12,7 @@ from engine.chain.settings import ChainSettings
 from engine.errors import UserError
 from engine.grouping.plan import GroupingPlan
 from engine.operator import Operator
-from engine.pattern.seq import SeqMatcher
-from engine.pattern.spill.chunk_store import ChunkStore
-from engine.pattern.verdict.certainty import Rule
+from engine.pattern.settings import Rule
 from engine.query.derived_plan import DerivedPlan
 from engine.query.join_plan import JoinPlan
 from engine.query.monitor_plan import MonitorPlan
@@ -24,8 +22,10 @@ from engine.query.shape import of_intervals
 
 if TYPE_CHECKING:
     from engine.cascade.cascade import Cascade, Reaching
+    from engine.pattern.seq import SeqMatcher
+    from engine.pattern.spill.chunk_store import ChunkStore
 
-Build = Callable[[Any, ChainSettings, str, ChunkStore | None], Operator]
+Build = Callable[[Any, ChainSettings, str, "ChunkStore | None"], Operator]
 """(plan, settings, site, where spilled chunks are; None: as the settings say) -> its operator."""
 
 
@@ -41,6 +41,8 @@ def _pattern(
             raise UserError(f"query {plan.name!r}: an ISEQ keeps its intervals in memory; no spill")
         matcher = IseqMatcher(plan, pattern, site)
     elif settings.spill is None:
+        from engine.pattern.seq import SeqMatcher  # noqa: PLC0415 - not for windows
+
         matcher = SeqMatcher(plan, pattern, site)
     else:
         from engine.pattern.spill.matcher import SpillingMatcher  # noqa: PLC0415 - for few runs

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from engine.barrier.registry import BarrierSettings, barrier_of_windows
 from engine.constraint.settings import MonitorSettings
 from engine.operator import ResultPieces
 from engine.order.base import Guards, OrderSettings
-from engine.pattern.seq import PatternSettings
+from engine.pattern.settings import PatternSettings
 from engine.pattern.spill.settings import SpillSettings
 from engine.query.plan import Plan
 from engine.stream.released import Released
 from engine.window.settings import WindowSettings
+
+if TYPE_CHECKING:
+    from engine.pattern.spill.chunk_store import ChunkStore
+
+ChunksOf = Callable[[str], "ChunkStore"]
+"""Where the spilled chunks of a query are, by its name."""
 
 
 @dataclass(frozen=True, slots=True)

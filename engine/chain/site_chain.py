@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
-from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -19,14 +18,13 @@ from engine.chain.halves import Halves, among, begun_in
 from engine.chain.judged_results import counted, judging_of
 from engine.chain.lane_places import placed
 from engine.chain.operators import build_operator, cascade_of
-from engine.chain.settings import ChainOutput, ChainSettings
+from engine.chain.settings import ChainOutput, ChainSettings, ChunksOf
 from engine.chain.stream_readers import StreamReaders
 from engine.clocks.reference import SourceClocks, Sync
 from engine.errors import ContractViolation, UserError
 from engine.kernels.integers import INT_MIN
 from engine.operator import Operator, ResultPieces
 from engine.order.base import Ordered, OrderSite
-from engine.pattern.spill.chunk_store import ChunkStore
 from engine.query import needed_attributes
 from engine.query.derived_plan import of_log
 from engine.query.fields import attributes_of, names
@@ -57,8 +55,6 @@ _TEXTS: Final = 4096
 _GROWTH: Final = 2
 SNAPSHOT_VERSION: Final = 11
 """Of snapshots."""
-ChunksOf = Callable[[str], ChunkStore]
-"""Of a query, by its name."""
 
 
 class Chain:

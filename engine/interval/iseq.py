@@ -15,7 +15,8 @@ from edge_agent import records as r
 from edge_agent.records import DEFAULT_SITE
 from engine.barrier.base import Happened
 from engine.interval.announced import Announced
-from engine.pattern.seq import PatternSettings, SeqMatcher
+from engine.pattern.seq import SeqMatcher
+from engine.pattern.settings import PatternSettings
 from engine.query.endpoints.path import IBP
 from engine.query.plan import SeqPlan
 from engine.stream.columns import Columns

@@ -9,14 +9,12 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pacsv
-import pyarrow.parquet as pq
 
 from edge_agent import records as r
 from edge_agent.records import Kind
 from engine.errors import UserError
 from engine.log.record.record_rules import FIELDS_OF_KIND, TIME_FIELDS
-from engine.log.whole_file import whole_file
+from engine.log.whole_file import parquet_writer, whole_file
 from engine.stream.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
 from engine.units import unit_ns
 
@@ -33,6 +31,8 @@ def write_csv(frames: Iterable[Frame], path: str | Path, time_unit: str = "ns") 
         UserError: an attribute of two types, a time that is no whole number of the unit, or a
             file that cannot be written.
     """
+    import pyarrow.csv as pacsv  # noqa: PLC0415 - for few runs
+
     schema = _schema(frames, path)
     rows = 0
     with _writable(path), whole_file(Path(path)) as sink, pacsv.CSVWriter(sink, schema) as writer:
@@ -53,7 +53,7 @@ def write_parquet_rows(frames: Iterable[Frame], path: str | Path, time_unit: str
     with (
         _writable(path),
         whole_file(Path(path)) as sink,
-        pq.ParquetWriter(sink, schema, compression="zstd") as writer,
+        parquet_writer(sink, schema) as writer,
     ):
         for table in _tables(frames, schema, time_unit):
             writer.write_table(table)

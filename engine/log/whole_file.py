@@ -9,10 +9,14 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+# ruff: noqa: PLC0415 - a query over a few lines has no Parquet, which takes longer to load
 
 TEMPORARY_SUFFIX: Final = ".writing"
 NS_PER_MS: Final = 10**6
@@ -58,14 +62,12 @@ def write_parquet(
     unfinished = temporary(path)
     with (
         open_temporary(path) as sink,
-        pq.ParquetWriter(
+        parquet_writer(
             sink,
             schema,
-            compression="zstd",
             compression_level=1,
             use_dictionary=text_columns(schema),
             write_statistics=others if plain_columns else True,
-            write_page_checksum=True,
             # A page ends with the value that fills it: who needs the first few reads no others.
             write_batch_size=1 if plain_columns else None,
         ) as writer,
@@ -80,6 +82,30 @@ def write_parquet(
     unfinished.rename(path)
     sync_folder(path.parent)
     return mtime_ms
+
+
+def parquet_writer(sink: object, schema: pa.Schema, **how: Any) -> pq.ParquetWriter:
+    """A writer of pages that have checksums."""
+    import pyarrow.parquet as pq
+
+    return pq.ParquetWriter(sink, schema, compression="zstd", write_page_checksum=True, **how)
+
+
+def open_parquet(file: Path, **how: Any) -> pq.ParquetFile:
+    """A file whose pages are compared with their checksums as they are read.
+
+    Raises one of ``DAMAGED``, as reading it does.
+    """
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(file, page_checksum_verification=True, **how)
+
+
+def parquet_schema(file: str | Path) -> pa.Schema:
+    """What a file says of its columns; raises one of ``DAMAGED``."""
+    import pyarrow.parquet as pq
+
+    return pq.read_schema(file)
 
 
 def text_columns(schema: pa.Schema) -> list[str]:

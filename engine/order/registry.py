@@ -5,28 +5,30 @@ Adding one: a file with its class and settings, and a line in ``ORDERS``.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Final
 
 from edge_agent.near_miss import near_miss
 from engine.errors import UserError
 from engine.order.base import OrderSettings
-from engine.order.sequence.order import SequenceSettings
-from engine.order.slack.aq_settings import AqKSlackSettings
-from engine.order.slack.kslack import KSlackSettings
-from engine.order.slack.kslack_chain import KSlackChainSettings
-from engine.order.slack.ldop import LdopSettings
-from engine.order.slack.mp_kslack import MpKSlackSettings
-from engine.order.unordered.none import NoneSettings
 
-ORDERS: Final[dict[str, type[OrderSettings]]] = {
-    "sequence": SequenceSettings,
-    "kslack": KSlackSettings,
-    "mp-kslack": MpKSlackSettings,
-    "kslack-chain": KSlackChainSettings,
-    "aq-kslack": AqKSlackSettings,
-    "ldop": LdopSettings,
-    "none": NoneSettings,
+ORDERS: Final = {
+    "sequence": "engine.order.sequence.order:SequenceSettings",
+    "kslack": "engine.order.slack.kslack:KSlackSettings",
+    "mp-kslack": "engine.order.slack.mp_kslack:MpKSlackSettings",
+    "kslack-chain": "engine.order.slack.kslack_chain:KSlackChainSettings",
+    "aq-kslack": "engine.order.slack.aq_settings:AqKSlackSettings",
+    "ldop": "engine.order.slack.ldop:LdopSettings",
+    "none": "engine.order.unordered.none:NoneSettings",
 }
+"""Settings of each, loaded when they are asked for."""
+
+
+def settings_named(name: str) -> type[OrderSettings]:
+    """The settings of the operator ``name``, one of ``ORDERS``."""
+    module, _, settings = ORDERS[name].partition(":")
+    found: type[OrderSettings] = getattr(import_module(module), settings)
+    return found
 
 
 def parse_order(text: str, time_unit: str = "ns") -> OrderSettings:
@@ -46,7 +48,7 @@ def parse_order(text: str, time_unit: str = "ns") -> OrderSettings:
     if name not in ORDERS:
         known = f"{', '.join(ORDERS)}{near_miss(name, ORDERS)}"
         raise UserError(f"order {text!r}: unknown operator; use one of {known}")
-    settings = ORDERS[name]
+    settings = settings_named(name)
     pairs: dict[str, str] = {}
     for item in filter(None, (part.strip() for part in rest.split(","))):
         key, equals, value = (part.strip() for part in item.partition("="))

@@ -12,7 +12,7 @@ from engine.constraint.settings import read_monitor
 from engine.errors import UserError
 from engine.order.base import Guards
 from engine.order.registry import parse_order
-from engine.pattern.seq import PatternSettings
+from engine.pattern.settings import PatternSettings
 from engine.pattern.spill.settings import read_spill
 from engine.query.check_plan import checks_of
 from engine.query.endpoints.path import IBP, check_index

@@ -17,7 +17,6 @@ from engine.passes.unpromised import never_promised
 from engine.query.explain_join import cost_without_key
 from engine.query.explain_repetition import cost_of_repetition
 from engine.query.plan import Plan
-from engine.report.units import number
 from engine.stream.timeline import ANY_TYPE
 from engine.units import neat, unit_ns
 
@@ -47,7 +46,7 @@ def of_line_numbers(
     lines = barrier.span_ns // unit_ns(time_unit)
     text = (
         "the input has no arrival times, line numbers stand for them: barrier "
-        f"{barrier.name} keeps each match for {number(lines)} lines; give each record its "
+        f"{barrier.name} keeps each match for {lines:,} lines; give each record its "
         "arrival, or take a barrier that "
         "goes by event time, such as bounded:1s"
     )
@@ -69,7 +68,7 @@ def of_numbers(counters: dict[str, Any], see: str) -> list[str]:
 
     most = max(lane.get("backwards_ns", 0) for lane in lanes)
     text = (
-        f"{number(back)} of {number(arrived)} events lie before one of their source with a smaller "
+        f"{back:,} of {arrived:,} events lie before one of their source with a smaller "
         f"number, by up to {readable_duration(most)}: the input has no numbers (its lines are "
         "counted), or they do not follow event time, so order sequence cannot put these in their "
         f"place. One that goes by event time can: --order kslack:{neat(most)}, or see {see}"

@@ -23,7 +23,6 @@ from engine.log.input.input_log import open_input
 from engine.log.input.input_read import PLAIN_FORM, InputForm
 from engine.log.whole_file import parquet_files, sync_folder
 from engine.order.base import OrderSettings
-from engine.order.served import check_order_attributes
 from engine.passes.inprocess import run_in_process
 from engine.query import check_attributes
 from engine.query.derived_plan import of_log
@@ -171,6 +170,8 @@ def check_order(log: Path | Log, order: OrderSettings, plans: Sequence[Plan]) ->
     wanted = order.attributes(plans)
     if not wanted:
         return
+    from engine.order.served import check_order_attributes  # noqa: PLC0415 - of few orders
+
     check_order_attributes(wanted, attribute_types(log, set(wanted)))
 
 

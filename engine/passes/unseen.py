@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from edge_agent import records as r
 from engine.log.held_log import Log, opened
-from engine.query.automata.named import named_types
+from engine.query.fields import named_types
 from engine.query.language.place import closest
 from engine.query.plan import Plan
 

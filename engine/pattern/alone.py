@@ -11,7 +11,7 @@ from engine.barrier.stage import BarrierStage
 from engine.clocks.stream_clocks import StreamClocks
 from engine.operator import Result, ResultPieces
 from engine.pattern.seq import SeqMatcher
-from engine.pattern.verdict.certainty import Rule
+from engine.pattern.settings import Rule
 from engine.stream.in_stream import in_stream
 from engine.stream.released import Released
 

@@ -14,7 +14,7 @@ Without WITHIN nothing can be dropped; how much is held is counted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -28,13 +28,11 @@ from engine.operator import Result
 from engine.pattern.compiled.membership import joined_attributes, kept_attributes, members
 from engine.pattern.compiled.tables import Layout, layout_of
 from engine.pattern.match_results import Matches
-from engine.pattern.search.kernel import Kernel, StackOptions
+from engine.pattern.search.kernel import Kernel
 from engine.pattern.search.stacks import Stacks
+from engine.pattern.settings import PatternSettings, Rule
 from engine.pattern.store import EXPIRES, FIELDS, HORIZON, MEMBER, T_A, Store
-from engine.pattern.verdict.certainty import Rule
 from engine.pattern.verdict.matches import Judge
-from engine.query.endpoints.path import IBP
-from engine.query.endpoints.tree_joins import COST
 from engine.query.fields import attributes_of, released_columns
 from engine.query.plan import OrPlan, SeqPlan
 from engine.query.purge_settings import PURGES
@@ -44,27 +42,6 @@ from engine.stream.timeline import Moved, Steps
 
 _INT_MAX: Final = 2**63 - 1
 _DEFAULT_KEEP_LATE_NS: Final = 60 * 10**9
-
-
-@dataclass(frozen=True, slots=True)
-class PatternSettings:
-    """``certainty``: ``pairwise`` or ``max-delay`` (R19). ``keep_late_ns``: how late a row may be
-    to find its partners; None means 60 s or WITHIN, whichever is longer. ``buffer_warn``: events
-    held beyond which ``beyond_limit`` counts (without WITHIN nothing bounds them).
-    ``purge`` and ``slack_ns`` (of ``slack``): see ``engine.query.purge_settings``. Rows that
-    break the promise meant find what is left. ``intervals``: how an ISEQ is searched
-    (``engine.query.endpoints.path``). ``joins``: in which order the steps of a SEQ/PAL tree are
-    found (``engine.query.endpoints.tree_joins``).
-    """
-
-    certainty: str = "pairwise"
-    keep_late_ns: int | None = None
-    buffer_warn: int = 1_000_000
-    purge: str = "late"
-    slack_ns: int = 0
-    stacks: StackOptions = field(default_factory=StackOptions)
-    intervals: str = IBP
-    joins: str = COST
 
 
 class SeqMatcher:

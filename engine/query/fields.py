@@ -36,6 +36,7 @@ from engine.query.plan import (
 )
 from engine.query.regular import occurrences
 from engine.stream.frame import ATTR_PREFIX
+from engine.stream.timeline import ANY_TYPE
 
 _P = TypeVar("_P")
 
@@ -243,6 +244,14 @@ def named_attributes(plan: Plan) -> frozenset[str]:
     """The events' own attributes that ``plan`` names."""
     names = (own_attribute(attribute.name) for attribute in attributes_of(plan))
     return frozenset(name for name in names if name is not None)
+
+
+def named_types(plan: Plan) -> dict[str, None]:
+    """The types that a pattern names, and its constraint, in order."""
+    if not isinstance(plan, MonitorPlan):
+        return dict.fromkeys(step.type for step in plan.steps if step.type != ANY_TYPE)
+    found = [step.type for branch in plan.pattern.branches for step in branch.steps]
+    return dict.fromkeys([*found, *(each.type for each in occurrences(plan.expression))])
 
 
 def time_labels(plans: Iterable[Plan]) -> dict[str, set[str]]:

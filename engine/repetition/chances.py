@@ -11,8 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from engine.pattern.compiled.records import RELATION, SCOPE
+from engine.pattern.settings import Rule
 from engine.pattern.store import Store
-from engine.pattern.verdict.certainty import Rule, leaders_of, shares_clock
+from engine.pattern.verdict.certainty import leaders_of, shares_clock
 from engine.pattern.verdict.probability import (
     SCOPE_END,
     Doubtful,

@@ -8,8 +8,8 @@ import numpy as np
 
 from engine.barrier.changes import Changes, Verdicts
 from engine.kernels.table import places_of
+from engine.pattern.settings import Rule
 from engine.pattern.store import Store
-from engine.pattern.verdict.certainty import Rule
 from engine.query.repeat_plan import Contiguity, RepeatPlan, Skip
 from engine.repetition.chances import chances_of
 from engine.repetition.kernel import FoundRuns

@@ -12,8 +12,8 @@ from engine.pattern.compiled.program_texts import awaits_text, text_constants, t
 from engine.pattern.compiled.records import EVENT
 from engine.pattern.search import stacks
 from engine.pattern.search.program_machine import NO_PROGRAMS, Programs
+from engine.pattern.settings import Rule
 from engine.pattern.store import Store
-from engine.pattern.verdict.certainty import Rule
 from engine.repetition import construction as c
 from engine.repetition.compiled import RepeatLayout, made_kinds
 from engine.repetition.records import EVENT_OF, GAP_DOUBT, LEVEL, ROLES, RUN, Chase

@@ -22,7 +22,8 @@ from engine.barrier.changes import Changes, Given
 from engine.errors import UserError
 from engine.operator import Result, ResultPieces
 from engine.pattern.compiled.tables import Layout
-from engine.pattern.seq import PatternSettings, SeqMatcher
+from engine.pattern.seq import SeqMatcher
+from engine.pattern.settings import PatternSettings
 from engine.pattern.store import EXPIRES
 from engine.query.plan import Attribute
 from engine.query.repeat_plan import RepeatPlan

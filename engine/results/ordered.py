@@ -232,7 +232,7 @@ def export_ordered_table(
         )
         for _, table in _tables(store_of(directory), files)
     )
-    return write_table(Path(out), schema, tables)
+    return write_table(Path(out), schema, tables, ascends=True)
 
 
 def _in_units(table: pa.Table, unit: int, files: EventFiles) -> pa.Table:

@@ -23,7 +23,7 @@ from engine.errors import UserError
 from engine.log.input.trace import TraceRead
 from engine.order.base import Guards
 from engine.order.registry import parse_order
-from engine.pattern.seq import PatternSettings
+from engine.pattern.settings import PatternSettings
 from engine.query import query
 from engine.query.plan import OrPlan, SeqPlan
 from engine.stream.frame import Frame

@@ -75,6 +75,36 @@ def test_a_query_loads_only_what_it_uses(
     unused = {"engine.compare", "engine.report.write"}
     assert not (NEVER | others | unused) & found
 
+    assert others_parts(found) == set()
+    assert {"engine.barrier.holding", "engine.order.unordered.none"} <= found
+
+
+OTHER_ORDERS = {
+    "engine.order.sequence.order", "engine.order.slack.kslack", "engine.order.slack.ldop",
+    "engine.order.slack.mp_kslack", "engine.order.slack.aq_settings", "engine.order.served",
+}  # fmt: skip
+OF_OTHERS = {
+    "engine.barrier.adaptive", "engine.barrier.hold", "engine.pattern.spill.chunk_store",
+    "engine.query.automata.compiled", "pyarrow.csv",
+}  # fmt: skip
+
+
+def others_parts(found: set[str]) -> set[str]:
+    """What only other orders, barriers, plans and files need."""
+    return (OTHER_ORDERS | OF_OTHERS) & found
+
+
+def test_a_query_of_windows_loads_no_pattern_and_one_of_lines_no_parquet(
+    here: Path, trace: Any
+) -> None:
+    del here
+    records = [{"type": kind, "ts": ts} for ts, kind in enumerate("ABCD", 1)]
+    query = "SELECT count(*) FROM events WINDOW TUMBLING 10"
+    found = loaded("query", query, "--input", trace(*records), "--order", "kslack:2")
+    assert others_parts(found) == {"engine.order.slack.kslack"}
+    unused = {"engine.pattern.seq", "engine.pattern.search.kernel", "engine.barrier.holding"}
+    assert not (unused | {"pyarrow.parquet", "pyarrow.json"}) & found
+
 
 def test_dictionaries_are_for_texts_only(here: Path) -> None:
     del here

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from engine.errors import UserError
 from engine.pattern.alone import Alone
-from engine.pattern.seq import PatternSettings, SeqMatcher
+from engine.pattern.seq import SeqMatcher
+from engine.pattern.settings import PatternSettings
 from engine.query import query
 from engine.query.endpoints.path import INDEXES
 from engine.query.plan import SeqPlan

@@ -18,7 +18,7 @@ from engine.log.input.trace import TraceRead
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.passes.inprocess import run_in_process
-from engine.pattern.seq import PatternSettings
+from engine.pattern.settings import PatternSettings
 from engine.pattern.spill.settings import SpillSettings
 from engine.query import query
 from engine.results.export import export_jsonl

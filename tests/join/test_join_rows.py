@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from engine.barrier.registry import parse_barrier
 from engine.pattern.alone import Alone
-from engine.pattern.seq import PatternSettings, SeqMatcher
+from engine.pattern.seq import SeqMatcher
+from engine.pattern.settings import PatternSettings
 from engine.query import query
 from engine.query.join_plan import JoinPlan
 from engine.stream.released import IN_ORDER, LATE, Strings

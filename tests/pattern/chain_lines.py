@@ -13,7 +13,7 @@ from engine.chain import Chain, ChainSettings
 from engine.log.input.trace import TraceRead
 from engine.order.base import Guards
 from engine.order.registry import parse_order
-from engine.pattern.seq import PatternSettings
+from engine.pattern.settings import PatternSettings
 from engine.query import query
 from engine.query.purge_settings import parse_purge
 

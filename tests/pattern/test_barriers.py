@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from engine.barrier.registry import BarrierSettings, parse_barrier
 from engine.pattern.alone import Alone
-from engine.pattern.seq import PatternSettings, SeqMatcher
+from engine.pattern.seq import SeqMatcher
+from engine.pattern.settings import PatternSettings
 from engine.query.plan import SeqPlan, Step
 from engine.stream.released import IN_ORDER, LATE
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from engine.barrier.registry import parse_barrier
 from engine.pattern.alone import Alone
-from engine.pattern.seq import PatternSettings, SeqMatcher
+from engine.pattern.seq import SeqMatcher
+from engine.pattern.settings import PatternSettings
 from engine.query import query
 from engine.query.plan import OrPlan, SeqPlan
 from engine.stream.released import LATE

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.pattern.seq import PatternSettings, SeqMatcher
+from engine.pattern.seq import SeqMatcher
+from engine.pattern.settings import PatternSettings
 from engine.query import query
 from engine.query.plan import Attribute, Comparison, SeqPlan, Step
 from engine.stream.released import IN_ORDER, LATE, RESIDUAL

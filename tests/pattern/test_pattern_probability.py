@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from engine.pattern.compiled.records import RELATION
 from engine.pattern.compiled.relations import soon_after, starts_before
-from engine.pattern.seq import PatternSettings, SeqMatcher
+from engine.pattern.seq import SeqMatcher
+from engine.pattern.settings import PatternSettings
 from engine.pattern.verdict.probability import POINTS, pair_probability, sampled_probability
 from engine.query.plan import SeqPlan, Step
 

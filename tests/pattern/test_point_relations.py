@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from engine.errors import UserError
 from engine.pattern.compiled.tables import layout_of
-from engine.pattern.seq import PatternSettings, SeqMatcher
+from engine.pattern.seq import SeqMatcher
+from engine.pattern.settings import PatternSettings
 from engine.query.plan import Attribute, Group, PointRelation, SeqPlan, Step
 
 Asked = tuple[str, str, str, int]

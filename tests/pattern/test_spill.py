@@ -18,7 +18,8 @@ from engine.barrier.registry import parse_barrier
 from engine.errors import UserError
 from engine.pattern.alone import Alone
 from engine.pattern.compiled.tables import layout_of
-from engine.pattern.seq import PatternSettings, SeqMatcher
+from engine.pattern.seq import SeqMatcher
+from engine.pattern.settings import PatternSettings
 from engine.pattern.spill.chunk_store import FileChunks, MemoryChunks
 from engine.pattern.spill.chunk_store import joined as one_below_other
 from engine.pattern.spill.matcher import SpillingMatcher

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from engine.pattern.compiled.tables import layout_of
-from engine.pattern.seq import PatternSettings, SeqMatcher
+from engine.pattern.seq import SeqMatcher
+from engine.pattern.settings import PatternSettings
 from engine.pattern.spill.bounds import spill_bounds
 from engine.pattern.spill.matcher import SpillingMatcher
 from engine.pattern.spill.partition import Keys, keys_of

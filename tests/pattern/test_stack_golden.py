@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from engine.pattern.alone import Alone
-from engine.pattern.seq import PatternSettings, SeqMatcher
+from engine.pattern.seq import SeqMatcher
+from engine.pattern.settings import PatternSettings
 from engine.query.plan import SeqPlan, Step
 from engine.stream.released import IN_ORDER, Strings
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from engine.barrier.registry import parse_barrier
 from engine.errors import UserError
 from engine.pattern.alone import Alone
-from engine.pattern.search.kernel import StackOptions
-from engine.pattern.seq import PatternSettings, SeqMatcher
+from engine.pattern.seq import SeqMatcher
+from engine.pattern.settings import PatternSettings, StackOptions
 from engine.query import query
 from engine.query.plan import OrPlan, SeqPlan
 from engine.stream.released import IN_ORDER, LATE, Strings

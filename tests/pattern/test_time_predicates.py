@@ -14,7 +14,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from engine.errors import UserError
-from engine.pattern.seq import PatternSettings, SeqMatcher
+from engine.pattern.seq import SeqMatcher
+from engine.pattern.settings import PatternSettings
 from engine.query import query
 from engine.query.plan import OrPlan, SeqPlan
 from tests.pattern.slow_patterns import brute_matches

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.pattern.search.kernel import StackOptions
+from engine.pattern.settings import StackOptions
 from engine.report.paper import Finding, PaperRun
 from scenarios.papers.l10 import paper
 from scenarios.papers.l10.ch4 import overhead, published, runs

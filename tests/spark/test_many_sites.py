@@ -23,7 +23,7 @@ from engine.chain import Chain, ChainSettings
 from engine.order.registry import parse_order
 from engine.passes import inprocess
 from engine.passes.inprocess import run_in_process
-from engine.pattern.seq import PatternSettings
+from engine.pattern.settings import PatternSettings
 from engine.query import query
 from engine.results.export import export_jsonl
 from engine.results.ordered import export_ordered_jsonl

@@ -13,7 +13,7 @@ from engine.chain import ChainSettings
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.passes.inprocess import run_in_process
-from engine.pattern.seq import PatternSettings
+from engine.pattern.settings import PatternSettings
 from engine.pattern.spill.settings import SpillSettings
 from engine.query import query
 from engine.spark.host import run_on_spark

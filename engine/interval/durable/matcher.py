@@ -31,7 +31,8 @@ from engine.interval.durable.halves import (
     with_halves,
 )
 from engine.pattern.match_results import HALF_COLUMN
-from engine.pattern.seq import PatternSettings, SeqMatcher
+from engine.pattern.seq import SeqMatcher
+from engine.pattern.settings import PatternSettings
 from engine.query.endpoints.tree_joins import check_joins
 from engine.query.plan import TreePlan
 from engine.stream.released import Released

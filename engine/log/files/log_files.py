@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from engine.errors import ContractViolation, UserError
 from engine.log.files.file_facts import (
@@ -21,7 +20,7 @@ from engine.log.files.file_facts import (
 from engine.log.files.folder import chosen, covering, file_name, numbered
 from engine.log.files.retired import retired
 from engine.log.frame_rules import FrameError, checked
-from engine.log.whole_file import DAMAGED, parquet_files
+from engine.log.whole_file import DAMAGED, open_parquet, parquet_files, parquet_schema
 from engine.stream.frame import Frame
 
 SITE: Final = "site"
@@ -61,7 +60,7 @@ def log_files(directory: Path) -> list[Path]:
     files = [each.path for each in chosen(named, retired(directory).upto)] + files
     for file in files:
         try:
-            schema = pq.read_schema(file)
+            schema = parquet_schema(file)
         except DAMAGED as error:
             raise damaged(file, error) from error
         if any(
@@ -117,7 +116,7 @@ def facts_in(file: Path) -> FileFacts | None:
         UserError: a damaged footer.
     """
     try:
-        with pq.ParquetFile(file) as opened:
+        with open_parquet(file) as opened:
             about = opened.metadata
             facts = facts_of(opened.schema_arrow.metadata)
     except (FactsError, *DAMAGED) as error:
@@ -150,7 +149,7 @@ def arrivals_given(file: Path, facts: FileFacts | None) -> bool:
         for entry in entries_of(piece.slice(0, 1)):
             frame_of(file, 0, entry, has_facts=False)
         break
-    return earlier_arrival_given(pq.read_schema(file).metadata)
+    return earlier_arrival_given(parquet_schema(file).metadata)
 
 
 def checked_pieces(file: Path) -> Iterator[pa.RecordBatch]:
@@ -231,9 +230,7 @@ def read_file(file: Path, columns: list[str]) -> pa.Table:
     """
     try:
         # One column has nearly all bytes: to wake threads for the others takes longer.
-        return pq.ParquetFile(file, page_checksum_verification=True).read(
-            columns, use_threads=False
-        )
+        return open_parquet(file).read(columns, use_threads=False)
     except DAMAGED as error:
         raise damaged(file, error) from error
 
@@ -241,9 +238,7 @@ def read_file(file: Path, columns: list[str]) -> pa.Table:
 def pieces(file: Path) -> Iterator[pa.RecordBatch]:
     """The file's rows, about ``_PIECE_BYTES`` at a time, and never much more of it in memory."""
     try:
-        with pq.ParquetFile(
-            file, page_checksum_verification=True, buffer_size=_BUFFER_BYTES
-        ) as opened:
+        with open_parquet(file, buffer_size=_BUFFER_BYTES) as opened:
             about = opened.metadata
             size = sum(about.row_group(n).total_byte_size for n in range(about.num_row_groups))
             rows = max(1, _PIECE_BYTES * about.num_rows // max(1, size))

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from engine.errors import UserError
 from engine.log.arrival_log import LogReader, is_log_file
@@ -14,7 +13,7 @@ from engine.log.input.input_read import PLAIN_FORM, InputForm, InputKind, InputR
 from engine.log.input.lines import STDIN, UNREADABLE, open_bytes
 from engine.log.input.table_files import table_files
 from engine.log.input.trace import TraceRead
-from engine.log.whole_file import DAMAGED
+from engine.log.whole_file import DAMAGED, parquet_schema
 
 # ruff: noqa: PLC0415 - of the readers, a pass needs one; a trace is the shortest of all
 
@@ -115,7 +114,7 @@ def _folder_kind(folder: Path) -> InputKind:
     if not files:
         return InputKind.LOG
     try:
-        schemas = [pq.read_schema(file) for file in files]
+        schemas = [parquet_schema(file) for file in files]
     except DAMAGED:
         return InputKind.LOG  # its reader says which file is damaged
     return InputKind.LOG if any(map(is_log_file, schemas)) else InputKind.PARQUET
@@ -123,7 +122,7 @@ def _folder_kind(folder: Path) -> InputKind:
 
 def _refuse_log_file(path: Path) -> None:
     try:
-        schema = pq.read_schema(path)
+        schema = parquet_schema(path)
     except DAMAGED as error:
         raise UserError(f"{path}: damaged Parquet file: {error}") from error
     if is_log_file(schema):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -15,8 +14,8 @@ from engine.pattern.search import construction as c
 from engine.pattern.search import scopes, stacks
 from engine.pattern.search import state as search
 from engine.pattern.search.program_machine import Programs
+from engine.pattern.settings import Rule, StackOptions
 from engine.pattern.store import Store
-from engine.pattern.verdict.certainty import Rule
 from engine.stream.clock_bound import ClockBound
 from engine.stream.released import Strings
 from engine.stream.timeline import ALL, LONG_AGO, Steps
@@ -27,24 +26,6 @@ _NEVER: Final = 2**63 - 1
 _OPEN: Final = np.empty(0, np.float64)
 _NO_PROGRAMS: Final = compile_programs((), {}, {}, np.empty(0, np.int8), Strings())
 _NO_MOVES: Final = np.empty(0, search.MOVE)
-
-
-@dataclass(frozen=True, slots=True)
-class StackOptions:
-    """How stacks are kept and searched (L10 4.5): other costs, the same results.
-
-    ``rip``, ``rin``: every event keeps the place of its most recent predecessor (first successor)
-    in the neighbouring stack, which late events shift; else places are found by binary search.
-    ``clock``: an event newer than all is appended without a look at its neighbours (AIS-CLOCK).
-    ``divider``: what lies before the window is left out by binary search, else by a test of each.
-    ``lazy_purge``: stacks lose what has expired when they are looked at, else only when rebuilt.
-    """
-
-    rip: bool = False
-    rin: bool = False
-    clock: bool = True
-    divider: bool = True
-    lazy_purge: bool = True
 
 
 class Kernel:

@@ -28,7 +28,8 @@ from engine.barrier.changes import ORDER, Changes
 from engine.clocks.stream_clocks import StreamClocks
 from engine.errors import UserError
 from engine.pattern.compiled.membership import members
-from engine.pattern.seq import PatternSettings, SeqMatcher
+from engine.pattern.seq import SeqMatcher
+from engine.pattern.settings import PatternSettings, Rule
 from engine.pattern.spill.bounds import spill_bounds
 from engine.pattern.spill.chunk_store import (
     ChunkStore,
@@ -44,7 +45,6 @@ from engine.pattern.spill.replay_pending import Replay, all_of
 from engine.pattern.spill.settings import SpillSettings
 from engine.pattern.spill.waiting import LateEvents, Turn, cut
 from engine.pattern.store import EXPIRES, HORIZON, MEMBER, Store
-from engine.pattern.verdict.certainty import Rule
 from engine.pattern.verdict.matches import Judge
 from engine.query.plan import OrPlan, SeqPlan
 from engine.stream.released import Promises, Released

@@ -19,9 +19,9 @@ import numpy as np
 from engine.barrier.changes import Changes, Verdicts
 from engine.kernels.table import numbered
 from engine.pattern.compiled.tables import Layout
-from engine.pattern.search.kernel import Kernel, StackOptions
+from engine.pattern.search.kernel import Kernel
+from engine.pattern.settings import Rule, StackOptions
 from engine.pattern.store import MEMBER, Store
-from engine.pattern.verdict.certainty import Rule
 from engine.pattern.verdict.matches import Judge
 from engine.stream.released import Strings
 

@@ -12,15 +12,14 @@ no such exemption (SPEC 4.3). The kernel decides so pair by pair and condition b
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 import numpy as np
 
-from engine.errors import UserError
 from engine.pattern.compiled.tables import Layout, members_of
 from engine.pattern.search.clocked_machine import Errors
 from engine.pattern.search.program_machine import Programs
+from engine.pattern.settings import Rule
 from engine.pattern.verdict.probability import (
     SCOPE_END,
     Asked,
@@ -29,17 +28,6 @@ from engine.pattern.verdict.probability import (
     sampled_probability,
 )
 from engine.stream.released import NO_EPOCH
-
-
-class Rule(StrEnum):
-    """Where the bound of a pair comes from."""
-
-    PAIRWISE = "pairwise"
-    MAX_DELAY = "max-delay"
-
-    @classmethod
-    def _missing_(cls, value: object) -> None:
-        raise UserError(f"certainty {value!r}: use {' or '.join(cls)}")
 
 
 @dataclass(frozen=True, slots=True)

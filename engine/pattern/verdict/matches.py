@@ -12,6 +12,7 @@ from engine.kernels.integers import NONE
 from engine.pattern.compiled.program import compile_programs, uses_text_order
 from engine.pattern.compiled.program_texts import text_constants, text_ranks
 from engine.pattern.compiled.tables import Layout, members_of, relations_in
+from engine.pattern.settings import Rule
 from engine.pattern.store import REF_END, Store
 from engine.pattern.verdict.arranging import (
     Spread,
@@ -22,7 +23,7 @@ from engine.pattern.verdict.arranging import (
     sort_caused,
     spread,
 )
-from engine.pattern.verdict.certainty import Conditions, Doubts, EventTimes, Rule, chances
+from engine.pattern.verdict.certainty import Conditions, Doubts, EventTimes, chances
 from engine.stream.released import Strings
 from engine.stream.timeline import LONG_AGO
 

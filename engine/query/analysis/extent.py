@@ -52,7 +52,7 @@ def _time(window: s.TimeWindow, context: Context) -> tuple[int, int | None]:
 
 def _rows(window: s.CountWindow, context: Context) -> tuple[int, int]:
     """Events of a window, and from one window's first event to the next one's."""
-    rows = _number(window.count, context)
+    rows = _number(window.rows, context)
     if window.every is None:
         return rows, rows
     every = _number(window.every, context)

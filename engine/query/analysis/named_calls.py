@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from engine.query.functions import FUNCTIONS
 from engine.query.language import syntax as s
@@ -18,23 +17,22 @@ def with_names(node: s.Node, named: Callable[[s.Call], s.Reference]) -> s.Node:
     match node:
         case s.Call(function=function, arguments=arguments):
             if function.text.lower() in FUNCTIONS and not node.star:
-                return replace(node, arguments=tuple(map(inner, arguments)))
+                return node._replace(arguments=tuple(map(inner, arguments)))
             return named(node)
         case s.IsNull(item=item) | s.Like(item=item):
-            return replace(node, item=inner(item))
+            return node._replace(item=inner(item))
         case s.CaseNode(operand=operand, whens=whens, otherwise=otherwise):
-            return replace(
-                node,
+            return node._replace(
                 operand=None if operand is None else inner(operand),
-                whens=tuple((inner(when), inner(then)) for when, then in whens),
+                whens=tuple(s.When(inner(when), inner(then)) for when, then in whens),
                 otherwise=None if otherwise is None else inner(otherwise),
             )
         case s.Junction(terms=terms):
-            return replace(node, terms=tuple(map(inner, terms)))
+            return node._replace(terms=tuple(map(inner, terms)))
         case s.Binary(left=left, right=right):
-            return replace(node, left=inner(left), right=inner(right))
+            return node._replace(left=inner(left), right=inner(right))
         case s.Negative(term=term):
-            return replace(node, term=inner(term))
+            return node._replace(term=inner(term))
         case s.Among(item=item, options=options):
-            return replace(node, item=inner(item), options=tuple(map(inner, options)))
+            return node._replace(item=inner(item), options=tuple(map(inner, options)))
     return node

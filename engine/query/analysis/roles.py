@@ -48,7 +48,7 @@ class RepeatedNames:
         alias, name = self._parts(reference)
         if not self.often[alias].repeats:
             return self._once(reference, alias, name)
-        if reference.index is None:
+        if reference.step_index is None:
             message = f"{alias!r} repeats: which of its events is meant?"
             raise self._refuse(reference.at, message, self._choices(alias, name))
         return Attribute(name, with_role(alias, self._index(reference, alias)))
@@ -56,7 +56,7 @@ class RepeatedNames:
     def returned(self, reference: s.Reference) -> Attribute:
         """What RETURN names: without an index, of a step that repeats, of all its events."""
         alias, name = self._parts(reference)
-        if reference.index is not None:
+        if reference.step_index is not None:
             message = "RETURN has values of whole matches"
             raise self._refuse(reference.at, message, self._choices(alias, name, of_match=True))
         return Attribute(name, alias)
@@ -88,7 +88,11 @@ class RepeatedNames:
         if function not in _ROLES:
             return None
         argument = call.arguments[0] if len(call.arguments) == 1 else None
-        if not isinstance(argument, s.Reference) or argument.index is not None or call.distinct:
+        if (
+            not isinstance(argument, s.Reference)
+            or argument.step_index is not None
+            or call.distinct
+        ):
             hint = "as in count(a)" if function == COUNT else f"as in {function}(a.v)"
             raise self._refuse(call.at, f"{function} takes a step that repeats", hint)
         if function == COUNT:
@@ -139,13 +143,13 @@ class RepeatedNames:
         return alias.text, attribute_name(rest[-1].text, own=own)
 
     def _once(self, reference: s.Reference, alias: str, name: str) -> Attribute:
-        if reference.index is not None:
+        if reference.step_index is not None:
             hint = f"write {alias}.{name}, or {alias} with + behind its type"
-            raise self._refuse(reference.index.at, f"{alias!r} does not repeat", hint)
+            raise self._refuse(reference.step_index.at, f"{alias!r} does not repeat", hint)
         return Attribute(name, alias)
 
     def _index(self, reference: s.Reference, alias: str) -> str:
-        index = reference.index
+        index = reference.step_index
         assert index is not None
         if index.variable is None or index.variable.text.lower() != "i":
             hint = f"{alias}[i] is each event, {alias}[i - 1] the one before; first(), last()"
@@ -180,7 +184,7 @@ def partition_name(reference: s.Reference, text: str, steps: Mapping[str, Step])
     """
     *before, last = reference.parts
     own = len(before) == 1 and before[0].text == OWN and not before[0].quoted
-    if (before and not own) or reference.index is not None:
+    if (before and not own) or reference.step_index is not None:
         step = before[0].text if before and before[0].text in steps else "a step"
         message = f"PARTITION BY names an attribute of all events, not of {step}"
         raise refuse(text, reference.at, message, f"write {last.text}")

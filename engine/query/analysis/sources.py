@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from engine.query.analysis.clauses import only
 from engine.query.analysis.roles import partition_name
@@ -19,7 +18,7 @@ def whole_pattern_of(parsed: s.EventQuery) -> s.EventQuery:
     step = parsed.pattern
     if not isinstance(step, s.StepNode):
         return parsed
-    return replace(parsed, pattern=s.GroupNode("SEQ", (step,), (), step.at, step.depth + 1))
+    return parsed._replace(pattern=s.GroupNode("SEQ", (step,), (), step.at, step.depth + 1))
 
 
 def terms_of_clauses(

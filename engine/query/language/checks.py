@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.query.language.place import Span
 
@@ -11,8 +10,7 @@ if TYPE_CHECKING:
     from engine.query.language.syntax import Duration, Name, Node
 
 
-@dataclass(frozen=True, slots=True)
-class CheckNode:
+class CheckNode(NamedTuple):
     """``CHECK name (condition) [HOLD hold] [DROP]``."""
 
     at: Span
@@ -22,8 +20,7 @@ class CheckNode:
     drop: bool
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryBy:
+class HistoryBy(NamedTuple):
     """``HISTORY BY value, value``."""
 
     at: Span

@@ -76,6 +76,6 @@ def _digest(tables: bytes) -> str:
 
 def _numbered(record: dict[str, Any]) -> dict[Any, Any]:
     """JSON has texts alone as keys; those of Lark's tables of states and tokens are numbers."""
-    if record and all(key.isdecimal() for key in record):
+    if next(iter(record), "").isdecimal():  # all of its keys are, or none
         return {int(key): value for key, value in record.items()}
     return record

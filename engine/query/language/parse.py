@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
@@ -51,7 +50,7 @@ def parse(text: str) -> s.Query:
     if not text.strip():
         raise UserError("the query is empty; it begins with EVENT, SELECT or EXPLAIN")
     try:
-        tree = _parser().parse(text)
+        tree: Any = _parser().parse(text)
     except UnexpectedToken as error:
         raise syntax_error(text, error.token, set(error.accepts or error.expected)) from None
     except UnexpectedCharacters as error:
@@ -305,15 +304,15 @@ class _Build(RepetitionRules):
     def null(self, word: Token) -> s.Null:
         return s.Null(at_of(word))
 
-    def when(self, when: s.Node, then: s.Node) -> tuple[s.Node, s.Node]:
-        return when, then
+    def when(self, when: s.Node, then: s.Node) -> s.When:
+        return s.When(when, then)
 
     def case(self, word: Token, *rest: Any) -> s.CaseNode:
         """``rest``: perhaps an operand, the pairs of WHEN, perhaps that of ELSE, and END."""
         *parts, end = rest
-        whens = tuple(part for part in parts if isinstance(part, tuple))
-        operand = None if isinstance(parts[0], tuple) else parts[0]
-        otherwise = None if isinstance(parts[-1], tuple) else parts[-1]
+        whens = tuple(part for part in parts if isinstance(part, s.When))
+        operand = None if isinstance(parts[0], s.When) else parts[0]
+        otherwise = None if isinstance(parts[-1], s.When) else parts[-1]
         at = over(at_of(word), at_of(end))
         inside = [node for when in whens for node in when]
         inside += [node for node in (operand, otherwise) if node is not None]
@@ -334,7 +333,7 @@ class _Build(RepetitionRules):
             s.Number(str(number), s.Name(str(unit), at_of(unit)), over(at_of(number), at_of(unit)))
             for number, unit in zip(words[::2], words[1::2], strict=True)
         )
-        return replace(first, at=over(first.at, at_of(rest[-1])), more=tuple(more))
+        return first._replace(at=over(first.at, at_of(rest[-1])), more=tuple(more))
 
     def duration(self, *rest: Any) -> s.Duration:
         number = rest[-1]
@@ -359,7 +358,7 @@ class _Build(RepetitionRules):
     def reference(self, *rest: s.Name | StepIndex) -> s.Reference:
         parts = tuple(each for each in rest if isinstance(each, s.Name))
         index = next((each for each in rest if isinstance(each, StepIndex)), None)
-        return s.Reference(parts, over(rest[0].at, rest[-1].at), index=index)
+        return s.Reference(parts, over(rest[0].at, rest[-1].at), step_index=index)
 
     def name(self, word: Token) -> s.Name:
         if word.type != "QUOTED":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from lark import Token, Transformer, v_args
@@ -48,7 +47,7 @@ class RepetitionRules(Transformer[Token, Any]):
         return s.StepNode(kind, alias, at, depth, often)
 
     def named(self, group: s.GroupNode, alias: s.Name) -> s.GroupNode:
-        return replace(group, alias=alias)
+        return group._replace(alias=alias)
 
     def array(self) -> tuple[()]:
         return ()

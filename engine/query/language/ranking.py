@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.query.language.place import Span
 
@@ -11,16 +10,14 @@ if TYPE_CHECKING:
     from engine.query.language.syntax import Node, Number
 
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
+class Ranked(NamedTuple):
     """One entry: ``node [ASC | DESC]``."""
 
     node: Node
     descending: bool
 
 
-@dataclass(frozen=True, slots=True)
-class OrderBy:
+class OrderBy(NamedTuple):
     """``ORDER BY entries LIMIT limit``."""
 
     at: Span

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.query.language.place import Span
 
@@ -11,8 +10,7 @@ if TYPE_CHECKING:
     from engine.query.language.syntax import Name, Node, Number, Reference
 
 
-@dataclass(frozen=True, slots=True)
-class OftenNode:
+class OftenNode(NamedTuple):
     """Behind a step's type: ``* + ?``, or numbers and a comma in braces (``words``). ``array``:
     where ``[]`` stands, if it does; ``until``: what ends the repetition.
     """
@@ -23,8 +21,7 @@ class OftenNode:
     until: Node | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StepIndex:
+class StepIndex(NamedTuple):
     """``[i]``, ``[i - 1]``: ``variable`` less ``less``; ``[3]`` has no variable."""
 
     variable: Name | None
@@ -32,39 +29,34 @@ class StepIndex:
     at: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Everything:
+class Everything(NamedTuple):
     """``*`` in RETURN."""
 
     at: Span
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionBy:
+class PartitionBy(NamedTuple):
     """``PARTITION BY attribute, attribute``."""
 
     at: Span
     references: tuple[Reference, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ContiguityClause:
+class ContiguityClause(NamedTuple):
     """``CONTIGUITY word``: ``strict``, ``next`` or ``any``."""
 
     at: Span
     word: str
 
 
-@dataclass(frozen=True, slots=True)
-class SkipClause:
+class SkipClause(NamedTuple):
     """``SKIP PAST LAST EVENT`` (``word`` is ``last``) or ``SKIP TO NEXT`` (``next``)."""
 
     at: Span
     word: str
 
 
-@dataclass(frozen=True, slots=True)
-class LimitClause:
+class LimitClause(NamedTuple):
     """``LIMIT number``."""
 
     at: Span

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.query.language.place import Span
 
@@ -11,24 +10,21 @@ if TYPE_CHECKING:
     from engine.query.language.syntax import Name, Node
 
 
-@dataclass(frozen=True, slots=True)
-class From:
+class From(NamedTuple):
     """``FROM stream, stream``."""
 
     at: Span
     streams: tuple[Name, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class JoinSide:
+class JoinSide(NamedTuple):
     """``stream [AS] alias``: one side of a join."""
 
     stream: Name
     alias: Name | None
 
 
-@dataclass(frozen=True, slots=True)
-class Join:
+class Join(NamedTuple):
     """``FROM left [kind] JOIN right [ON condition]``; ``kind`` is one of
     ``engine.query.plan.JoinKind``, ``join_at`` covers the words from it to JOIN.
     """

@@ -1,11 +1,13 @@
 """What the parser makes of a query: its parts and where each stands in the text.
 
 Nothing is checked here beyond the grammar; ``engine.query.analysis.analyse`` turns it into a plan.
+Nodes are named tuples, as there are many kinds of them: every command makes these classes anew, and
+a frozen data class takes eight times as long to make.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from engine.query.language.checks import CheckNode, HistoryBy
 from engine.query.language.place import Span
@@ -23,8 +25,7 @@ from engine.query.language.sources import From, Join
 from engine.query.language.traces import Under
 
 
-@dataclass(frozen=True, slots=True)
-class Name:
+class Name(NamedTuple):
     """An identifier; ``quoted`` when written in double quotes or backticks."""
 
     text: str
@@ -32,18 +33,16 @@ class Name:
     quoted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(NamedTuple):
     """``name``, ``alias.name``, ``alias.attrs.name``, ``alias[i].name``."""
 
     parts: tuple[Name, ...]
     at: Span
     depth: int = 0
-    index: StepIndex | None = None
+    step_index: StepIndex | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Number:
+class Number(NamedTuple):
     """A number as written, with its time unit if it has one; ``more`` follow it: ``1 min 30 s``."""
 
     text: str
@@ -53,8 +52,7 @@ class Number:
     more: tuple[Number, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Literal:
+class Literal(NamedTuple):
     """Text or a truth value."""
 
     value: str | bool
@@ -62,8 +60,7 @@ class Literal:
     depth: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Negative:
+class Negative(NamedTuple):
     """``- term``."""
 
     term: Node
@@ -71,16 +68,14 @@ class Negative:
     depth: int
 
 
-@dataclass(frozen=True, slots=True)
-class Null:
+class Null(NamedTuple):
     """``NULL``."""
 
     at: Span
     depth: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class IsNull:
+class IsNull(NamedTuple):
     """``item IS NULL``."""
 
     item: Node
@@ -88,8 +83,7 @@ class IsNull:
     depth: int
 
 
-@dataclass(frozen=True, slots=True)
-class Like:
+class Like(NamedTuple):
     """``item LIKE pattern``."""
 
     item: Node
@@ -98,19 +92,24 @@ class Like:
     depth: int
 
 
-@dataclass(frozen=True, slots=True)
-class CaseNode:
-    """``CASE [operand] WHEN ... THEN ... ELSE otherwise END``; ``whens``: (when, then)."""
+class When(NamedTuple):
+    """``WHEN when THEN then``."""
+
+    when: Node
+    then: Node
+
+
+class CaseNode(NamedTuple):
+    """``CASE [operand] WHEN ... THEN ... ELSE otherwise END``."""
 
     operand: Node | None
-    whens: tuple[tuple[Node, Node], ...]
+    whens: tuple[When, ...]
     otherwise: Node | None
     at: Span
     depth: int
 
 
-@dataclass(frozen=True, slots=True)
-class Binary:
+class Binary(NamedTuple):
     """Arithmetic (``+ - * / %``) or a comparison (``= != < <= > >=``)."""
 
     op: str
@@ -120,8 +119,7 @@ class Binary:
     depth: int
 
 
-@dataclass(frozen=True, slots=True)
-class Among:
+class Among(NamedTuple):
     """``item IN (options)``."""
 
     item: Node
@@ -130,8 +128,7 @@ class Among:
     depth: int
 
 
-@dataclass(frozen=True, slots=True)
-class Junction:
+class Junction(NamedTuple):
     """``op`` is ``and`` | ``or`` (two or more terms) | ``not`` (one term)."""
 
     op: str
@@ -140,8 +137,7 @@ class Junction:
     depth: int
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """``function(arguments)``; ``star`` for ``function(*)``; ``distinct``: DISTINCT before them."""
 
     function: Name
@@ -158,8 +154,7 @@ Node = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class StepNode:
+class StepNode(NamedTuple):
     """``type [alias]`` inside a pattern; ``often``: None: once."""
 
     type: Name
@@ -169,8 +164,7 @@ class StepNode:
     often: OftenNode | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NegatedNode:
+class NegatedNode(NamedTuple):
     """``! part``; ``at`` covers the exclamation mark."""
 
     part: PatternNode
@@ -178,8 +172,7 @@ class NegatedNode:
     depth: int
 
 
-@dataclass(frozen=True, slots=True)
-class Relation:
+class Relation(NamedTuple):
     """Between two neighbours of a group: ``,`` or one of Z10's nine relations.
 
     ``counts``: the five numbers behind it (Z10 Eq 1), if there are.
@@ -190,8 +183,7 @@ class Relation:
     counts: tuple[Number, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class GroupNode:
+class GroupNode(NamedTuple):
     """``SEQ | PAL | AND | OR (part, part ...) [alias]``; ``relations[i]`` follows ``parts[i]``."""
 
     op: str
@@ -202,8 +194,7 @@ class GroupNode:
     alias: Name | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """``step.ts`` or ``step.te`` in a TList (L10 5.3.1)."""
 
     step: Name
@@ -211,8 +202,7 @@ class Endpoint:
     at: Span
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointChain:
+class EndpointChain(NamedTuple):
     """``A.ts < B.te < C.te``: ``ops[i]`` stands between ``ends[i]`` and ``ends[i + 1]``."""
 
     ends: tuple[Endpoint, ...]
@@ -221,8 +211,7 @@ class EndpointChain:
     depth: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class AllenNode:
+class AllenNode(NamedTuple):
     """``left word right``: one of Allen's 13 relations by name, as written."""
 
     left: Name
@@ -232,8 +221,7 @@ class AllenNode:
     depth: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TListJunction:
+class TListJunction(NamedTuple):
     """``op`` is ``and`` | ``or``, of two or more restrictions."""
 
     op: str
@@ -245,8 +233,7 @@ class TListJunction:
 TListNode = EndpointChain | AllenNode | TListJunction
 
 
-@dataclass(frozen=True, slots=True)
-class IseqNode:
+class IseqNode(NamedTuple):
     """``ISEQ[restrictions](parts)`` (L10 5.3): all of the restrictions hold."""
 
     restrictions: tuple[TListNode, ...]
@@ -258,8 +245,7 @@ class IseqNode:
 PatternNode = StepNode | NegatedNode | GroupNode | IseqNode
 
 
-@dataclass(frozen=True, slots=True)
-class Duration:
+class Duration(NamedTuple):
     """A length of time; ``negative`` when written with a minus sign."""
 
     number: Number
@@ -267,40 +253,35 @@ class Duration:
     at: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(NamedTuple):
     """One entry of a SELECT or RETURN list."""
 
     value: Node
     label: Name | None
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
+class Where(NamedTuple):
     """``WHERE condition``."""
 
     at: Span
     condition: Node
 
 
-@dataclass(frozen=True, slots=True)
-class Within:
+class Within(NamedTuple):
     """``WITHIN duration``."""
 
     at: Span
     duration: Duration
 
 
-@dataclass(frozen=True, slots=True)
-class Realtime:
+class Realtime(NamedTuple):
     """``REALTIME 0|1``."""
 
     at: Span
     number: Number
 
 
-@dataclass(frozen=True, slots=True)
-class Returns:
+class Returns(NamedTuple):
     """``RETURN item, item``; ``everything``: where ``*`` stands among them."""
 
     at: Span
@@ -308,24 +289,21 @@ class Returns:
     everything: Everything | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class GroupBy:
+class GroupBy(NamedTuple):
     """``GROUP BY attribute, attribute``."""
 
     at: Span
     references: tuple[Reference, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Having:
+class Having(NamedTuple):
     """``HAVING condition``."""
 
     at: Span
     condition: Node
 
 
-@dataclass(frozen=True, slots=True)
-class TimeWindow:
+class TimeWindow(NamedTuple):
     """``drift`` is ``each``, ``together`` or None (R19 3.2.3.1); ``every`` None: TUMBLING."""
 
     at: Span
@@ -334,25 +312,22 @@ class TimeWindow:
     every: Duration | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SessionWindow:
+class SessionWindow(NamedTuple):
     """``SESSION gap``."""
 
     at: Span
     gap: Duration
 
 
-@dataclass(frozen=True, slots=True)
-class CountWindow:
-    """``ROWS count [EVERY every]``."""
+class CountWindow(NamedTuple):
+    """``ROWS rows [EVERY every]``."""
 
     at: Span
-    count: Number
+    rows: Number
     every: Number | None
 
 
-@dataclass(frozen=True, slots=True)
-class EmitClause:
+class EmitClause(NamedTuple):
     """``EMIT ON CLOSE``, ``EMIT ON CHANGE``, or ``EMIT EARLY EVERY every``: ``when`` is ``close``,
     ``change`` or ``early``.
     """
@@ -369,16 +344,14 @@ Clause = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class EventQuery:
+class EventQuery(NamedTuple):
     """``EVENT pattern clause ...``."""
 
     pattern: GroupNode | IseqNode | StepNode
     clauses: tuple[Clause, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SelectQuery:
+class SelectQuery(NamedTuple):
     """``SELECT item, item clause ...``; ``at`` covers the word SELECT. No item: ``SELECT *``."""
 
     at: Span
@@ -386,8 +359,7 @@ class SelectQuery:
     clauses: tuple[Clause, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ExplainQuery:
+class ExplainQuery(NamedTuple):
     """``EXPLAIN query``: its plan is asked for, no answer; ``at`` covers the word EXPLAIN."""
 
     at: Span

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.query.language.place import Span
 
@@ -11,8 +10,7 @@ if TYPE_CHECKING:
     from engine.query.language.syntax import Duration, Name, Node, Reference
 
 
-@dataclass(frozen=True, slots=True)
-class OccurrenceNode:
+class OccurrenceNode(NamedTuple):
     """``type [condition]`` in a constraint."""
 
     type: Name
@@ -21,8 +19,7 @@ class OccurrenceNode:
     depth: int
 
 
-@dataclass(frozen=True, slots=True)
-class RegularNode:
+class RegularNode(NamedTuple):
     """``op`` is ``,`` | ``|`` | ``&``, of two or more parts."""
 
     op: str
@@ -31,8 +28,7 @@ class RegularNode:
     depth: int
 
 
-@dataclass(frozen=True, slots=True)
-class RepetitionNode:
+class RepetitionNode(NamedTuple):
     """``part`` as often as the words ``times`` say: ``* + ?``, or numbers and a comma."""
 
     part: TraceNode
@@ -45,8 +41,7 @@ class RepetitionNode:
 TraceNode = OccurrenceNode | RegularNode | RepetitionNode
 
 
-@dataclass(frozen=True, slots=True)
-class Under:
+class Under(NamedTuple):
     """``UNDER CONSTRAINT name FOR TRACE BY trace [TIMEOUT timeout] AS expression``."""
 
     at: Span

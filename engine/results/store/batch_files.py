@@ -17,10 +17,9 @@ from typing import Final, Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from engine.errors import UserError
-from engine.log.whole_file import DAMAGED, parquet_files, sync_folder, write_parquet
+from engine.log.whole_file import DAMAGED, open_parquet, parquet_files, sync_folder, write_parquet
 
 SITE: Final = "site"
 _NAME: Final = re.compile(r"batch-([0-9]{12,})-([0-9]+)\.parquet")
@@ -151,7 +150,7 @@ class BatchFiles:
             if begin == end or batch_id not in (None, file.batch_id):
                 continue
             try:
-                with pq.ParquetFile(file.path, page_checksum_verification=True) as opened:
+                with open_parquet(file.path) as opened:
                     groups, first = np.unique(file.group[begin:end], return_index=True)
                     last = np.append(first[1:], end - begin) - 1
                     starts, stops = file.start[begin + first], file.stop[begin + last]
@@ -169,7 +168,7 @@ def _indexed(path: Path) -> _File:
     sites: list[str] = []
     groups, starts, stops = ([np.empty(0, np.int64)] for _ in range(3))
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        with open_parquet(path) as file:
             for group in range(file.num_row_groups):
                 column = file.read_row_group(group, columns=[SITE]).column(SITE)
                 names, ends = runs(column)

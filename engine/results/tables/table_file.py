@@ -4,30 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
 
 from engine.errors import UserError
-from engine.log.whole_file import DAMAGED, text_columns, whole_file
+from engine.log.whole_file import (
+    DAMAGED,
+    open_parquet,
+    parquet_writer,
+    text_columns,
+    whole_file,
+)
+
+if TYPE_CHECKING:
+    import pyarrow.csv as pacsv
+    import pyarrow.parquet as pq
 
 CSV: Final = ".csv"
 PARQUET: Final = ".parquet"
 
 
-def write_table(out: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
+def write_table(
+    out: Path, schema: pa.Schema, tables: Iterable[pa.Table], *, ascends: bool = False
+) -> int:
     """Writes ``tables``, all of ``schema``, one after another; gives the number of rows.
 
     In CSV the first line has the names. Text is in quotes; an empty field without them is a null.
+    ``ascends``: rows go by time, so integers are mostly near those before them: Parquet keeps the
+    differences, which takes less room and a third of the time less to write.
 
     Raises:
         UserError: the file cannot be written.
     """
     count = 0
     try:
-        with whole_file(out) as sink, _writer(out, sink, schema) as writer:
+        with whole_file(out) as sink, _writer(out, sink, schema, ascends) as writer:
             for table in tables:
                 writer.write_table(table)
                 count += table.num_rows
@@ -36,19 +48,24 @@ def write_table(out: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> int
     return count
 
 
-def _writer(out: Path, sink: object, schema: pa.Schema) -> pa.csv.CSVWriter | pq.ParquetWriter:
+def _writer(
+    out: Path, sink: object, schema: pa.Schema, ascends: bool
+) -> pacsv.CSVWriter | pq.ParquetWriter:
     if out.suffix == CSV:
-        return pyarrow.csv.CSVWriter(sink, schema)
-    return pq.ParquetWriter(
-        sink, schema, compression="zstd", use_dictionary=text_columns(schema),
-        write_page_checksum=True,
+        import pyarrow.csv as pacsv  # noqa: PLC0415 - for few runs
+
+        return pacsv.CSVWriter(sink, schema)
+    integers = [field.name for field in schema if ascends and pa.types.is_integer(field.type)]
+    return parquet_writer(
+        sink, schema, use_dictionary=text_columns(schema),
+        column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
     )  # fmt: skip
 
 
 def is_whole(file: Path, rows: int) -> bool:
     """Whether a Parquet file can be read, its pages are as they were written, and has ``rows``."""
     try:
-        with pq.ParquetFile(file, page_checksum_verification=True) as opened:
+        with open_parquet(file) as opened:
             return sum(map(len, opened.iter_batches())) == rows
     except DAMAGED:
         return False

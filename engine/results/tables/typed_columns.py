@@ -15,7 +15,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json
 
 from engine.errors import UserError
 from engine.results.lines.json_texts import in_one, in_unit
@@ -199,13 +198,15 @@ def _pairs(bounds: pa.StructArray) -> pa.ListArray:
 
 def _read(texts: pa.ChunkedArray, schema: pa.Schema | None = None) -> Iterable[pa.Table]:
     """JSON objects as tables; null is an object without fields."""
-    parse = pyarrow.json.ParseOptions(explicit_schema=schema)
+    import pyarrow.json as pajson  # noqa: PLC0415 - for types that only the results know
+
+    parse = pajson.ParseOptions(explicit_schema=schema)
     for start in range(0, len(texts), _AT_ONCE):
         some = pc.fill_null(in_one(texts.slice(start, _AT_ONCE)).cast(pa.string()), "{}")
         _, ends, content = pc.binary_join_element_wise(some, "\n", "").buffers()
         content = content.slice(0, int(np.frombuffer(ends, np.int32)[len(some)]))
-        whole = pyarrow.json.ReadOptions(use_threads=False, block_size=content.size + 1)
-        yield pyarrow.json.read_json(pa.BufferReader(content), whole, parse)
+        whole = pajson.ReadOptions(use_threads=False, block_size=content.size + 1)
+        yield pajson.read_json(pa.BufferReader(content), whole, parse)
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

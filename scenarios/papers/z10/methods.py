@@ -20,7 +20,7 @@ from engine.chain import Chain, ChainSettings
 from engine.operator import ResultPieces
 from engine.order.registry import parse_order
 from engine.pattern.match_results import Matches
-from engine.pattern.seq import PatternSettings
+from engine.pattern.settings import PatternSettings
 from engine.pattern.spill.settings import SpillSettings
 from engine.query import query
 from scenarios.papers.verdicts import listed

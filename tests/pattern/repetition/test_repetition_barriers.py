@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from engine.barrier.registry import parse_barrier
 from engine.errors import UserError
 from engine.pattern.alone import Alone
-from engine.pattern.seq import PatternSettings
+from engine.pattern.settings import PatternSettings
 from engine.query import query
 from engine.query.repeat_plan import RepeatPlan
 from engine.repetition.matcher import RepeatMatcher

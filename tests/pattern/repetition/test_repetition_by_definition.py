@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.pattern.seq import PatternSettings
+from engine.pattern.settings import PatternSettings
 from engine.query import query
 from engine.query.repeat_plan import RepeatPlan
 from engine.repetition.matcher import RepeatMatcher

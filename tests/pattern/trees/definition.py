@@ -16,7 +16,7 @@ from edge_agent.records import Kind
 from engine.barrier.registry import BarrierSettings
 from engine.interval.durable.matcher import TreeMatcher
 from engine.pattern.alone import Alone
-from engine.pattern.seq import PatternSettings
+from engine.pattern.settings import PatternSettings
 from engine.query import query
 from engine.stream.clock_bound import ClockBound
 from engine.stream.released import IN_ORDER, Progress, Released, Strings

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.pattern.seq import PatternSettings
+from engine.pattern.settings import PatternSettings
 from engine.query.endpoints.tree_joins import JOINS
 from tests.pattern.trees.by_clocks import Known, judged
 from tests.pattern.trees.definition import Record, Run

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.pattern.seq import PatternSettings
+from engine.pattern.settings import PatternSettings
 from engine.query.endpoints.tree_joins import JOINS
 from tests.pattern.trees.definition import Record, Run, by_definition
 from tests.pattern.trees.drawn import Drawn, trees

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from engine.pattern.search.kernel import StackOptions
+from engine.pattern.settings import StackOptions
 from scenarios.papers import drawing
 from scenarios.papers.drawing import Series
 from scenarios.papers.l10.ch4.built import built

@@ -12,8 +12,8 @@ from typing import Final, TypeVar
 import numpy as np
 
 from engine.pattern.alone import Alone
-from engine.pattern.search.kernel import StackOptions
-from engine.pattern.seq import PatternSettings, SeqMatcher
+from engine.pattern.seq import SeqMatcher
+from engine.pattern.settings import PatternSettings, StackOptions
 from engine.query.plan import SeqPlan, Step
 from engine.stream.released import Released
 from scenarios.papers.l10.ch4.streams import TYPES, Stream, released

@@ -9,7 +9,7 @@ from typing import Final
 
 from engine.chain import Chain, ChainSettings
 from engine.order.registry import parse_order
-from engine.pattern.seq import PatternSettings
+from engine.pattern.settings import PatternSettings
 from engine.query import query as read_query
 from engine.query.endpoints.path import IBP, INDEXED, NAIVE
 from scenarios.papers.l10.ch5.intervals import WITHIN_NS, Intervals, intervals, query

@@ -1,0 +1,60 @@
+"""What matchers of patterns keep, and how; light to load, as every chain has these settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from engine.errors import UserError
+from engine.query.endpoints.path import IBP
+from engine.query.endpoints.tree_joins import COST
+
+
+class Rule(StrEnum):
+    """Where the bound of a pair comes from."""
+
+    PAIRWISE = "pairwise"
+    MAX_DELAY = "max-delay"
+
+    @classmethod
+    def _missing_(cls, value: object) -> None:
+        raise UserError(f"certainty {value!r}: use {' or '.join(cls)}")
+
+
+@dataclass(frozen=True, slots=True)
+class StackOptions:
+    """How stacks are kept and searched (L10 4.5): other costs, the same results.
+
+    ``rip``, ``rin``: every event keeps the place of its most recent predecessor (first successor)
+    in the neighbouring stack, which late events shift; else places are found by binary search.
+    ``clock``: an event newer than all is appended without a look at its neighbours (AIS-CLOCK).
+    ``divider``: what lies before the window is left out by binary search, else by a test of each.
+    ``lazy_purge``: stacks lose what has expired when they are looked at, else only when rebuilt.
+    """
+
+    rip: bool = False
+    rin: bool = False
+    clock: bool = True
+    divider: bool = True
+    lazy_purge: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PatternSettings:
+    """``certainty``: ``pairwise`` or ``max-delay`` (R19). ``keep_late_ns``: how late a row may be
+    to find its partners; None means 60 s or WITHIN, whichever is longer. ``buffer_warn``: events
+    held beyond which ``beyond_limit`` counts (without WITHIN nothing bounds them).
+    ``purge`` and ``slack_ns`` (of ``slack``): see ``engine.query.purge_settings``. Rows that
+    break the promise meant find what is left. ``intervals``: how an ISEQ is searched
+    (``engine.query.endpoints.path``). ``joins``: in which order the steps of a SEQ/PAL tree are
+    found (``engine.query.endpoints.tree_joins``).
+    """
+
+    certainty: str = "pairwise"
+    keep_late_ns: int | None = None
+    buffer_warn: int = 1_000_000
+    purge: str = "late"
+    slack_ns: int = 0
+    stacks: StackOptions = field(default_factory=StackOptions)
+    intervals: str = IBP
+    joins: str = COST
