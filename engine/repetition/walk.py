@@ -41,7 +41,7 @@ class Wanted(NamedTuple):
     ``cause``: the event that has come. ``row``: only those with this event, ``last``: only those
     that end with this one; -1: any. ``left_out``: an event that is taken for one that has not come,
     or -1. ``changed``: 1: only those that ``cause`` changes. ``most``: so many. ``phase``: what is
-    written of them. ``newest``: 1: ``cause`` lies behind all others.
+    written of them. ``reach``: only those that reach to this time.
     """
 
     stack: int
@@ -52,7 +52,7 @@ class Wanted(NamedTuple):
     changed: int
     most: int
     phase: int
-    newest: int
+    reach: int
 
 
 @inline
@@ -115,6 +115,7 @@ def _next_option(s: Chase, w: Wanted, depth: int, row: int, t_a: int, has: bool)
         if fits == CERTAIN:
             level.relevant = 1
         if fits != IMPOSSIBLE:
+            now.reach = max(now.reach, s.events[row].ref)
             if w.row < 0 or _leads_on(s, w, q, row, has):
                 return int(q)
             if s.t.steps[q].later:
@@ -262,8 +263,6 @@ def walk(s: Chase, w: Wanted, place: int, step: int) -> int:
     _pushed(s, 0, row, step, 1, place)
     within = FOR_EVER if now.within < 0 else e[row].ref + now.within + spread
     until = FOR_EVER if w.row < 0 else e[w.row].ref + spread
-    if w.last >= 0:
-        within = min(within, until)
     depth, has_from = 0, 0 if row == w.row else FAR
     while depth >= 0:
         level = s.levels[depth]
@@ -280,7 +279,11 @@ def walk(s: Chase, w: Wanted, place: int, step: int) -> int:
         next_step = -1
         while level.at < stop and next_step < 0:
             time, candidate = entry[level.at].time, entry[level.at].row
-            if time > level.stop or time > within or (has_from > depth and time > until):
+            if time > level.stop or time > within:
+                now.reach = max(now.reach, min(level.stop, within) - spread)
+                break
+            if time > until and (has_from > depth or w.last >= 0):
+                now.is_open = 1
                 break
             now.looked += 1
             held = e[candidate].expires >= e[w.cause].horizon
@@ -292,8 +295,11 @@ def walk(s: Chase, w: Wanted, place: int, step: int) -> int:
                 level.at += 1
                 level.option = level.step
         if next_step < 0:
-            if level.at == stop and _goes_on(s, depth):
-                now.is_open = 1
+            if level.at == stop:
+                if _goes_on(s, depth):
+                    now.is_open = 1
+                elif level.stop < FAR:
+                    now.reach = max(now.reach, level.stop - spread)
             if has_from == depth:
                 has_from = FAR
             depth -= 1
