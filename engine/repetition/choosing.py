@@ -22,7 +22,7 @@ from engine.repetition.records import (
     KEPT_NOW,
     Chase,
 )
-from engine.repetition.starts import open_from, starts_from, walks
+from engine.repetition.starts import may_begin, open_from, starts_from, walks
 from engine.repetition.walk import NEW, OLD, Wanted
 
 _NO_ROOM: Final = -FAR - 1
@@ -57,10 +57,11 @@ def _ending(s: Chase, of: Region, left_out: int, phase: int, place: int, after: 
     high = min(s.events[last].ref + spread_of(s), of.high)
     while at < stack.start + stack.size and entry[at].time <= high and left > 0:
         row = entry[at].row
-        if not (now.rule == FIRST_OF_START and s.chosen[row] & of.given):
-            wanted = Wanted(
-                of.stack, of.cause, last, last, left_out, 0, left, phase, s.events[last].ref
-            )
+        wanted = Wanted(
+            of.stack, of.cause, last, last, left_out, 0, left, phase, s.events[last].ref
+        )
+        given = now.rule == FIRST_OF_START and s.chosen[row] & of.given
+        if not given and may_begin(s, wanted, at):
             made = walks(s, wanted, at)
             if made < 0:
                 return _NO_ROOM

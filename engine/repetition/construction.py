@@ -17,7 +17,7 @@ from engine.pattern.search.stacks import Beside, find, insert, needed
 from engine.repetition.asking import spread_of
 from engine.repetition.choosing import choose_late, choose_newest
 from engine.repetition.records import ALL_MATCHES, ANY, FAR, Chase
-from engine.repetition.starts import open_from, pass_by, revive, starts_from, walks
+from engine.repetition.starts import may_begin, open_from, pass_by, revive, starts_from, walks
 from engine.repetition.walk import NEW, OLD, Wanted
 
 DONE: Final = 0
@@ -52,7 +52,7 @@ def _from_all(s: Chase, w: Wanted, low: int, high: int) -> bool:
     """``walks`` from all entries from the place ``low`` to the time ``high``."""
     of, entry, at = s.stacks.stack[w.stack], s.stacks.entry, low
     while at < of.start + of.size and entry[at].time <= high:
-        if walks(s, w, at) < 0:
+        if may_begin(s, w, at) and walks(s, w, at) < 0:
             return False
         at += 1
     return True
@@ -125,9 +125,8 @@ def construct(s: Chase, first: int, stop: int) -> tuple[int, int]:
         newest = entry[end - 1].row == row
         if newest and spread_of(s) and of.size > 1:
             newest = entry[end - 2].time < event.ref - spread_of(s)
-        if now.contiguity != ANY and (
-            not newest or (of.size > 1 and entry[end - 2].time == event.ref)
-        ):
+        same = of.size > 1 and entry[end - 2].time == event.ref
+        if now.contiguity != ANY and (same or not newest):
             revive(s, stack, starts_from(s, stack, event.ref), event.ref)
         found, path, doubts = now.found_n, now.path_n, now.doubts_n
         if now.rule == ALL_MATCHES:

@@ -95,7 +95,7 @@ def _leads_on(s: Chase, w: Wanted, step: int, row: int, has: bool) -> bool:
     return bool(later & target)
 
 
-@kernel
+@inline
 def _next_option(s: Chase, w: Wanted, depth: int, row: int, t_a: int, has: bool) -> int:
     """The next step that ``row`` can be taken as behind the event at ``depth``, or -1."""
     level, now, member = s.levels[depth], s.setting[0], s.events[row].member
