@@ -22,7 +22,7 @@ from engine.repetition.records import (
     KEPT_NOW,
     Chase,
 )
-from engine.repetition.starts import may_begin, open_from, starts_from, walks
+from engine.repetition.starts import latest_start, may_begin, open_from, starts_from, walks
 from engine.repetition.walk import NEW, OLD, Wanted
 
 _NO_ROOM: Final = -FAR - 1
@@ -54,7 +54,7 @@ def _ending(s: Chase, of: Region, left_out: int, phase: int, place: int, after: 
     at = max(starts_from(s, of.stack, s.events[last].ref), of.low)
     if now.rule == APART and after > -FAR:
         at = max(at, first_not_below(entry, stack.start, stack.size, after + 1))
-    high = min(s.events[last].ref + spread_of(s), of.high)
+    high = min(latest_start(s, of.stack, place), of.high)
     while at < stack.start + stack.size and entry[at].time <= high and left > 0:
         row = entry[at].row
         wanted = Wanted(

@@ -17,7 +17,15 @@ from engine.pattern.search.stacks import Beside, find, insert, needed
 from engine.repetition.asking import spread_of
 from engine.repetition.choosing import choose_late, choose_newest
 from engine.repetition.records import ALL_MATCHES, ANY, FAR, Chase
-from engine.repetition.starts import may_begin, open_from, pass_by, revive, starts_from, walks
+from engine.repetition.starts import (
+    latest_start,
+    may_begin,
+    open_from,
+    pass_by,
+    revive,
+    starts_from,
+    walks,
+)
 from engine.repetition.walk import NEW, OLD, Wanted
 
 DONE: Final = 0
@@ -77,13 +85,9 @@ def _all_matches(s: Chase, stack: int, row: int, newest: bool) -> bool:
     if not event.member & now.positive or not _may_complete(s, stack, row):
         return True
     last = row if newest else -1
-    low, stop = open_from(s, stack, event.ref), of.start + of.size
-    high = event.ref + spread
-    if newest and not spread:
-        # Of those that begin later there are too few events.
-        if of.size < now.fewest:
-            return True
-        high = min(high, s.stacks.entry[stop - now.fewest].time)
+    low, high = open_from(s, stack, event.ref), event.ref + spread
+    if newest:
+        high = latest_start(s, stack, of.start + of.size - 1)
     wanted = Wanted(stack, row, row, last, -1, 0, FAR, NEW, event.ref)
     return _from_all(s, wanted, low, high)
 

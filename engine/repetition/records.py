@@ -115,10 +115,9 @@ class Chase(NamedTuple):
     (registers, events). ``same``, ``tag``: (registers of keys, events). ``rows``: by place of a
     role, the event there, or -1. ``made_raw``, ``made_ok``: (registers, places), ``made_events``:
     EVENT by place, ``itself``: 0, 1, ...: what programs read that name what is collected.
-    ``levels``: of LEVEL. ``chosen``: by event, what the rule keeps of it; ``ended``: the time at which
-the matches that begin with it have ended (``starts``), or FAR; ``marks``: MARK by stack.
-``found``: RUN;
-    ``path``: EVENT_OF; ``doubts``: GAP_DOUBT.
+    ``levels``: of LEVEL. ``chosen``: by event, what the rule keeps of it; ``ended``: the time at
+    which the matches that begin with it have ended (``starts``), or FAR; ``marks``: MARK by stack.
+    ``found``: RUN; ``path``: EVENT_OF; ``doubts``: GAP_DOUBT.
     """
 
     t: RepeatTables

@@ -34,6 +34,16 @@ def open_from(s: Chase, stack: int, time: int) -> int:
 
 
 @inline
+def latest_start(s: Chase, stack: int, place: int) -> int:
+    """The time up to which a match may begin that ends with the entry at ``place``."""
+    of, entry, spread = s.stacks.stack[stack], s.stacks.entry, spread_of(s)
+    if spread:
+        return int(entry[place].time + spread)
+    first = place + 1 - s.setting[0].fewest  # beyond it there are too few events
+    return int(entry[first].time) if first >= of.start else -FAR
+
+
+@inline
 def may_begin(s: Chase, w: Wanted, place: int) -> bool:
     """Whether matches wanted may begin with an entry."""
     row, now = s.stacks.entry[place].row, s.setting[0]

@@ -25,8 +25,8 @@ from engine.repetition.asking import (
     placed,
     spread_of,
     succession_of,
-    taken,
     takes_hold,
+    tried,
 )
 from engine.repetition.gaps import alive_until, effect_of, follows, scan
 from engine.repetition.records import FAR, NEXT, STRICT, Chase
@@ -111,7 +111,7 @@ def _next_option(s: Chase, w: Wanted, depth: int, row: int, t_a: int, has: bool)
             continue
         if q == level.step and s.events[row].ref > level.ended:
             continue
-        fits = taken(s, q, row, before if q == level.step else -1, present, t_a)
+        fits = tried(s, q, row, before if q == level.step else -1, present, t_a)
         if fits == CERTAIN:
             level.relevant = 1
         if fits != IMPOSSIBLE:
@@ -248,6 +248,21 @@ def _may_end(s: Chase, w: Wanted, depth: int, has: bool) -> bool:
     return (has or w.row < 0) and (w.last < 0 or level.row == w.last)
 
 
+@inline
+def _beyond(s: Chase, depth: int, time: int, within: int, until: int, asked: bool) -> bool:
+    """Whether no event from ``time`` on is looked at behind the one at ``depth``; ``until``: where
+    ``asked``, as it would be none of the matches wanted.
+    """
+    level, now = s.levels[depth], s.setting[0]
+    if time > level.stop or time > within:
+        now.reach = max(now.reach, min(level.stop, within) - spread_of(s))
+        return True
+    if asked and time > until:
+        now.is_open = 1
+        return True
+    return False
+
+
 @kernel
 def walk(s: Chase, w: Wanted, place: int, step: int) -> int:
     """The matches that begin with the entry at ``place`` of the stack, taken as ``step``.
@@ -258,7 +273,7 @@ def walk(s: Chase, w: Wanted, place: int, step: int) -> int:
     now, e, entry, of = s.setting[0], s.events, s.stacks.entry, s.stacks.stack[w.stack]
     row, stop, spread, written = entry[place].row, of.start + of.size, spread_of(s), 0
     t_a = now.widest_t_a
-    if taken(s, step, row, -1, 0, t_a) == IMPOSSIBLE:
+    if tried(s, step, row, -1, 0, t_a) == IMPOSSIBLE:
         return 0
     _pushed(s, 0, row, step, 1, place)
     within = FOR_EVER if now.within < 0 else e[row].ref + now.within + spread
@@ -279,11 +294,7 @@ def walk(s: Chase, w: Wanted, place: int, step: int) -> int:
         next_step = -1
         while level.at < stop and next_step < 0:
             time, candidate = entry[level.at].time, entry[level.at].row
-            if time > level.stop or time > within:
-                now.reach = max(now.reach, min(level.stop, within) - spread)
-                break
-            if time > until and (has_from > depth or w.last >= 0):
-                now.is_open = 1
+            if _beyond(s, depth, time, within, until, w.last >= 0 or has_from > depth):
                 break
             now.looked += 1
             held = e[candidate].expires >= e[w.cause].horizon
