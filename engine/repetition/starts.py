@@ -29,7 +29,7 @@ def open_from(s: Chase, stack: int, time: int) -> int:
     """As ``starts_from``, without places at which all matches have ended before ``time``."""
     low, mark, of = starts_from(s, stack, time), s.marks[stack], s.stacks.stack[stack]
     if mark.open and mark.ended + spread_of(s) < time:
-        return max(low, of.start + mark.open)
+        return int(max(low, of.start + mark.open))
     return low
 
 
