@@ -44,6 +44,8 @@ class Claim:
     """A sentence that the run's data prove or refute: the report leads with these.
 
     ``ours``, ``published``: of a paper's claim, our figure and the paper's, also in ``detail``.
+    ``rests``: on which choices of ours a paper's verdict rests, as the paper does not print them,
+    and the range in which it stays the same; also in ``detail``.
     """
 
     text: str
@@ -51,6 +53,7 @@ class Claim:
     detail: str = ""
     ours: str = ""
     published: str = ""
+    rests: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,15 @@ class Timeline:
     title: str
     caption: str
     bars: tuple[Bar, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A picture of the report that is drawn already, as SVG text of ours."""
+
+    title: str
+    caption: str
+    svg: str
 
 
 @dataclass(frozen=True, slots=True)

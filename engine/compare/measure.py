@@ -36,7 +36,8 @@ class Measures:
     """What one order did to the events of a log.
 
     ``disorder_before``, ``disorder_after``: events out of order (an earlier one of their site has
-    a larger time; L10 4.3.1, R19 5.2.2) on arrival and in the released stream, late ones included.
+    a larger time; L10 4.3.1) on arrival and in the released stream, late ones included.
+    ``steps_back``: of the released stream, those of which the one just before has (R19 5.2.2).
     ``arrived = released + dropped + quarantined + duplicates``. ``late``: released out of their
     place and marked so; ``dropped``: came too late and were not released. ``missing``: numbers
     given up that never came; None if the order waits for no numbers. ``backwards``: events that lie
@@ -67,10 +68,11 @@ class Measures:
     seconds: float
     backwards: int | None = None
     backwards_ns: int | None = None
+    steps_back: int = 0
 
     @property
     def accuracy(self) -> float | None:
-        """R19 5.2.2: the share of the disorder that the order removed; None without any disorder.
+        """The share of the disorder that the order removed; None without any disorder.
 
         Negative when it made more than there was.
         """
@@ -314,4 +316,5 @@ def _measures(order: str, before: Arrivals, run: _Run) -> Measures:
         seconds=run.seconds,
         backwards=None if missing is None else run.count("backwards"),
         backwards_ns=None if missing is None else run.largest_of_lanes("backwards_ns"),
+        steps_back=tally.steps_back,
     )

@@ -84,7 +84,8 @@ class Tally:
     """Counts over the released events of all sites, each site's in order of release.
 
     ``released``: without those dropped. ``out_of_order``: of the released, those that an earlier
-    one exceeds in time (L10 4.3.1), by ``Reading.truth`` or ref. ``in_place``: released as in
+    one exceeds in time (L10 4.3.1), by ``Reading.truth`` or ref; ``steps_back``: those that the
+    one released just before exceeds (R19 5.2.2). ``in_place``: released as in
     order and with no larger ref before. ``late``: released, but marked as out of their place.
     ``dropped``: too late, and not released. ``hold``: release - arrival of the released;
     ``latency``: release - departure, None where it is the hold. ``lateness``: by how much an
@@ -94,7 +95,9 @@ class Tally:
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self._newest: dict[str, tuple[int, int]] = {}
+        self._previous: dict[str, int] = {}
         self.released = self.out_of_order = self.in_place = self.late = self.dropped = 0
+        self.steps_back = 0
         self.hold = GrowingColumn()
         self.latency = None if reading.departed is None else GrowingColumn()
         self.lateness = GrowingColumn()
@@ -136,6 +139,10 @@ class Tally:
             lateness, newest_true = _lateness(truth, newest_true)
             behind = lateness > 0
         self.out_of_order += int(behind.sum())
+        times = ref if truth is None else truth
+        previous = self._previous.get(site, INT_MIN)
+        self.steps_back += int((times[1:] < times[:-1]).sum()) + int(times[0] < previous)
+        self._previous[site] = int(times[-1])
         self._newest[site] = newest, newest_true
         self.hold.add(hold)
         if self.latency is not None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 from slackwater.scenario import Claim, number
 
 
-def judged(text: str, holds: bool, ours: str, paper: str, why: str = "", also: str = "") -> Claim:
+def judged(
+    text: str, holds: bool, ours: str, paper: str, why: str, also: str = "", rests: str = ""
+) -> Claim:
     """A claim of a paper as our data judge it; its detail is one line per number or reason.
 
     Args:
@@ -15,15 +18,73 @@ def judged(text: str, holds: bool, ours: str, paper: str, why: str = "", also: s
         holds: whether it does.
         ours: what we measured.
         paper: what it printed.
-        why: shown only if it does not hold: what in the data makes it so.
+        why: shown only if it does not hold: what in the data makes it so, made of numbers of the
+            run (``failing``, ``turns``, or of what was measured besides).
         also: shown in any case.
+        rests: on which values that the paper does not print the verdict rests, and with which
+            others it is the same.
+
+    Raises:
+        ValueError: it does not hold and no reason is given.
     """
+    if not holds and not why:
+        raise ValueError(f"a claim that does not hold needs its reason: {text}")
     parts = [f"Ours: {ours}.", f"The paper: {paper}."]
     if why and not holds:
         parts.append(f"Why: {why}")
     if also:
         parts.append(also)
-    return Claim(text, holds, "\n".join(parts), ours, paper)
+    if rests:
+        parts.append(f"Rests on our choice: {rests}")
+    return Claim(text, holds, "\n".join(parts), ours, paper, rests)
+
+
+def failing(parts: Iterable[tuple[str, bool, str]]) -> str:
+    """Which parts of a claim do not hold, each with its numbers; empty if all do.
+
+    >>> failing([("set 1", True, "3 > 2"), ("set 2", False, "1 < 2"), ("set 3", False, "0 < 2")])
+    'it fails in 2 of 3: set 2 (1 < 2); set 3 (0 < 2).'
+
+    Args:
+        parts: name, whether it holds, and its numbers.
+    """
+    every = list(parts)
+    failed = [f"{name} ({said})" for name, holds, said in every if not holds]
+    if not failed:
+        return ""
+    return f"it fails in {len(failed)} of {len(every)}: {'; '.join(failed)}."
+
+
+def turns(names: Sequence[str], values: Sequence[float], unit: str, *, rises: bool = True) -> str:
+    """Where a curve does not rise (or fall) from one place to the next; empty if nowhere.
+
+    >>> turns(("a", "b", "c"), (1, 3, 2), "ms")
+    'it goes from 3 to 2 ms from b to c.'
+    """
+    pairs = pairwise(zip(names, values, strict=True))
+    told = [
+        f"from {number(before)} to {number(after)} {unit} from {first} to {second}"
+        for (first, before), (second, after) in pairs
+        if (after <= before if rises else after >= before)
+    ]
+    return f"it goes {', '.join(told)}." if told else ""
+
+
+def same_with(holds: bool, others: Mapping[str, bool]) -> str:
+    """With which other choices a verdict is the same, and with which it is not.
+
+    >>> same_with(True, {"1 s": True, "2 s": False})
+    'the same with 1 s, the other with 2 s'
+    >>> same_with(True, {"1 s": True, "2 s": True})
+    'the same with all that were tried: 1 s, 2 s'
+    """
+    alike = [name for name, other in others.items() if other == holds]
+    unlike = [name for name, other in others.items() if other != holds]
+    if not unlike:
+        return f"the same with all that were tried: {', '.join(alike)}"
+    told = [f"{word} with {', '.join(names)}"
+            for word, names in (("the same", alike), ("the other", unlike)) if names]  # fmt: skip
+    return ", ".join(told)
 
 
 def times(more: float, less: float) -> str:

@@ -101,6 +101,7 @@ def test_all_is_one_page_that_needs_no_network(cli: Run, here: Any) -> None:
     assert f"of {len(claims)} claims of the paper hold here" in shown
     assert len(claims) >= 30
     assert all("Ours: " in claim["detail"] and "The paper: " in claim["detail"] for claim in claims)
+    assert all(claim["holds"] == ("Why: " not in claim["detail"]) for claim in claims)
     for name in found["reproductions"]:
         assert f'<section id="{name.replace(".", "-")}">' in shown
     drawn = [name for name in found["reproductions"] if name.startswith("figure")]
@@ -124,7 +125,8 @@ def test_a_figure_of_l09_is_a_function_of_the_seed(cli: Run) -> None:
 
 def part(chapter: str, *, holds: bool) -> Paper:
     """A chapter with one figure, whose claim holds or does not."""
-    figure = Reproduction(f"What {chapter} draws", lambda _: Finding((Claim("c", holds),), ()))
+    claim = Claim("c", holds, rests="" if holds else "a rate")
+    figure = Reproduction(f"What {chapter} draws", lambda _: Finding((claim,), ()))
     return Paper(
         f"X: chapter {chapter}",
         f"X, chapter {chapter}",
@@ -200,7 +202,10 @@ def test_all_papers_are_one_page_of_claims_that_leads_to_their_pages(cli: Run, h
     assert set(ran.left) == {"out", "out/papers", *(f"out/papers/{name}" for name in files)}
     page = (here / "out" / "papers" / "papers.html").read_text("utf-8").partition("<script")[0]
     assert page.count('href="x/paper.html"') == 2
-    assert page.count("does not hold") == 1
+    assert page.count("does not hold") == page.count("does not hold *") == 1
+    of_paper = (here / "out" / "papers" / "x" / "paper.html").read_text("utf-8")
+    choices = of_paper.partition('<section id="choices">')[2].partition("</section>")[0]
+    assert choices.count("a rate") == 1, "which verdicts rest on a choice of ours"
     data = json.loads((here / "out" / "papers" / "papers.json").read_text("utf-8"))
     told = [(each["of"], each["claim"]["holds"]) for each in data["papers"]["x"]["claims"]]
     assert told == [("figure-1.1", True), ("figure-2.1", False)]
@@ -216,3 +221,8 @@ def test_a_judged_claim_tells_both_figures() -> None:
     claim = judged("more", False, "3", "5", why="less was sent")
     assert (claim.ours, claim.published) == ("3", "5")
     assert claim.detail == "Ours: 3.\nThe paper: 5.\nWhy: less was sent"
+    with pytest.raises(ValueError, match="needs its reason: more"):
+        judged("more", False, "3", "5", why="")
+    rests = judged("more", True, "5", "3", why="", rests="the rate: the same with 2.")
+    assert rests.detail.endswith("3.\nRests on our choice: the rate: the same with 2.")
+    assert rests.rests == "the rate: the same with 2."

@@ -53,6 +53,8 @@ def test_r19_fig_2_6_counted_by_hand(make_log: MakeLog) -> None:
     assert (mp.in_place, mp.completeness, mp.released) == (9, 0.9, 10)
     none = measure(log, "none", guards=Guards(None))
     assert (none.accuracy, none.completeness, none.hold.max_ns) == (0.0, 0.7, 0)
+    steps = (found.steps_back, mp.steps_back, none.steps_back)
+    assert steps == (0, 1, 2), "of 7 and 8 after 9, the second comes just after one that is less"
     assert (none.missing, none.arrived, none.sites, none.sources) == (None, 10, 1, 1)
 
 

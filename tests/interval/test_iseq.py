@@ -49,6 +49,12 @@ FOLLOWS_OF_THE_REST = Asked(
 )  # fmt: skip
 
 
+LONGER_THAN_WITHIN = Asked("abn", "n", (), (), 8)
+"""A negated event counts WITHIN with the match; by itself it is longer (found by fuzzing)."""
+
+
+@example(LONGER_THAN_WITHIN, [Event("A", 1, attrs={"k": 0}), Event("B", 1, attrs={"k": 0}),
+                              Event("N", 0, attrs={"k": 0}, long=9)], "naive", [])  # fmt: skip
 @example(FOLLOWS_OF_THE_REST, POINT_AND_LONG, "naive", [])
 @example(own(("a.ts", "<", "a.te"), ("a.te", "=", "b.ts")), POINT_AND_LONG, "ibp", [])
 @example(own(("a.ts", "=", "a.te"), ("a.te", "=", "b.ts")), POINT_AND_LONG, "ibp", [])

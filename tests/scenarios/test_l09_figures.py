@@ -31,7 +31,7 @@ from scenarios.papers.l09.passes import (
     watched,
     workload,
 )
-from scenarios.papers.l09.service import busy, latency_seconds, unit_seconds
+from scenarios.papers.l09.service import busy, keeps_up, latency_seconds, sustained, unit_seconds
 from scenarios.papers.l09.workload import UNIT_NS
 
 SMALL = 0.01
@@ -225,3 +225,15 @@ def test_curves_by_hand() -> None:
     assert growth([0.0, 1.0]) == float("inf")
     assert growth([0.0, 0.0]) == 1
     assert spread([2.0, 1.0, 3.0]) == 3
+
+
+def test_a_stream_is_sustained_if_its_queue_empties() -> None:
+    """A record takes a second and one comes each unit; the last tenth decides."""
+    nothing = np.empty(0, np.int64)
+    told = Told(nothing, nothing, np.empty(0, np.bool_))
+    arrival = UNIT_NS * np.arange(101)
+    ran = Ran(101, told, 0, arrival, np.array([101]), np.array([101.0]), np.zeros(1), 0.0)
+    assert keeps_up(ran, 1.0)
+    assert not keeps_up(ran, 0.99)
+    assert sustained([ran], 0.5) == pytest.approx(2.02)
+    assert 1 <= sustained([ran], 2.0) < 1.1

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.stream.released import IN_ORDER
 from scenarios.papers.l10.ch4.built import built
-from scenarios.papers.l10.ch4.in_order_stacks import in_order_matches
+from scenarios.papers.l10.ch4.sequence_scan import SEARCHES, Scan, scan
 from scenarios.papers.l10.ch4.streams import TYPES, Stream, released, stream
 
 SHARES = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9)
@@ -70,23 +70,41 @@ def by_definition(ts: list[int], kind: list[int], steps: int, within: int) -> se
     }
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.integers(2, 4),
-    st.lists(st.tuples(st.integers(0, 2), st.integers(-1, 3)), max_size=14),
+    st.permutations(range(12)),
+    st.lists(st.integers(0, 3), min_size=12, max_size=12),
     st.integers(0, 12),
+    st.sampled_from(list(SEARCHES.values())),
+    st.booleans(),
+    st.booleans(),
 )
-def test_in_order_stacks_find_every_match(
-    steps: int, gaps: list[tuple[int, int]], within: int
+def test_the_scan_finds_every_match_of_any_order(
+    steps: int, ts: list[int], kind: list[int], within: int, search: int, clock: bool,
+    partition: bool,
+) -> None:  # fmt: skip
+    """With a slack that covers all; the stacks are sorted, and RIPs count what is older."""
+    kind = [of % steps for of in kind]
+    asked = Scan(within, 12, clock=clock, partition=partition, search=search)
+    found = scan(np.array(ts, np.int64), np.array(kind, np.int64), steps, asked)
+    assert found.matches == len(by_definition(ts, kind, steps, within))
+    for step, (times, rips) in enumerate(found.stacks):
+        assert times == sorted(time for time, of in zip(ts, kind, strict=True) if of == step)
+        before = found.stacks[step - 1][0] if step else []
+        assert rips == [sum(other < time for other in before) for time in times]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 4), st.lists(st.integers(0, 3), min_size=1, max_size=30), st.integers(0, 12))
+def test_with_late_handling_off_every_match_of_an_ordered_stream_is_found(
+    steps: int, kind: list[int], within: int
 ) -> None:
-    """Streams with ties, and with events of no step."""
-    ts = list(itertools.accumulate(gap for gap, _ in gaps))
-    kind = [of if of < steps else -1 for _, of in gaps]
-    found = in_order_matches(np.array(ts, np.int64), np.array(kind, np.int64), steps, within)
-    rows = [tuple(row) for row in found.tolist()]
-    assert len(set(rows)) == len(rows)
-    assert set(rows) == by_definition(ts, kind, steps, within)
-    assert [row[-1] for row in rows] == sorted(row[-1] for row in rows)
+    kind, ts = [of % steps for of in kind], list(range(len(kind)))
+    asked = Scan(within, 5, late=False)
+    found = scan(np.array(ts, np.int64), np.array(kind, np.int64), steps, asked)
+    assert found.matches == len(by_definition(ts, kind, steps, within))
+    assert found.steps == 0
 
 
 def built_one_by_one(
@@ -128,6 +146,6 @@ def test_sequences_built_are_counted_as_if_built(
 
 def test_with_the_partition_an_ordered_stream_builds_matches_only() -> None:
     made = stream(3000, 0.0, 20, 1)
-    matches = in_order_matches(made.ts, made.kind, len(TYPES), 20)
-    assert built(made.ts, made.kind, len(TYPES), 20, 40, True) == (len(matches), 0)
-    assert built(made.ts, made.kind, len(TYPES), 20, 40, False)[0] > 100 * len(matches)
+    matches = scan(made.ts, made.kind, len(TYPES), Scan(20, 20)).matches
+    assert built(made.ts, made.kind, len(TYPES), 20, 40, True) == (matches, 0)
+    assert built(made.ts, made.kind, len(TYPES), 20, 40, False)[0] > 100 * matches

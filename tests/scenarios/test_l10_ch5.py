@@ -34,6 +34,8 @@ def test_every_figure_has_claims_with_both_numbers(findings: dict[str, Finding])
         for claim in finding.claims:
             assert "Ours: " in claim.detail
             assert "The paper: " in claim.detail
+            assert claim.holds == ("Why: " not in claim.detail)
+            assert (claim.rests in claim.detail) if claim.rests else "Rests on" not in claim.detail
 
 
 @pytest.mark.slow

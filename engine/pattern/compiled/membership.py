@@ -17,14 +17,14 @@ from engine.query.fields import (
     shows_everything,
 )
 from engine.query.plan import Attribute, OrPlan, Predicate, SeqPlan, Step
-from engine.query.shape import of_streams
+from engine.query.shape import of_intervals, of_streams
 from engine.stream.released import Released
 from engine.stream.timeline import ANY_TYPE
 
 
 def members(layout: Layout, joined: list[list[Attribute]], released: Released) -> np.ndarray:
     """int64 per row, bit k: it satisfies what step k says of it alone, whatever clocks err by, and
-    is not longer than WITHIN if a match would hold it.
+    is not longer than WITHIN if a match would hold it, or would have to lie there beside it.
 
     Args:
         layout: of the query.
@@ -33,13 +33,16 @@ def members(layout: Layout, joined: list[list[Attribute]], released: Released) -
     """
     found, within_ns = np.zeros(released.n, np.int64), layout.branches[0].within_ns
     rows_of: dict[tuple[str, str | None, tuple[str, ...]], np.ndarray] = {}
-    bounded = within_ns is not None and not of_streams(layout.branches[0])
+    plan = layout.branches[0]
+    bounded = within_ns is not None and not of_streams(plan)
+    # An ISEQ's negated event is WITHIN with the match or nothing; elsewhere its start alone counts.
+    negated_too = of_intervals(plan)
     for place, step in enumerate(layout.steps):
         kind = step.type, step.stream, step.types
         if kind not in rows_of:
             rows_of[kind] = _of_kind(step, released)
         rows = rows_of[kind]
-        if bounded and not step.negated and len(rows):
+        if bounded and (negated_too or not step.negated) and len(rows):
             ends = released.columns["te"][rows], released.columns["ts"][rows]
             rows = rows[ends[0] - ends[1] <= within_ns]
         found[_chosen(layout.own[place], joined[place], released, rows)] |= 1 << place

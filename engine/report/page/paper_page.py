@@ -101,9 +101,14 @@ def as_plain(found: Reproduced) -> dict[str, Any]:
 
 def page(found: Reproduced, data: Mapping[str, Any]) -> str:
     """The page; ``data`` is what paper.json holds."""
-    chapters = {"verdict": "Verdict", "setting": "How to read this"}
+    chapters = {"verdict": "Verdict", "setting": "How to read this", "choices": "Our choices"}
     chapters |= {anchor(name): spoken(name) for name in found.findings}
     facts = (("paper", found.paper.citation), *found.paper.setting.items())
+    choices = tuple(
+        (spoken(name), claim.text, "holds" if claim.holds else "does not hold", claim.rests)
+        for name, claim in found.claims
+        if claim.rests
+    )
     return document(
         "paper.html",
         found.paper.title,
@@ -114,5 +119,8 @@ def page(found: Reproduced, data: Mapping[str, Any]) -> str:
         made=found.made,
         claims=found.claims,
         findings=found.findings,
-        tables={"setting": Table("", ("", ""), facts)},
+        tables={
+            "setting": Table("", ("", ""), facts),
+            "choices": Table("", ("figure", "claim", "verdict", "choice, and its range"), choices),
+        },
     )

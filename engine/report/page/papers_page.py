@@ -12,7 +12,7 @@ from engine.report.page.paper_page import HTML as PAPER_HTML
 from engine.report.page.paper_page import Reproduced
 from engine.report.plain import as_json, plain
 from engine.report.versions import versions
-from engine.scenario import Table
+from engine.scenario import Claim, Table
 
 HTML: Final = "papers.html"
 JSON: Final = "papers.json"
@@ -71,6 +71,11 @@ def as_plain(found: Mapping[str, Reproduced]) -> dict[str, Any]:
     return data
 
 
+def _verdict(claim: Claim) -> str:
+    """With a mark where it rests on a choice of ours."""
+    return ("holds" if claim.holds else "does not hold") + (" *" if claim.rests else "")
+
+
 def page(found: Mapping[str, Reproduced], data: Mapping[str, Any]) -> str:
     """The page; ``data`` is what papers.json holds."""
     tables = {
@@ -79,7 +84,7 @@ def page(found: Mapping[str, Reproduced], data: Mapping[str, Any]) -> str:
             _HEADINGS,
             tuple(
                 (
-                    spoken(of), claim.text, "holds" if claim.holds else "does not hold",
+                    spoken(of), claim.text, _verdict(claim),
                     claim.published, claim.ours,
                 )
                 for of, claim in each.claims

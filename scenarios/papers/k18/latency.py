@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 
 from scenarios.papers.curves import drawn, tabled
-from scenarios.papers.k18.overhead import given
+from scenarios.papers.k18.overhead import STEPS, given
 from scenarios.papers.k18.workers import MS, Cluster, simulated
-from scenarios.papers.verdicts import judged, listed, ms
+from scenarios.papers.verdicts import failing, judged, listed, ms, turns
 from slackwater.paper import Finding, PaperRun
 
 WORKERS: Final = 6
@@ -28,8 +28,11 @@ def in_flight(run: PaperRun) -> Finding:
                "the watermark comes.", min(calm) > 0,
                f"{listed(f'{value:.1f}' for value in saved)} ms less at "
                f"{listed(f'{rate}' for rate in RATES)} documents/s", "can provide lower latency",
-               "taking back and making anew is work that a buffer saves, and workers without time "
-               "to spare are late with it.",
+               failing(
+                   (f"{rate}/s", value > 0, f"{-value:.1f} ms more, with {mine:g} in flight")
+                   for rate, value, mine in zip(RATES, calm, flight[_OURS], strict=False)
+               ),
+               rests=STEPS,
                also="Judged below the two highest rates, where workers have time to spare."),
     )  # fmt: skip
     note = (
@@ -59,6 +62,9 @@ def punctuations(run: PaperRun) -> Finding:
                "optimistic method saves.", saved[-1] > max(saved[0], 0),
                f"{listed(f'{value:.1f}' for value in saved)} ms with punctuations each "
                f"{listed(map(str, PERIODS_MS))} ms", "bursts and an increase in latency",
+               f"it saves {saved[0]:.1f} ms with the most of them and {saved[-1]:.1f} with the "
+               f"fewest. {turns([ms(each) for each in PERIODS_MS], saved, 'ms saved')}",
+               rests=STEPS,
                also="Less than 0: what is taken back and made anew costs more than it saves."),
     )  # fmt: skip
     note = f"{WORKERS} workers, 20 documents/s."

@@ -41,8 +41,9 @@ _LATENCY = (
 _DISK = (
     "Figure 15: aggressive, and what lies more than a window back is in files, a chunk for every "
     "5 time units. A late event that needs one waits for others of its chunk, up to the threshold, "
-    "or for 10 time units. The paper names neither a size of its pages nor a rate; ours are slow "
-    "and fast streams. Files are in the machine's cache, so input and output is mostly computing."
+    "or for 10 time units. The paper names neither a size of its pages nor a rate; ours is the "
+    "fastest that computing can follow with every threshold, and slower and faster ones stand "
+    "beside. Files are in the machine's cache, so input and output is mostly computing."
 )
 _NUMBERS = (
     "The paper's figures are curves without printed numbers, so claims are those of its text. "

@@ -20,13 +20,17 @@ from scenarios.papers.l09.passes import (
     timed,
 )
 from scenarios.papers.l09.service import BUSY, busy, latency_seconds, unit_seconds
-from scenarios.papers.l09.workload import EVENTS_PER_UNIT, NEGATIVE
-from scenarios.papers.verdicts import judged, listed, times
+from scenarios.papers.l09.workload import EVENTS_PER_UNIT, MAX_DELAY, NEGATIVE
+from scenarios.papers.verdicts import failing, judged, listed, times
 from slackwater.paper import Finding, PaperRun
 from slackwater.scenario import Claim, Table, number
 
 _LENGTH: Final = 5
 _STRATEGIES: Final = (AGGRESSIVE, CONSERVATIVE, K_SLACK)
+_RATE: Final = (
+    f"the rate of events, here the fastest at which the slowest point computes {BUSY:.0%} of the "
+    "time; beside it stands from which rate on the verdict would be another."
+)
 _ALIKE: Final = 0.05
 """Up to this share of it, two latencies count as the same."""
 _NARROW: Final = 40
@@ -116,9 +120,12 @@ def _slowest(curves: dict[str, list[float]]) -> Claim:
         f"K-slack {_units(slack)}, conservative {_units(wary)}, aggressive {_units(eager)} time "
         f"units at {listed(percents(SHARES))} out of order",
         "above both others at every share",
-        "a promise about the negated type comes every "
-        f"{10 / (USUAL * EVENTS_PER_UNIT):g} time units; with rarer ones the conservative "
-        "strategy waits longer than K.",
+        failing(
+            (share, last > max(a, b), f"{number(last)} against {number(max(a, b))}")
+            for share, last, a, b in zip(percents(SHARES), slack, wary, eager, strict=True)
+        )
+        + " A promise about the negated type comes every "
+        f"{10 / (USUAL * EVENTS_PER_UNIT):g} time units, and K is {MAX_DELAY}.",
     )
 
 
@@ -131,6 +138,9 @@ def _crossed(curves: dict[str, list[float]], crossings: list[Crossing]) -> tuple
             eager[0] < wary[0],
             f"at 10 %, {number(eager[0])} against {number(wary[0])} time units",
             "lower below some 40 %",
+            "the two have the same latency in a stream that is "
+            f"{crossings[0].busy:,.3g}x as fast as aggressive can compute.",
+            rests=_RATE,
         ),
         judged(
             "From some share on, aggressive has the higher latency, as it computes more.",
@@ -138,8 +148,10 @@ def _crossed(curves: dict[str, list[float]], crossings: list[Crossing]) -> tuple
             (f"from {behind[0]:.0%} on" if behind else "at no share up to 50 %")
             + f"; at 50 % conservative's is {times(wary[-1], eager[-1])} aggressive's",
             "from some 40 % on",
-            "aggressive waits for nothing, so only computing can make it slower, while a "
-            "conservative result waits for a promise however fast the engine is.",
+            f"at 50 % aggressive's {number(eager[-1])} time units are computing, as it waits for "
+            f"nothing, and conservative's {number(wary[-1])} are waiting for promises but for that "
+            "much.",
+            rests=_RATE,
             also="Latencies are the same in a stream that is "
             + listed(f"{each.busy:,.3g}x" for each in crossings)
             + " as fast as aggressive can compute, at "
@@ -163,6 +175,8 @@ def _negative_decides(run: PaperRun) -> Claim:
         f"{number(second)} time units with these promises alone, {number(first)} with all; "
         f"without them {positive.told.standing:,} results leave before the end of the input",
         "primarily",
+        f"the two differ by {abs(second - first) / max(first, 1e-9):.1%} (taken as alike up to "
+        f"{_ALIKE:.0%}).",
     )
 
 

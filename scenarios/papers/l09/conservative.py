@@ -16,7 +16,7 @@ from scenarios.papers.l09.passes import (
     timed,
     watched,
 )
-from scenarios.papers.verdicts import judged, listed
+from scenarios.papers.verdicts import judged, listed, same_with, turns
 from slackwater.paper import Finding, PaperRun
 from slackwater.scenario import number
 
@@ -33,6 +33,7 @@ _SPARSE: Final = 4
 _LONG: Final = 30_000
 """At half the rate there are so many fewer results that the stream can be ten times as long. In a
 short one a few bursts of results decide on the mean."""
+_RATE: Final = "the rate of events and their number; others were not tried."
 _PROMISES: Final = "promises per event [%]"
 
 
@@ -47,6 +48,9 @@ def state(run: PaperRun) -> Finding:
         f"{listed(f'{value:,.1f}' for value in held)} events with {listed(percents(PROMISED))} "
         f"promises: {1 - held[-1] / held[0]:.0%} less at the last than at the first",
         f"falls with every step; taken as at least {GROWS} times from the last to the first",
+        f"{turns(percents(PROMISED), held, 'events', rises=False)} In all it is "
+        f"{held[0] / held[-1]:.3f} times.",
+        rests=_RATE,
     )
     curves = {"events held": held}
     title = "State of conservative"
@@ -81,6 +85,14 @@ def overhead(run: PaperRun) -> Finding:
         f"{more[_LENGTH][usual]:.0%} more CPU time than without promises; "
         f"{_percents(more[_LENGTH])} at {listed(percents(PROMISED))} promises",
         f"relatively small; taken as at most {_OVERHEAD:.0%}",
+        f"a promise comes with every {1 / USUAL:g}th event, and its handling takes as long as that "
+        f"of {more[_LENGTH][usual] / USUAL:.2f} events.",
+        rests="the query, here the paper's longest: "
+        + same_with(
+            more[_LENGTH][usual] <= _OVERHEAD,
+            {f"length {_SHORT}": more[_SHORT][usual] <= _OVERHEAD},
+        )
+        + ".",
         also=f"That is the paper's query of length {_LENGTH}, which mostly makes results. With "
         f"length {_SHORT} it is {_percents(more[_SHORT])}.",
     )
@@ -115,15 +127,19 @@ def latency(run: PaperRun) -> Finding:
             growth(waited) >= GROWS,
             f"{_units(waited)} time units at {listed(percents(SHARES))} out of order",
             f"grows; taken as at least {GROWS} times from 10 to 50 %",
-            "latency counts from the arrival of a result's last event. Promises do come later, but "
-            "so do the results' own events, and what waits for a promise anyway waits less.",
+            f"it goes to {growth(waited):.3f} times, and to {growth(negative):.3f} with only the "
+            "negated type late, whose events alone hold promises back: the results' own events "
+            "come later as well, and latency counts from the last of them.",
             also=f"With only the negated type late it goes {_units(negative)}.",
+            rests=_RATE,
         ),
         judged(
             "Fewer promises mean more latency.",
             ascending(rarer[::-1]),
             f"{_units(rarer)} time units with {listed(percents(PROMISED))} promises",
             "grows as they become fewer",
+            turns(percents(PROMISED), rarer, "time units", rises=False),
+            rests=_RATE,
         ),
     )
     title = "Latency of conservative"

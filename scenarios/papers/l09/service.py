@@ -8,7 +8,7 @@ stream that is all; in a fast one records also wait for those before them (Lindl
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from scenarios.papers.l09.passes import Ran
 from scenarios.papers.l09.workload import UNIT_NS
 
+_SLOWER: Final = 1.1
 BUSY: Final = 0.8
 """Share of the time that a figure's slowest setup computes: the rate follows from it."""
 
@@ -28,6 +29,26 @@ def unit_seconds(rans: Iterable[Ran]) -> float:
 def busy(ran: Ran, unit_s: float) -> float:
     """Share of the time that the chain computes; above 1 it cannot keep up."""
     return float(ran.seconds.sum()) / (_units(ran) * unit_s)
+
+
+def keeps_up(ran: Ran, unit_s: float) -> bool:
+    """Whether the queue empties: nothing waits when one of the last tenth of records arrives."""
+    arrival_s = (ran.arrival - ran.arrival[0]) / UNIT_NS * unit_s
+    done_s = _done(arrival_s, _service(ran))
+    last = max(len(done_s) * 9 // 10, 1)
+    return bool((done_s[last - 1 : -1] <= arrival_s[last:]).any())
+
+
+def sustained(rans: Sequence[Ran], share: float) -> float:
+    """How long a time unit lasts [s] in the fastest stream that all of ``rans`` can follow.
+
+    The slowest of them computes ``share`` of the time; where some still do not keep up, the stream
+    is made slower by a tenth at a time until all do.
+    """
+    unit_s = max(busy(ran, 1.0) for ran in rans) / share
+    while not all(keeps_up(ran, unit_s) for ran in rans):
+        unit_s *= _SLOWER
+    return unit_s
 
 
 def computing_seconds(ran: Ran) -> float:

@@ -15,7 +15,7 @@ from scenarios.papers.l09.passes import (
     watched,
 )
 from scenarios.papers.l09.service import computing_seconds
-from scenarios.papers.verdicts import judged, listed
+from scenarios.papers.verdicts import failing, judged, listed, turns
 from slackwater.paper import Finding, PaperRun
 from slackwater.scenario import Claim, Table, number
 
@@ -39,9 +39,14 @@ def latency(run: PaperRun) -> Finding:
         + listed(f"from {number(v[0])} to {number(v[-1])}" for v in computing.values())
         + " us",
         "grows, by the cost of sorting",
-        "latency counts from the arrival of a result's last event, and K-slack holds an event for "
-        "K less its own delay: the later events come, the less they wait. What sorting costs does "
-        "not show beside that.",
+        failing(
+            (name, ascending(values), turns(percents(SHARES), values, "time units").rstrip("."))
+            for name, values in curves.items()
+        )
+        + " K-slack holds an event for K less its own delay, so that the later events come the "
+        "less they wait; computing changes by "
+        + listed(f"{v[-1] - v[0]:.3g}" for v in computing.values())
+        + " us, by length.",
     )
     memory, held = _memory(run)
     title = "Latency of K-slack"
@@ -76,6 +81,8 @@ def _memory(run: PaperRun) -> tuple[Claim, Table]:
         f"{mine:,.1f} events, {rows[K_SLACK.name][0]:,.1f} of them before the query, against "
         f"{other:,.1f}: {mine / other:.2f} times as many",
         f"close; taken as up to {FLAT} times",
+        f"K-slack's matcher holds {rows[K_SLACK.name][1]:,.1f} events, aggressive's "
+        f"{rows[AGGRESSIVE.name][1]:,.1f}, and the buffer before it {rows[K_SLACK.name][0]:,.1f}.",
     )
     return claim, tabled(
         f"Mean events held, query of length {LENGTHS[-1]}, {_LATE:.0%} out of order", "strategy",
@@ -94,8 +101,10 @@ def execution(run: PaperRun) -> Finding:
         "from 10 to 50 % it grows to so many times, by length: "
         + listed(f"{growth(values):.2f}" for values in curves.values()),
         f"grows; taken as at least {GROWS} times",
-        "the buffer's work depends on how many events it holds, which is set by K, and hardly on "
-        "how they came; the matcher behind it sees them in order.",
+        failing(
+            (name, growth(values) >= GROWS, f"{growth(values):.3f} times")
+            for name, values in curves.items()
+        ),
     )
     title = "Execution time of K-slack"
     caption = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -36,6 +37,8 @@ def state(run: PaperRun) -> Finding:
         f"units; a line of {slope:.2f} events per time unit explains {explained:.2%} of the "
         "variance",
         "linear",
+        f"it goes by {listed(f'{b - a:.1f}' for a, b in pairwise(held))} events from one window to "
+        "the next.",
         also=f"The query's types send {per_unit:g} events per time unit, and an event is needed "
         f"for the window plus the longest delay of {MAX_DELAY} time units.",
     )

@@ -18,8 +18,10 @@ PEOPLE: Final = 36
 _FIRST_OF_PEOPLE: Final = 13
 _PERIOD_NS: Final = 5_000_000
 _BALL_TICKS: Final = 10
+_PER_SECOND: Final = 10**9 // _PERIOD_NS
 SLOTS: Final = len(BALLS) * _BALL_TICKS + PEOPLE
 """Events of all sensors within the 5 ms in which each of the people's is heard once."""
+EVENTS_PER_SECOND: Final = SLOTS * _PER_SECOND
 _JITTER_NS: Final = 60_000
 """Less than the distance of two slots, so that times rise strictly."""
 START_NS: Final = 10_760 * 10**9

@@ -10,6 +10,7 @@ import numpy as np
 from scenarios.papers import drawing
 from scenarios.papers.drawing import Series
 from scenarios.papers.r19 import published
+from scenarios.papers.r19.aq_variants import FEWER, UNTRIED
 from scenarios.papers.r19.orders import (
     APPROACHES,
     AQ_KSLACK,
@@ -20,18 +21,23 @@ from scenarios.papers.r19.orders import (
     WAITING,
     Approach,
 )
-from scenarios.papers.r19.passes import Measured, accuracy_percent, hold_ms, many_sources
+from scenarios.papers.r19.passes import (
+    Measured,
+    accuracy_percent,
+    hold_ms,
+    left,
+    many_sources,
+)
 from scenarios.papers.r19.single_figures import COLOUR, DRAWN
 from scenarios.papers.r19.single_source import (
     ACCOUNT,
     ACCURACY,
-    FEWER,
     UNCOUNTED,
     account,
     given_up,
 )
 from scenarios.papers.r19.verdicts import judged
-from scenarios.papers.verdicts import listed, ms, percent, times
+from scenarios.papers.verdicts import failing, listed, ms, percent, times, turns
 from slackwater.paper import Finding, PaperRun
 from slackwater.scenario import Claim, Table
 
@@ -81,15 +87,21 @@ def latency_lines(run: PaperRun) -> Finding:
             max(mp) <= _STEADY * mp[0],
             _list(mp),
             _list(paper[published.MP].values()),
+            failing(
+                (_sources(n), value <= _STEADY * mp[0], f"{value / mp[0]:.2f} times that of one")
+                for n, value in zip(COUNTS, mp, strict=True)
+            ),
         ),
         judged(
             f"AQ-K-slack's latency increases with {_EACH} sources.",
             aq == sorted(aq) and aq[-1] > _STEADY * aq[0],
             _list(aq),
             _list(paper[published.AQ].values()),
-            "every source publishes the same events at their own pace, so the share of a window "
-            "that is late, which is all that AQ-K-slack looks at, is that of one source. It would "
-            "take sources that fall behind one another; the paper's were threads of one machine.",
+            f"{turns([_sources(n) for n in COUNTS], aq, 'ms')} In all it goes to "
+            f"{aq[-1] / aq[0]:.2f} times; taken as increasing from {_STEADY:.2f} times on. Every "
+            "source publishes the same events at their own pace; the paper's were threads of one "
+            "machine, and may have fallen behind one another.",
+            rests=UNTRIED,
         ),
     )
     return Finding(claims, (_latency_table(found),), (figure,))
@@ -119,9 +131,10 @@ def sequence_line(run: PaperRun) -> Finding:
         slope > 0 and share >= _STRAIGHT,
         f"{_list(shown[PRINTED.name])}; a line of {ms(slope)} per source explains {share:.1%}",
         f"{_list(paper)}; {ms(paper_slope)} per source, {paper_share:.1%}",
-        "an event waits for the source that is silent longest, and the longest of many short "
-        "silences at different times grows with their number's logarithm: a line over it explains "
-        f"{_line(shown[PRINTED.name], np.log2(COUNTS))[1]:.1%}.",
+        f"a line over the logarithm of their number explains "
+        f"{_line(shown[PRINTED.name], np.log2(COUNTS))[1]:.1%} of it, one over the number "
+        f"{share:.1%}: from source to source it grows by "
+        f"{listed(f'{value:.3f}' for value in _steps(shown[PRINTED.name]))} ms.",
         (
             waits_slope > 0 and waits_share >= _STRAIGHT,
             f"{_list(shown[WAITING.name])}; {ms(waits_slope)} per source, {waits_share:.1%}",
@@ -138,14 +151,20 @@ def accuracy(run: PaperRun) -> Finding:
     paper = published.ACCURACY_BY_SOURCES
     waits = of[WAITING.name]
     mine, mp, aq = (of[each.name] for each in COMPARED)
-    passed_over = found[2][DROPPING.name].disorder_after
+    places = [_sources(n) for n in COUNTS]
+    passed_over = listed(f"{left(found[n], DROPPING):,}" for n in COUNTS)
     claims = (
         judged(
             f"The accuracy of sequence is at least {ACCURACY} % with {_EACH} sources.",
             min(mine) >= ACCURACY,
             _percents(mine),
             _percents(paper[published.SEQUENCE].values()),
-            f"with one source, {given_up(found[1])}",
+            failing(
+                (place, value >= ACCURACY, percent(value))
+                for place, value in zip(places, mine, strict=True)
+            )
+            + " With one source: "
+            + given_up(found[1]),
             (min(waits) >= ACCURACY, _percents(waits)),
         ),
         judged(
@@ -154,9 +173,12 @@ def accuracy(run: PaperRun) -> Finding:
             min(mine) >= mine[0] - _SAME_POINTS,
             _percents(mine),
             _percents(paper[published.SEQUENCE].values()),
-            "the same short timeout passes over a source that is silent, whose next events then "
-            f"come after later ones: with 2 sources {passed_over:,} besides those that came late. "
-            "With more sources the merge holds longer, so that some of both find their place.",
+            failing(
+                (place, value >= mine[0] - _SAME_POINTS, f"{mine[0] - value:.2f} points less")
+                for place, value in zip(places, mine, strict=True)
+            )
+            + f" With late events dropped {passed_over} are left: those of a source that the short "
+            "timeout passed over while it was silent.",
             (min(waits) >= waits[0] - _SAME_POINTS, _percents(waits)),
         ),
         judged(
@@ -164,15 +186,20 @@ def accuracy(run: PaperRun) -> Finding:
             aq[-1] <= aq[0] - 0.5,
             _percents(aq),
             _percents(paper[published.AQ].values()),
-            "it looks at the share of a window that is late, which is that of one source; see "
-            "Figure 5.10.",
+            f"with {COUNTS[-1]} sources it lies {aq[0] - aq[-1]:.3f} points below that of one; "
+            + turns(places, aq, "%", rises=False),
+            rests=UNTRIED,
         ),
         judged(
             f"MP-K-slack's accuracy is at least 99.98 % with {_EACH} sources.",
             min(mp) >= 99.98,
             _percents(mp),
             _percents(paper[published.MP].values()),
-            "a slack that only grows leaves behind the first events of every longer delay.",
+            failing(
+                (place, value >= 99.98, f"{left(found[n], MP_KSLACK):,} left, {percent(value)}")
+                for n, place, value in zip(COUNTS, places, mp, strict=True)
+            )
+            + " A slack that only grows leaves behind the first events of every longer delay.",
         ),
     )
     return Finding(claims, tuple(_accuracy_table(found, count) for count in COUNTS))
@@ -181,9 +208,7 @@ def accuracy(run: PaperRun) -> Finding:
 def left_lines(run: PaperRun) -> Finding:
     """Figure 5.12."""
     found = _all(run)
-    left = {
-        each.name: [found[count][each.name].disorder_after for count in COUNTS] for each in DRAWN
-    }
+    remain = {each.name: [left(found[count], each) for count in COUNTS] for each in DRAWN}
     late = published.EVENTS[3][1]
     paper = {
         of: {count: late * count * (1 - values[count] / 100) for count in COUNTS}
@@ -193,12 +218,12 @@ def left_lines(run: PaperRun) -> Finding:
         "figure-5-12",
         "Events out of order after ordering, by number of sources",
         "Dotted: what the paper's accuracies come to. The axis of events is logarithmic.",
-        _series(left, paper),
+        _series(remain, paper),
         ("sources", "events left out of order"),
         log_y=True,
     )
     many = COUNTS[1:]
-    sequence, waits, mp, aq = (dict(zip(COUNTS, left[e.name], strict=True)) for e in DRAWN)
+    sequence, waits, mp, aq = (dict(zip(COUNTS, remain[e.name], strict=True)) for e in DRAWN)
     claim = judged(
         "With 2, 5, 10 and 20 sources sequence leaves fewer events out of order than AQ-K-slack.",
         all(sequence[count] < aq[count] for count in many),
@@ -206,11 +231,13 @@ def left_lines(run: PaperRun) -> Finding:
         f"{_counts(mp, many)}",
         f"sequence {_counts(paper[published.SEQUENCE], many)}; AQ-K-slack "
         f"{_counts(paper[published.AQ], many)}",
-        "the printed timeout gives up more late events, see Table 5.9, and AQ-K-slack does not get "
-        "worse, see Figure 5.10.",
+        failing(
+            (_sources(n), sequence[n] < aq[n], f"{sequence[n]:,} against {aq[n]:,}") for n in many
+        ),
         (all(waits[count] < aq[count] for count in many), f"sequence {_counts(waits, many)}"),
+        rests=UNTRIED,
     )
-    rows: list[tuple[str | int, ...]] = [(name, *values) for name, values in left.items()]
+    rows: list[tuple[str | int, ...]] = [(name, *values) for name, values in remain.items()]
     rows += [(f"{of}, the paper", *map(round, values.values())) for of, values in paper.items()]
     table = Table(
         "Events left out of order", ("approach", *(_sources(count) for count in COUNTS)),
@@ -229,10 +256,15 @@ def _below(found: dict[int, Measured], other: Approach) -> Claim:
         all(mine * FEWER <= more for mine, more in zip(ours, theirs, strict=True)),
         ", ".join(times(more, mine) for mine, more in zip(ours, theirs, strict=True)),
         ", ".join(times(more, mine) for more, mine in pairs),
-        waits=(
+        failing(
+            (_sources(n), mine * FEWER <= more, f"{ms(mine)} against {ms(more)}")
+            for n, mine, more in zip(COUNTS, ours, theirs, strict=True)
+        ),
+        (
             all(mine * FEWER <= more for mine, more in zip(waits, theirs, strict=True)),
             ", ".join(times(more, mine) for mine, more in zip(waits, theirs, strict=True)),
         ),
+        rests=UNTRIED if other is AQ_KSLACK else "",
     )
 
 
@@ -285,6 +317,14 @@ def _line(values: list[float], over: Sequence[float] | np.ndarray = COUNTS) -> t
     """Slope of the least-squares line, and the share of variance it explains."""
     slope = float(np.polyfit(over, values, 1)[0])
     return slope, float(np.corrcoef(over, values)[0, 1] ** 2)
+
+
+def _steps(values: Sequence[float]) -> list[float]:
+    """By how much it grows per source, from one number of them to the next."""
+    return [
+        (after - before) / (more - fewer)
+        for before, after, fewer, more in zip(values, values[1:], COUNTS, COUNTS[1:], strict=False)
+    ]
 
 
 def _sources(count: int) -> str:

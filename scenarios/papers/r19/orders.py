@@ -12,7 +12,9 @@ _R19: Final = "sequence:timeout=r19,latency=500ms,alpha=0.6,beta=0.6"
 
 @dataclass(frozen=True, slots=True)
 class Approach:
-    """``name``: in our tables. ``order``: short form. ``of``: R19's name for it, None: ours."""
+    """``name``: in our tables. ``order``: short form; empty: not an order of ours but
+    ``scenarios.papers.r19.aq_extension``. ``of``: R19's name for it, None: ours.
+    """
 
     name: str
     order: str
@@ -28,11 +30,12 @@ WAITING: Final = Approach(
 """The latency threshold instead of Eq 3.11; see ``paper().setting``."""
 OURS: Final = Approach("sequence, our default", "sequence")
 MP_KSLACK: Final = Approach("mp-kslack", "mp-kslack", MP)
-AQ_KSLACK: Final = Approach(
-    "aq-kslack", "aq-kslack:error=0.03,confidence=0.95,agg=avg,attr=v_abs,window=10s", AQ
-)
-"""Error and confidence: defaults of the extension that R19 ran. The window is of R19's query."""
+AQ_KSLACK: Final = Approach("aq-kslack, R19's extension", "", AQ)
+AQ_SERVING: Final = "aq-kslack:error=0.03,confidence=0.95,agg=avg,attr=v_abs"
+"""Ours, with the extension's defaults for error and confidence; lacks its window."""
+AQ_OURS: Final = Approach("aq-kslack, ours", f"{AQ_SERVING},window=10s")
+"""For the window of R19's query."""
 
-APPROACHES: Final = (PRINTED, DROPPING, WAITING, OURS, MP_KSLACK, AQ_KSLACK)
+APPROACHES: Final = (PRINTED, DROPPING, WAITING, OURS, MP_KSLACK, AQ_KSLACK, AQ_OURS)
 COMPARED: Final = (PRINTED, MP_KSLACK, AQ_KSLACK)
 """R19's three."""

@@ -14,6 +14,7 @@ from scenarios.papers.r19.log_writing import SITE, Source
 from scenarios.papers.r19.orders import PRINTED
 from scenarios.papers.r19.pattern_data import GOAL_QUERY, Goal, goal, goal_frames
 from scenarios.papers.r19.verdicts import judged
+from scenarios.papers.verdicts import failing
 from slackwater.paper import Finding, PaperRun
 from slackwater.scenario import Table
 
@@ -47,14 +48,16 @@ def detected(run: PaperRun) -> Finding:
             all(each.plain != _MISSED for each in early),
             f"{sum(each.plain != _MISSED for each in early)} of {len(early)} cases",
             "5 of 5 cases",
-            "see the table.",
+            failing(
+                (name, answers[name].plain != _MISSED, _apart(answers[name])) for name in _BOUNDED
+            ),
         ),
         judged(
             "With a transport delay of 50 ms Query 5.8 does not detect the pattern.",
             last.plain == _MISSED,
             f"{last.plain}: the events seem {last.apart_ms:.1f} ms apart",
             "not detected",
-            "the sync's error is less than the 44 ms between the events.",
+            f"by corrected clocks the first still seems to come before the other, {_apart(last)}.",
         ),
         judged(
             "With a transport delay of 50 ms the query that knows the largest delay (Query 5.9) "
@@ -62,14 +65,21 @@ def detected(run: PaperRun) -> Finding:
             last.max_delay.startswith(_UNCERTAIN),
             f"{last.max_delay} by R19's rule, {last.pairwise} by our default, the pair's bounds",
             "UncertainPatternDetection",
-            "see the table.",
+            f"it is {last.max_delay} with {_apart(last)}.",
         ),
         judged(
             "Up to 10 ms the pattern is confirmed: 44 ms are more than the largest delay.",
             all(each.max_delay == each.pairwise == _CONFIRMED for each in early),
             ", ".join(dict.fromkeys(each.max_delay for each in early)),
             "Confirmed, by Pseudocode 3.1",
-            "see the table.",
+            failing(
+                (
+                    name,
+                    answers[name].max_delay == answers[name].pairwise == _CONFIRMED,
+                    f"{answers[name].max_delay} and {answers[name].pairwise}",
+                )
+                for name in _BOUNDED
+            ),
         ),
     )
     rows = tuple(
@@ -87,6 +97,10 @@ def detected(run: PaperRun) -> Finding:
         "exact. R19 rewrites the query for certainty; here it is the same query text.",
     )  # fmt: skip
     return Finding(claims, (table,))
+
+
+def _apart(answers: Answers) -> str:
+    return f"{answers.apart_ms:.1f} ms apart"
 
 
 def _answers(run: PaperRun) -> dict[str, Answers]:

@@ -114,11 +114,15 @@ class _Tally:
         self._previous, self._newest = int(times[-1]), int(newest[-1])
         self._source = int(source[-1])
         held = columns["release"][passed] - columns[r.ARRIVAL][passed]
-        self._series(np.concatenate([self._waiting, held]))
+        held = np.concatenate([self._waiting, held])
+        means, maxima = by_batches(held)
+        found.held_mean_ns += means
+        found.held_max_ns += maxima
+        self._waiting = held[len(means) * BATCH :]
 
-    def _series(self, held: np.ndarray) -> None:
-        whole = len(held) // BATCH
-        batches = held[: whole * BATCH].reshape(whole, BATCH)
-        self.found.held_mean_ns += batches.mean(axis=1).tolist()
-        self.found.held_max_ns += batches.max(axis=1).tolist()
-        self._waiting = held[whole * BATCH :]
+
+def by_batches(held: np.ndarray) -> tuple[list[float], list[int]]:
+    """Means and maxima of every whole ``BATCH`` of values."""
+    whole = len(held) // BATCH
+    batches = held[: whole * BATCH].reshape(whole, BATCH)
+    return batches.mean(axis=1).tolist(), batches.max(axis=1).tolist()

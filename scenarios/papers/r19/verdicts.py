@@ -25,9 +25,10 @@ def judged(
     holds: bool,
     ours: str,
     paper: str,
-    why: str = "",
+    why: str,
     waits: tuple[bool, str] | None = None,
     also: str = "",
+    rests: str = "",
 ) -> Judged:
     """A claim as ``scenarios.papers.verdicts`` has it.
 
@@ -39,13 +40,14 @@ def judged(
         why: shown only if it does not hold: what in the data makes it so.
         waits: whether it holds when sequence waits 500 ms, and the numbers of that.
         also: shown in any case.
+        rests: as there.
     """
     lines = [also] if also else []
     if waits is not None:
         said = "holds" if waits[0] else "fails"
         lines.insert(0, f"If sequence waits 500 ms: {said}, {waits[1]}.")
-    claim = verdicts.judged(text, holds, ours, paper, why, "\n".join(lines))
-    return Judged(text, holds, claim.detail, ours, paper, waits[0] if waits else None)
+    claim = verdicts.judged(text, holds, ours, paper, why, "\n".join(lines), rests)
+    return Judged(text, holds, claim.detail, ours, paper, rests, waits=waits[0] if waits else None)
 
 
 def summary(findings: Mapping[str, Finding]) -> str:

@@ -38,18 +38,18 @@ def latency(run: PaperRun) -> Finding:
         judged("The average latency of both methods falls as the buffer grows.",
                _both_fall(BUFFERS, curves), _values(curves, "s"),
                f"falls; taken as by {_MATTERS - 1:.0%} and more",
-               _computing(passes), also=_with_waits(run, _both_fall)),
+               _computing(passes), rests=_with_waits(run, _both_fall)),
         judged("Correct has the lower latency below 500 events, and Realtime above.",
                _crosses(BUFFERS, curves),
                f"Realtime less Correct {listed(number(round(e - w, 1)) for e, w in _pairs(curves))}"
                f" s for {listed(map(str, BUFFERS))} events", "a crossing at 500",
-               _taken_back(passes), also=_with_waits(run, _crosses)),
+               _taken_back(passes), rests=_with_waits(run, _crosses)),
         judged("The buffer matters more to Realtime than to Correct.",
                _matters_more(BUFFERS, curves),
                listed(f"{of[0] / of[-1]:.3f}" for of in curves.values())
                + f" times the latency with {BUFFERS[0]} as with {BUFFERS[-1]}",
                f"more; taken as by {_MATTERS - 1:.0%}",
-               _computing(passes), also=_with_waits(run, _matters_more)),
+               _computing(passes), rests=_with_waits(run, _matters_more)),
     )  # fmt: skip
     return _finding(claims, "fig-16", "Average latency by buffer", curves, "latency [s]")
 
@@ -113,9 +113,7 @@ def _with_waits(run: PaperRun, judge: Callable[[Sequence[int], Latencies], bool]
         found = counted(run, f"a wait of {wait} s", [each for of in setups.values() for each in of])
         curves = {name: [found[each].latency_s for each in of] for name, of in setups.items()}
         told.append(f"{'holds' if judge(_FEW, curves) else 'fails'} with {wait} s")
-    return (
-        f"By how long events may wait for the files together, here not at all: {', '.join(told)}."
-    )
+    return f"how long events may wait for the files together, here not at all: {', '.join(told)}."
 
 
 def accuracy(run: PaperRun) -> Finding:

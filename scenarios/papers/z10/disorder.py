@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Final
 
 from scenarios.papers.curves import FLAT, Curves, drawn, growth, percents, spread, tabled
-from scenarios.papers.verdicts import judged, listed, percent
+from scenarios.papers.verdicts import failing, judged, listed, percent, turns
 from scenarios.papers.z10.grids import DURABLE, POINTS, SHARES, Grid, grid, holds_with
 from scenarios.papers.z10.methods import CORRECT, IE_MINER, K_SLACK, REALTIME, Ran, truth, written
 from scenarios.papers.z10.workload import Shape
@@ -37,23 +37,31 @@ def latency(run: PaperRun) -> Finding:
     claims = (
         judged("Without durable events the average latency of all three methods rises with the "
                "share out of order.", _all_rise(run, POINTS, SHARES), _from_to(points, "s"),
-               "rises", "it begins with the arrival of a result's first event; a late one begins "
-               "later, and what waits for K leaves when it would have left anyhow.",
-               also=f"From the last event's arrival: {_from_to(waits, 's')}. "
-               + holds_with(run, _all_rise, POINTS)),
+               "rises",
+               failing((name, growth(of) > 1, f"{growth(of):.3f} times")
+                       for name, of in points.items())
+               + " It begins with the arrival of a result's first event: from the last one's on it "
+               f"is {_from_to(waits, 's')}.",
+               also=f"From the last event's arrival: {_from_to(waits, 's')}.",
+               rests=holds_with(run, _all_rise, POINTS)),
         judged("The latency of Realtime rises faster than that of the other two.",
                _realtime_fastest(run, POINTS, SHARES),
                f"to {_ratios(points)} times from 0 to 45 %", "faster, as compensation counts",
-               also=holds_with(run, _realtime_fastest, POINTS)),
+               failing((f"than {name}", growth(points[REALTIME]) > growth(points[name]),
+                        f"{growth(points[REALTIME]):.3f} against {growth(points[name]):.3f} times")
+                       for name in (CORRECT, K_SLACK)),
+               rests=holds_with(run, _realtime_fastest, POINTS)),
         judged("With durable events K-Slack does not work.", max(works) <= _NONE,
                f"at most {percent(max(works))} of its results are right",
-               f"does not work; taken as at most {_NONE:g} %"),
+               f"does not work; taken as at most {_NONE:g} %", _over_none(works)),
         judged("With durable events the trends of Realtime and Correct are almost the same.",
                all(spread(pair) <= FLAT for pair in trends.values()),
                listed(f"{name}: {one:.2f} times without, {two:.2f} with" for name, (one, two)
                       in trends.items()), f"almost the same; taken as within {FLAT} times",
-               "of intervals fewer match, and one that lasts into the next is known only as it "
-               "ends: Realtime takes results back without any disorder."),
+               failing((name, spread(pair) <= FLAT, f"{max(pair) / min(pair):.2f} times apart")
+                       for name, pair in trends.items())
+               + f" Without disorder Realtime takes {_back(run, DURABLE)} of intervals' results "
+               f"back, and {_back(run, POINTS)} of instants'."),
     )  # fmt: skip
     both = {**points, **{f"{name}, durable": values for name, values in durable.items()}}
     return _finding(claims, "fig-11", "Average latency", both, "latency [s]",
@@ -73,13 +81,16 @@ def compensation(run: PaperRun) -> Finding:
     claims = (
         judged("More events out of order cause more compensation per result.",
                _rises(run, POINTS, SHARES) and _rises(run, DURABLE, SHARES),
-               _from_to(curves, "%"), "more", also=holds_with(run, _rises, POINTS)),
+               _from_to(curves, "%"), "more",
+               failing((name, not turns(percents(SHARES), of, "%"),
+                        turns(percents(SHARES), of, "%").rstrip("."))
+                       for name, of in curves.items()), rests=holds_with(run, _rises, POINTS)),
         judged("The rate of compensation rises faster and faster.",
                _convex(run, POINTS, SHARES), f"{_steps(curves['without durable events'])} "
                "percentage points from share to share", "faster and faster",
                "a result counts once, however many of its three events come late: of events that "
                f"are late by chance the steps are {_steps(_of_three(SHARES))} points.",
-               also=holds_with(run, _convex, POINTS)),
+               rests=holds_with(run, _convex, POINTS)),
     )  # fmt: skip
     return _finding(claims, "fig-12", "Rate of compensation", curves | taken, "NoC / NoR [%]",
                     "NoC: results taken back, and results that an event out of order completes "
@@ -93,10 +104,14 @@ def points_accuracy(run: PaperRun) -> Finding:
         judged("Without durable events the accuracy of Correct and of K-Slack does not depend on "
                "the share out of order.", _independent(run, POINTS, SHARES),
                _from_to({name: curves[name] for name in (CORRECT, K_SLACK)}, "%"), "independent",
-               also=holds_with(run, _independent, POINTS)),
+               failing((name, max(curves[name]) - min(curves[name]) <= _SAME,
+                        f"{min(curves[name]):.2f} to {max(curves[name]):.2f} %")
+                       for name in (CORRECT, K_SLACK)),
+               rests=holds_with(run, _independent, POINTS)),
         judged("The accuracy of Realtime drops.", _drops(run, POINTS, SHARES),
                _from_to({REALTIME: curves[REALTIME]}, "%"), "drops",
-               also=holds_with(run, _drops, POINTS)),
+               turns(percents(SHARES), curves[REALTIME], "%", rises=False),
+               rests=holds_with(run, _drops, POINTS)),
     )  # fmt: skip
     return _finding(claims, "fig-13", "Accuracy without durable events", curves,
                     "NoCR / NoR [%]", _ACCURACY)  # fmt: skip
@@ -112,17 +127,21 @@ def durable_accuracy(run: PaperRun) -> Finding:
     claims = (
         judged("With durable events the accuracy of K-Slack is almost zero.",
                _no_slack(run, DURABLE, SHARES), _from_to({K_SLACK: curves[K_SLACK]}, "%"),
-               f"almost zero; taken as at most {_NONE:g} %", "the longer intervals are, the more "
-               "of those that begin in order overlap as asked.",
-               also=holds_with(run, _no_slack, DURABLE)),
+               f"almost zero; taken as at most {_NONE:g} %", _over_none(curves[K_SLACK]),
+               rests=holds_with(run, _no_slack, DURABLE)),
         judged("The accuracy of IEMiner drops fast with the share out of order.",
                _miner_falls(run, DURABLE, SHARES), _from_to({IE_MINER: curves[IE_MINER]}, "%"),
                "drops fast; taken as twice as much as Realtime",
-               also=holds_with(run, _miner_falls, DURABLE)),
+               f"it falls by {_fall(curves[IE_MINER]):.1f} points, Realtime by "
+               f"{_fall(curves[REALTIME]):.1f}.",
+               rests=holds_with(run, _miner_falls, DURABLE)),
         judged("Realtime and Correct are about as accurate as without durable events.",
                max(apart.values()) <= _LIKE,
                listed(f"{name}: {value:.1f} points apart at most" for name, value in apart.items()),
-               f"similar; taken as within {_LIKE:g} points"),
+               f"similar; taken as within {_LIKE:g} points",
+               failing((name, value <= _LIKE, f"{value:.1f} points")
+                       for name, value in apart.items())
+               + f" With: {_from_to(curves, '%')}; without: {_from_to(points, '%')}."),
     )  # fmt: skip
     return _finding(claims, "fig-14", "Accuracy with durable events", curves,
                     "NoCR / NoR [%]", _ACCURACY)  # fmt: skip
@@ -141,29 +160,54 @@ def execution(run: PaperRun) -> Finding:
         judged("Without durable events the average execution time rises with the share out of "
                "order.", all(growth(points[name]) > 1 for name in _OURS),
                f"Realtime, Correct and K-Slack take {_ratios(points)} times as long at 45 %",
-               "rises, by recomputing", "a late event is looked for in stacks that are sorted "
-               "anyhow, and nothing is computed again."),
+               "rises, by recomputing",
+               failing((name, growth(points[name]) > 1, f"{growth(points[name]):.3f} times")
+                       for name in _OURS) + f" In us: {_from_to(points, '')}; {written(passes)}."),
         judged("Correct takes longer than Realtime at first, and the same at the end.",
                share[0] > 1 and abs(share[-1] - 1) <= FLAT - 1,
                f"{share[0]:.3f} times at 0 %, {share[-1]:.3f} at 45 %",
                f"longer, then the same; taken as within {FLAT} times",
-               f"{written(passes)}. Correct holds each result for K, however many are late, and "
-               "what Realtime takes back costs no more than what it gives."),
+               f"Correct takes {points[CORRECT][0]:.3g} and Realtime {points[REALTIME][0]:.3g} us "
+               f"at 0 %, {points[CORRECT][-1]:.3g} and {points[REALTIME][-1]:.3g} at 45 %; "
+               f"{written(passes)}."),
         judged("K-Slack always takes longer than the other two.", min(slack) > 1,
                f"{listed(f'{value:.2f}' for value in slack)} times the larger of the two",
-               "always", f"{written(passes)}. K-Slack's matcher sees events in order, holds no "
-               "results and takes none back; its buffer is a heap of few events."),
+               "always", failing(
+                   (share_, ratio > 1, f"{ratio:.2f} times")
+                   for share_, ratio in zip(percents(SHARES), slack, strict=True)
+               ) + f" {written(passes)}."),
         judged("With durable events the time of K-Slack tends to infinity, and the trends of the "
                "others stay.", max(works) <= _NONE and all(spread(pair) <= FLAT for pair in
                                                             trends.values()),
                f"K-Slack: at most {percent(max(works))} of its results are right, so that a right "
                "one takes so many times as long; from 0 to 45 % "
                + listed(f"{name}: {one:.2f} times without, {two:.2f} with" for name, (one, two)
-                        in trends.items()), f"infinite; stay, taken as within {FLAT} times"),
+                        in trends.items()), f"infinite; stay, taken as within {FLAT} times",
+               failing([("K-Slack", max(works) <= _NONE, percent(max(works))),
+                        *((name, spread(pair) <= FLAT, f"{max(pair) / min(pair):.2f} times apart")
+                          for name, pair in trends.items())])),
     )  # fmt: skip
     both = {**points, **{f"{name}, durable": values for name, values in durable.items()}}
     return _finding(claims, "fig-15", "Average execution time", both,
                     "time of the processor [us]", _CPU)  # fmt: skip
+
+
+def _over_none(works: Sequence[float]) -> str:
+    """At which shares more is right than counts as nothing."""
+    return failing(
+        (share, value <= _NONE, percent(value))
+        for share, value in zip(percents(SHARES), works, strict=True)
+    )
+
+
+def _back(run: PaperRun, shape: Shape) -> str:
+    """Of results given without any disorder, the share that is taken back."""
+    told = grid(run, shape, (REALTIME,))[REALTIME][0].told
+    return f"{told.taken_back / max(told.given, 1):.1%}"
+
+
+def _fall(values: Sequence[float]) -> float:
+    return values[0] - values[-1]
 
 
 _ACCURACY: Final = "Of the results given, those that stand at the end and are right."

@@ -53,7 +53,7 @@ def holds_with(run: PaperRun, judge: Judge, base: Shape) -> str:
     if base.mean_ns:
         said.append(_each(run, judge, "mean length", "W/", {
             part: replace(base, mean_ns=WITHIN_NS // part) for part in _MEANS}))  # fmt: skip
-    return f"By {'; by '.join(said)}."
+    return f"{'; '.join(said)}."
 
 
 def _each(run: PaperRun, judge: Judge, what: str, unit: str, shapes: Mapping[int, Shape]) -> str:

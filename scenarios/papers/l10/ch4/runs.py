@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, TypeVar
+
+import numpy as np
 
 from engine.pattern.alone import Alone
 from engine.pattern.search.kernel import StackOptions
@@ -72,6 +75,27 @@ def one_pass(batch: Released, slack_ns: int, options: StackOptions) -> Passed:
     """Number of matches, and the counters, of a new matcher that takes the whole stream."""
     matcher = Alone(SeqMatcher(plan(), settings(slack_ns, options)))
     return len(matcher.process(batch)), matcher.counters()
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a matcher holds, on the average after each call: events, and bytes of its state."""
+
+    events: float
+    state_bytes: float
+
+
+def held_by(made: Stream, slack_ns: int, options: StackOptions, calls: int) -> Held:
+    """What our matcher holds while it takes the stream in so many calls."""
+    matcher = Alone(SeqMatcher(plan(), settings(slack_ns, options)))
+    batch = released(made)
+    events, sizes = [], []
+    for rows in np.array_split(np.arange(len(made)), calls):
+        part = {name: column[rows] for name, column in batch.columns.items()}
+        matcher.process(Released(len(rows), part, {}, batch.strings, t_a=0))
+        events.append(matcher.counters()["buffered"])
+        sizes.append(len(pickle.dumps(matcher.snapshot())))
+    return Held(float(np.mean(events)), float(np.mean(sizes)))
 
 
 def settings(slack_ns: int, options: StackOptions) -> PatternSettings:

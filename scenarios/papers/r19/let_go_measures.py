@@ -1,0 +1,41 @@
+"""Measures of what the extension let go, as ``engine.compare`` has them of an order of ours."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from scenarios.papers.r19.aq_extension import Let
+from scenarios.papers.r19.released_stream import Observed, by_batches
+from slackwater.measures import Durations, Measures
+
+
+def measures_of(let: Let, name: str, sources: int) -> Measures:
+    """Of events that leave a source the instant they happen; nothing is dropped or given up."""
+    n = len(let.ts)
+    behind = _behind(let.ts)
+    came = let.ts[np.argsort(let.arrival, kind="stable")]
+    hold = let.release - let.arrival
+    return Measures(
+        order=name, sites=1, sources=sources, arrived=n, released=n, in_place=n - behind,
+        disorder_before=_behind(came), disorder_after=behind, late=behind, dropped=0,
+        quarantined=0, duplicates=0, missing=None, hold=Durations.of(hold),
+        latency=Durations.of(let.release - let.ts), buffered_max=0, buffered_max_bytes=0,
+        seconds=0.0, steps_back=int((np.diff(let.ts) < 0).sum()),
+    )  # fmt: skip
+
+
+def series_of(let: Let) -> Observed:
+    """Holds over every ``BATCH`` events, and what is out of order."""
+    means, maxima = by_batches(let.release - let.arrival)
+    return Observed(
+        released=len(let.ts),
+        after_previous=int((np.diff(let.ts) < 0).sum()),
+        after_any=_behind(let.ts),
+        held_mean_ns=means,
+        held_max_ns=maxima,
+    )
+
+
+def _behind(times: np.ndarray) -> int:
+    """How many an earlier one exceeds."""
+    return int((times < np.maximum.accumulate(times)).sum())
