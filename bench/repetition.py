@@ -1,23 +1,27 @@
 """Repetition beside plain Python on the same events: runs between two marks, and rising ones.
 
 Each pattern is answered by the operator with the barrier ``immediate`` and by a loop over the
-events with one dict per partition, written for that pattern alone; both must find as many matches.
-Events are in order, of KEYS partitions. Seconds are processor time of this process, the best of
-ROUNDS that take turns. ``python -m bench.repetition``
+events with one dict per partition, written for that pattern alone: from the same columns to tables,
+of results on the one side and of the times of each match's events on the other; both must find as
+many. The loop knows nothing of late events or clocks. Events are in order, of KEYS partitions.
+Seconds are processor time of this process, the best of ROUNDS that take turns.
+``python -m bench.repetition``
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 
 import numpy as np
+import pyarrow as pa
 
 from engine.pattern.alone import Alone
 from engine.query import query
 from engine.query.repeat_plan import RepeatPlan
 from engine.repetition.matcher import RepeatMatcher
+from engine.repetition.results import RepeatMatches
 from engine.stream.released import IN_ORDER, Released, Strings
 
 EVENTS = 100_000
@@ -32,57 +36,70 @@ TYPES = "ABBBBBBCDD"
 
 Row = tuple[str, int, int, int]
 """Type, partition, value, time [ns]."""
+Columns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
-def between(rows: Sequence[Row]) -> int:
+def between(rows: Iterable[Row]) -> list[list[int]]:
     """Of each A all B up to the first C: SEQ(A a, B+ b[], C c) CONTIGUITY NEXT."""
     open_: dict[int, list[list[int]]] = {}
-    found = 0
+    found = list[list[int]]()
     for kind, key, _, time_ns in rows:
         if kind == "A":
-            open_.setdefault(key, []).append([time_ns, 0])
+            open_.setdefault(key, []).append([time_ns])
         elif kind == "B":
             for run in open_.get(key, ()):
-                run[1] += 1
+                run.append(time_ns)
         elif kind == "C":
             kept = []
             for run in open_.pop(key, ()):
-                if run[1] and time_ns - run[0] <= WITHIN_NS:
-                    found += 1
-                elif not run[1]:
+                if len(run) == 1:
                     kept.append(run)
+                elif time_ns - run[0] <= WITHIN_NS:
+                    run.append(time_ns)
+                    found.append(run)
             if kept:
                 open_[key] = kept
     return found
 
 
-def rising(rows: Sequence[Row]) -> int:
+def rising(rows: Iterable[Row]) -> list[list[int]]:
     """Three B beside one another that rise, none in two matches: STRICT, SKIP PAST LAST EVENT."""
-    run: dict[int, tuple[int, int]] = {}
-    found = 0
-    for kind, key, value, _ in rows:
-        held, last = run.get(key, (0, 0))
+    runs: dict[int, list[tuple[int, int]]] = {}
+    found = list[list[int]]()
+    for kind, key, value, time_ns in rows:
         if kind != "B":
-            run[key] = (0, 0)
-        elif held == 2 and value > last:
-            found += 1
-            run[key] = (0, 0)
-        else:
-            run[key] = (held + 1 if held and value > last else 1, value)
+            runs[key] = []
+            continue
+        run = runs.get(key)
+        if not run or value <= run[-1][0]:
+            runs[key] = [(value, time_ns)]
+            continue
+        run.append((value, time_ns))
+        if len(run) == 3:
+            if time_ns - run[0][1] <= WITHIN_NS:
+                found.append([at for _, at in run])
+                runs[key] = []
+            else:
+                del run[0]
     return found
 
 
-def bursts(rows: Sequence[Row]) -> int:
+def bursts(rows: Iterable[Row]) -> list[list[int]]:
     """Three D beside one another: STRICT."""
-    run: dict[int, int] = {}
-    found = 0
-    for kind, key, _, _ in rows:
-        run[key] = run.get(key, 0) + 1 if kind == "D" else 0
-        found += run[key] >= 3
+    runs: dict[int, list[int]] = {}
+    found = list[list[int]]()
+    for kind, key, _, time_ns in rows:
+        if kind != "D":
+            runs[key] = []
+            continue
+        run = runs.setdefault(key, [])
+        run.append(time_ns)
+        if len(run) >= 3 and time_ns - run[-3] <= WITHIN_NS:
+            found.append(run[-3:])
     return found
 
 
-PATTERNS: dict[str, tuple[str, Callable[[Sequence[Row]], int]]] = {
+PATTERNS: dict[str, tuple[str, Callable[[Iterable[Row]], list[list[int]]]]] = {
     "NEXT": ("SEQ(A a, B+ b[], C c) CONTIGUITY NEXT RETURN a.k, count(b)", between),
     "STRICT, SKIP": (
         "B{3} b[] WHERE b[i].v > b[i - 1].v CONTIGUITY STRICT SKIP PAST LAST EVENT", rising,
@@ -98,8 +115,8 @@ def plan_of(name: str) -> RepeatPlan:
     return found
 
 
-def stream(rng: np.random.Generator) -> tuple[list[Released], list[Row]]:
-    """The events in batches, and as rows."""
+def stream(rng: np.random.Generator) -> tuple[list[Released], Columns]:
+    """The events in batches, and as columns: type, partition, value, time [ns]."""
     strings = Strings()
     codes = np.array([strings.code(kind) for kind in TYPES], np.int32)
     kinds, keys = rng.integers(0, len(TYPES), EVENTS), rng.integers(0, KEYS, EVENTS)
@@ -117,9 +134,23 @@ def stream(rng: np.random.Generator) -> tuple[list[Released], list[Row]]:
             "stream": np.full(n, strings.code("events"), np.int32),
         }  # fmt: skip
         made.append(Released(n, columns, {"k": "int", "v": "int"}, strings, 0))
-    rows = zip((TYPES[kind] for kind in kinds.tolist()), keys.tolist(), values.tolist(),
-               refs.tolist(), strict=True)  # fmt: skip
-    return made, list(rows)
+    return made, (np.array([*TYPES])[kinds], keys, values, refs)
+
+
+def matches_of(batches: list[Released], plan: RepeatPlan) -> int:
+    """How many rows the tables have that the operator gives."""
+    operator, rows = Alone(RepeatMatcher(plan)), 0
+    for released in batches:
+        pieces = [piece for piece in operator.process(released).pieces if len(piece)]
+        assert all(isinstance(piece, RepeatMatches) for piece in pieces)
+        rows += sum(table.num_rows for table in RepeatMatches.tables(pieces))
+    return rows
+
+
+def matches_by_hand(columns: Columns, work: Callable[[Iterable[Row]], list[list[int]]]) -> int:
+    """How many rows the table has that is made of what ``work`` finds: the times of the events."""
+    found = work(zip(*(column.tolist() for column in columns), strict=True))
+    return int(pa.table({"events": pa.array(found, pa.list_(pa.int64()))}).num_rows)
 
 
 def timed(work: Callable[[], int]) -> tuple[int, float]:
@@ -130,21 +161,16 @@ def timed(work: Callable[[], int]) -> tuple[int, float]:
 
 def main() -> int:
     """Prints the table; 1 if a goal is not met."""
-    batches, rows = stream(np.random.default_rng(7))
+    batches, columns = stream(np.random.default_rng(7))
     slow = 0
-    for name, (_, by_hand) in PATTERNS.items():
+    for name, (_, work) in PATTERNS.items():
         plan = plan_of(name)
-
-        def ours(plan: RepeatPlan = plan) -> int:
-            operator = Alone(RepeatMatcher(plan))
-            return sum(len(operator.process(released)) for released in batches)
-
-        ours()
+        matches_of(batches, plan)
         engine, python = [], []
         for _ in range(ROUNDS):
-            found, seconds = timed(ours)
+            found, seconds = timed(lambda plan=plan: matches_of(batches, plan))  # type: ignore[misc]
             engine.append(seconds)
-            wanted, seconds = timed(lambda by_hand=by_hand: by_hand(rows))
+            wanted, seconds = timed(lambda work=work: matches_by_hand(columns, work))  # type: ignore[misc]
             python.append(seconds)
             assert found == wanted, (name, found, wanted)
         ratio = min(python) / min(engine)

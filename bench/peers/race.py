@@ -53,8 +53,14 @@ class Run:
     found: Any
 
 
-def import_log(data: Path, log: Path, offsets: np.ndarray | None) -> None:
-    """The rows as an arrival log; first, if ``offsets`` (per source) are given, their syncs."""
+def import_log(
+    data: Path, log: Path, offsets: np.ndarray | None,
+    stream_of: Callable[[pa.RecordBatch], pa.Array] | None = None,
+) -> None:  # fmt: skip
+    """The rows as an arrival log; first, if ``offsets`` (per source) are given, their syncs.
+
+    ``stream_of``: the stream of each row; all are of one without it.
+    """
     with LogWriter(log) as writer:
         for number, batch in enumerate(pq.ParquetFile(data).iter_batches(FRAME_ROWS)):
             if number == 0 and offsets is not None:
@@ -65,6 +71,8 @@ def import_log(data: Path, log: Path, offsets: np.ndarray | None) -> None:
             fields["attrs.key"] = batch["id"].cast(pa.int64())
             fields["attrs.sid"] = batch["sid"].cast(pa.int64())
             fields["attrs.v"] = batch["v"]
+            if stream_of is not None:
+                fields["stream"] = stream_of(batch).dictionary_encode()
             writer.append(Frame("main", pa.RecordBatch.from_pydict(fields)))
 
 
@@ -199,6 +207,7 @@ def run(side: Side, folder: Path, look: Callable[[Path], Any]) -> Run:
 def race(
     doc: str, all_sides: Callable[[Path], dict[str, Side]], look: Callable[[Path], Any],
     compared: Callable[[Path], Callable[[Any], str]],
+    more: Callable[[Path], None] | None = None,
 ) -> Path:  # fmt: skip
     """All that were asked for, in turns; gives the folder of the data.
 
@@ -207,6 +216,7 @@ def race(
         all_sides: everybody, by the name to call them; the first is what others are compared with.
         look: gives what is in an answer.
         compared: of the data, what says how much of an answer is right.
+        more: makes what else is needed in the folder.
     """
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("sides", nargs="*", help=" ".join(all_sides(Path())))
@@ -215,6 +225,8 @@ def race(
     asked = parser.parse_args()
     folder = Path(os.environ.get("PEERS_DIR", "peers-data")).resolve() / str(asked.events)
     prepare(folder, asked.events)
+    if more is not None:
+        more(folder)
     judge, known = compared(folder / "data" / "base.parquet"), all_sides(folder)
     runs: dict[str, list[Run]] = {}
     for number in range(asked.rounds):

@@ -102,17 +102,23 @@ def asked(s: Chase, which: int, present: int, t_a: int) -> int:
     return CERTAIN
 
 
-@kernel
-def taken(s: Chase, step: int, row: int, before: int, present: int, t_a: int) -> int:
-    """Whether ``row`` may be taken as ``step``, which its bits allow; ``before``: the event of the
-    step before it, or -1. Puts it among ``rows``.
-    """
+@inline
+def tried(s: Chase, step: int, row: int, before: int, present: int, t_a: int) -> int:
+    """``taken``, as part of the search itself."""
     s.rows[role_of(step, CUR)], s.rows[role_of(step, PREV)] = row, before
     of, found = s.t.steps[step], CERTAIN
     for c in range(of.take_from, of.take_to):
         if found != IMPOSSIBLE and (before >= 0 or not s.t.conditions[c].again):
             found = min(found, asked(s, c, present | 1 << step, t_a))
     return found
+
+
+@kernel
+def taken(s: Chase, step: int, row: int, before: int, present: int, t_a: int) -> int:
+    """Whether ``row`` may be taken as ``step``, which its bits allow; ``before``: the event of the
+    step before it, or -1. Puts it among ``rows``.
+    """
+    return int(tried(s, step, row, before, present, t_a))
 
 
 @kernel

@@ -12,101 +12,33 @@ from typing import Final, NamedTuple
 
 from engine.kernels.jit import kernel
 from engine.pattern.search.stacks import first_not_below
-from engine.repetition.asking import key_equal, spread_of
+from engine.repetition.asking import spread_of
 from engine.repetition.records import (
-    ANY,
     APART,
     FAR,
     FIRST_OF_END,
     FIRST_OF_START,
+    KEPT,
+    KEPT_NOW,
     Chase,
 )
-from engine.repetition.walk import NEW, OLD, Wanted, walk
+from engine.repetition.starts import latest_start, may_begin, open_from, starts_from, walks
+from engine.repetition.walk import NEW, OLD, Wanted
 
-_KEPT: Final = 1
-"""Bits of ``Chase.chosen``: of a match that is chosen this is the event that the rule goes by;"""
-_NOW: Final = 2
-"""in the sweep at hand."""
-_DEAD: Final = 4
-"""Bits of an event with which no later one can make a match: every run from it has been ended, by
-contiguity or as it is complete;"""
-_DYING: Final = 8
-"""by the event at hand."""
 _NO_ROOM: Final = -FAR - 1
-
-
-@kernel
-def starts_from(s: Chase, stack: int, time: int) -> int:
-    """The first place of the stack at which a match may begin that reaches to ``time``."""
-    now, of = s.setting[0], s.stacks.stack[stack]
-    low = -FAR if now.within < 0 else time - now.within - spread_of(s)
-    return first_not_below(s.stacks.entry, of.start, of.size, low)
-
-
-@kernel
-def walks(s: Chase, w: Wanted, place: int) -> int:
-    """``walk`` from an entry, as each step that a match may begin with."""
-    row, written, now = s.stacks.entry[place].row, 0, s.setting[0]
-    if not s.events[row].member & now.firsts or (w.newest and s.chosen[row] & _DEAD):
-        return 0
-    if row == w.left_out or s.events[row].expires < s.events[w.cause].horizon:
-        return 0
-    if not key_equal(s, row, w.cause):
-        return 0
-    now.is_open = 0
-    for step in range(now.steps):
-        if s.events[row].member & now.firsts & (1 << step) and written < w.most:
-            wanted = Wanted(
-                w.stack,
-                w.cause,
-                w.row,
-                w.last,
-                w.left_out,
-                w.changed,
-                w.most - written,
-                w.phase,
-                w.newest,
-            )
-            made = walk(s, wanted, place, step)
-            if made < 0:
-                return -1
-            written += made
-    if w.newest and not now.is_open and now.contiguity != ANY and not spread_of(s):
-        s.chosen[row] |= _DYING
-        now.dying += 1
-    return written
-
-
-@kernel
-def bury(s: Chase, stack: int, low: int, fine: bool) -> None:
-    """From the place ``low`` on, what has been found dead is so, or has been found in vain."""
-    of = s.stacks.stack[stack]
-    if s.setting[0].dying:
-        for place in range(low, of.start + of.size):
-            row = s.stacks.entry[place].row
-            if s.chosen[row] & _DYING:
-                s.chosen[row] = (s.chosen[row] & ~_DYING) | (_DEAD if fine else 0)
-    s.setting[0].dying = 0
-
-
-@kernel
-def revive(s: Chase, stack: int, low: int) -> None:
-    """From the place ``low`` on, later events may make matches: one has come between them."""
-    of = s.stacks.stack[stack]
-    for place in range(low, of.start + of.size):
-        s.chosen[s.stacks.entry[place].row] &= ~_DEAD
 
 
 class Region(NamedTuple):
     """Matches of a partition's ``stack`` that begin at places from ``low`` on up to the time
-    ``high``; ``cause``: the event that has come, ``newest``: behind all others.
+    ``high``; ``cause``: the event that has come. ``given``: bits of ``Chase.chosen``: a match that
+    begins with the event is chosen already.
     """
 
     stack: int
     cause: int
     low: int
     high: int
-    newest: int
+    given: int
 
 
 @kernel
@@ -120,19 +52,23 @@ def _ending(s: Chase, of: Region, left_out: int, phase: int, place: int, after: 
         return after
     left = now.limit if now.rule == FIRST_OF_END else 1
     at = max(starts_from(s, of.stack, s.events[last].ref), of.low)
-    high = min(s.events[last].ref + spread_of(s), of.high)
+    if now.rule == APART and after > -FAR:
+        at = max(at, first_not_below(entry, stack.start, stack.size, after + 1))
+    high = min(latest_start(s, of.stack, place), of.high)
     while at < stack.start + stack.size and entry[at].time <= high and left > 0:
         row = entry[at].row
-        fits = not (now.rule == APART and entry[at].time <= after)
-        if fits and not (now.rule == FIRST_OF_START and s.chosen[row] & _NOW):
-            wanted = Wanted(of.stack, of.cause, last, last, left_out, 0, left, phase, of.newest)
+        wanted = Wanted(
+            of.stack, of.cause, last, last, left_out, 0, left, phase, s.events[last].ref
+        )
+        given = now.rule == FIRST_OF_START and s.chosen[row] & of.given
+        if not given and may_begin(s, wanted, at):
             made = walks(s, wanted, at)
             if made < 0:
                 return _NO_ROOM
             if made and now.rule == FIRST_OF_START:
-                s.chosen[row] |= _NOW
+                s.chosen[row] |= KEPT_NOW
             elif made and now.rule == APART:
-                s.chosen[last] |= _NOW
+                s.chosen[last] |= KEPT_NOW
                 return int(entry[place].time)
             elif now.rule == FIRST_OF_END:
                 left -= made
@@ -159,11 +95,11 @@ def _settle(s: Chase, first: int, to: int, keep: bool, beside: bool) -> None:
     """
     for place in range(first, to):
         row = s.stacks.entry[place].row
-        if keep and s.chosen[row] & _NOW:
-            s.chosen[row] |= _KEPT
+        if keep and s.chosen[row] & KEPT_NOW:
+            s.chosen[row] |= KEPT
         elif keep and not beside:
-            s.chosen[row] &= ~_KEPT
-        s.chosen[row] &= ~_NOW
+            s.chosen[row] &= ~KEPT
+        s.chosen[row] &= ~KEPT_NOW
 
 
 @kernel
@@ -173,7 +109,7 @@ def _last_kept(s: Chase, stack: int, time: int, low: int) -> int:
     """
     of = s.stacks.stack[stack]
     at = first_not_below(s.stacks.entry, of.start, of.size, time)
-    while at > low and not s.chosen[s.stacks.entry[at - 1].row] & _KEPT:
+    while at > low and not s.chosen[s.stacks.entry[at - 1].row] & KEPT:
         at -= 1
     return at
 
@@ -184,18 +120,19 @@ def choose_newest(s: Chase, stack: int, row: int) -> bool:
     now, of, entry, after = s.setting[0], s.stacks.stack[stack], s.stacks.entry, -FAR
     if not s.events[row].member & now.lasts:
         return True
-    low, stop = starts_from(s, stack, s.events[row].ref), of.start + of.size
+    mark, time, stop = s.marks[stack], s.events[row].ref, of.start + of.size
+    low = open_from(s, stack, time)
     if now.rule == APART:
-        kept = _last_kept(s, stack, FAR, low)
-        if kept > low:
-            after = entry[kept - 1].time
-    elif now.rule == FIRST_OF_START:
-        for place in range(low, stop):
-            if s.chosen[entry[place].row] & _KEPT:
-                s.chosen[entry[place].row] |= _NOW
-    fine = _ending(s, Region(stack, row, low, FAR, 1), -1, NEW, stop - 1, after) != _NO_ROOM
-    _settle(s, low, stop, fine, True)
-    bury(s, stack, low, fine)
+        if not mark.known:
+            mark.known = 1
+            mark.kept = _last_kept(s, stack, FAR, starts_from(s, stack, time)) - of.start
+        if mark.kept:
+            after = entry[of.start + mark.kept - 1].time
+    region = Region(stack, row, low, FAR, KEPT | KEPT_NOW)
+    fine = _ending(s, region, -1, NEW, stop - 1, after) != _NO_ROOM
+    if now.rule == APART and fine and s.chosen[row] & KEPT_NOW:
+        mark.kept = of.size
+    _settle(s, stop - 1 if now.rule == APART else low, stop, fine, True)
     return fine
 
 
@@ -209,7 +146,6 @@ def choose_late(s: Chase, stack: int, row: int) -> bool:
     reach = ref + within + spread + (within if now.leading else 0)
     high = ref + spread + (within if now.leading else 0)
     low = starts_from(s, stack, time)
-    revive(s, stack, low)
     first, to = low, first_not_below(entry, of.start, of.size, reach + 1)
     begin, end = low, to
     if now.rule == APART:
@@ -223,7 +159,7 @@ def choose_late(s: Chase, stack: int, row: int) -> bool:
         low, high = of.start, FAR
     else:
         to = first_not_below(entry, of.start, of.size, high + 1)
-    region = Region(stack, row, low, high, 0)
+    region = Region(stack, row, low, high, KEPT_NOW)
     fine = _sweep(s, region, row, OLD, begin, end, after)
     if fine:
         _settle(s, first, to, False, False)

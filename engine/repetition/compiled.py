@@ -206,6 +206,7 @@ class _Compiling:
         now["positive"] = _bits(positive)
         now["firsts"] = _bits(n for n in positive if n <= needed[0])
         now["lasts"] = _bits(n for n in positive if n >= needed[-1])
+        now["fewest"] = sum(plan.often[n].least for n in needed)
         now["leading"] = _bits(n for n in negated if n < needed[0])
         now["trailing"] = _bits(n for n in negated if n > needed[-1])
         between = [n for n in negated if positive[0] < n < positive[-1]]

@@ -15,8 +15,17 @@ from engine.kernels.hashing import mixed
 from engine.kernels.jit import inline, kernel
 from engine.pattern.search.stacks import Beside, find, insert, needed
 from engine.repetition.asking import spread_of
-from engine.repetition.choosing import bury, choose_late, choose_newest, revive, starts_from, walks
+from engine.repetition.choosing import choose_late, choose_newest
 from engine.repetition.records import ALL_MATCHES, ANY, FAR, Chase
+from engine.repetition.starts import (
+    latest_start,
+    may_begin,
+    open_from,
+    pass_by,
+    revive,
+    starts_from,
+    walks,
+)
 from engine.repetition.walk import NEW, OLD, Wanted
 
 DONE: Final = 0
@@ -51,7 +60,7 @@ def _from_all(s: Chase, w: Wanted, low: int, high: int) -> bool:
     """``walks`` from all entries from the place ``low`` to the time ``high``."""
     of, entry, at = s.stacks.stack[w.stack], s.stacks.entry, low
     while at < of.start + of.size and entry[at].time <= high:
-        if walks(s, w, at) < 0:
+        if may_begin(s, w, at) and walks(s, w, at) < 0:
             return False
         at += 1
     return True
@@ -60,29 +69,27 @@ def _from_all(s: Chase, w: Wanted, low: int, high: int) -> bool:
 @kernel
 def _all_matches(s: Chase, stack: int, row: int, newest: bool) -> bool:
     """The matches that ``row`` changes and completes; False: there is no room."""
-    now, event = s.setting[0], s.events[row]
+    now, event, of = s.setting[0], s.events[row], s.stacks.stack[stack]
     spread, within = spread_of(s), max(now.within, 0)
     harms = event.member & now.trailing
     if not newest:
-        if now.contiguity != ANY:
-            revive(s, stack, starts_from(s, stack, event.ref))
         harms |= event.member & (now.breakable | now.leading)
     if harms:
-        low = starts_from(s, stack, event.ref)
+        reach = -FAR if event.member & now.trailing else event.ref
+        low = starts_from(s, stack, event.ref) if reach < 0 else open_from(s, stack, event.ref)
         high = event.ref + spread
         if event.member & now.leading:
             high += within
-        if not _from_all(s, Wanted(stack, row, -1, -1, row, 1, FAR, OLD, 0), low, high):
+        if not _from_all(s, Wanted(stack, row, -1, -1, row, 1, FAR, OLD, reach), low, high):
             return False
     if not event.member & now.positive or not _may_complete(s, stack, row):
         return True
     last = row if newest else -1
-    low = starts_from(s, stack, event.ref)
-    wanted = Wanted(stack, row, row, last, -1, 0, FAR, NEW, newest)
-    fine = _from_all(s, wanted, low, event.ref + spread)
+    low, high = open_from(s, stack, event.ref), event.ref + spread
     if newest:
-        bury(s, stack, low, fine)
-    return fine
+        high = latest_start(s, stack, of.start + of.size - 1)
+    wanted = Wanted(stack, row, row, last, -1, 0, FAR, NEW, event.ref)
+    return _from_all(s, wanted, low, high)
 
 
 @inline
@@ -108,6 +115,8 @@ def construct(s: Chase, first: int, stop: int) -> tuple[int, int]:
     for row in range(first, stop):
         event = s.events[row]
         now.widest = max(now.widest, event.unc)
+        if now.max_delay and not now.widest_t_a and event.t_a:
+            s.ended[:] = FAR
         now.widest_t_a = max(now.widest_t_a, event.t_a)
         if row > now.inserted:
             if not _put_in(s, row):
@@ -120,8 +129,9 @@ def construct(s: Chase, first: int, stop: int) -> tuple[int, int]:
         newest = entry[end - 1].row == row
         if newest and spread_of(s) and of.size > 1:
             newest = entry[end - 2].time < event.ref - spread_of(s)
-        if newest and of.size > 1 and entry[end - 2].time == event.ref:
-            revive(s, stack, starts_from(s, stack, event.ref))
+        same = of.size > 1 and entry[end - 2].time == event.ref
+        if now.contiguity != ANY and (same or not newest):
+            revive(s, stack, starts_from(s, stack, event.ref), event.ref)
         found, path, doubts = now.found_n, now.path_n, now.doubts_n
         if now.rule == ALL_MATCHES:
             fine = _all_matches(s, stack, row, newest)
@@ -132,4 +142,6 @@ def construct(s: Chase, first: int, stop: int) -> tuple[int, int]:
         if not fine:
             now.found_n, now.path_n, now.doubts_n = found, path, doubts
             return row, FOUND_FULL
+        if newest and now.contiguity != ANY:
+            pass_by(s, stack, event.ref)
     return stop, DONE

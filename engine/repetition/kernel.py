@@ -16,7 +16,7 @@ from engine.pattern.settings import Rule
 from engine.pattern.store import Store
 from engine.repetition import construction as c
 from engine.repetition.compiled import RepeatLayout, made_kinds
-from engine.repetition.records import EVENT_OF, GAP_DOUBT, LEVEL, ROLES, RUN, Chase
+from engine.repetition.records import EVENT_OF, FAR, GAP_DOUBT, LEVEL, MARK, ROLES, RUN, Chase
 from engine.stream.released import Strings
 
 _LEAST: Final = 1 << 10
@@ -46,7 +46,8 @@ class RepeatKernel:
         self._setting["max_delay"] = rule is Rule.MAX_DELAY
         self._setting["keep"] = -1 if keep_ns is None else keep_ns
         self.stacks = stacks.empty_stacks()
-        self._chosen = np.empty(0, np.int8)
+        self._chosen, self._ended = np.empty(0, np.int8), np.empty(0, np.int64)
+        self._marks = np.zeros(len(self.stacks.stack), MARK)
         self._programs: Programs = NO_PROGRAMS
         self._kinds = np.full(len(layout.layout.reads), -1, np.int8)
         self._texts, self._generation = -1, -1
@@ -72,7 +73,10 @@ class RepeatKernel:
             longer = np.zeros(2 * store.n, np.int8)
             longer[: len(self._chosen)] = self._chosen
             self._chosen = longer
-        self._chosen[first : store.n] = 0
+            never = np.full(2 * store.n, FAR)
+            never[: len(self._ended)] = self._ended
+            self._ended = never
+        self._chosen[first : store.n], self._ended[first : store.n] = 0, FAR
         registers = len(store.registers.raw)
         made = (
             np.full(places, -1), np.zeros((registers, places), np.int64),
@@ -85,7 +89,7 @@ class RepeatKernel:
                 Chase(
                     self._layout.tables, self._setting, store.events, *store.registers,
                     self._programs, self._ranks, _OPEN, self.stacks, *made, self._chosen,
-                    *self._runs,
+                    self._ended, self._marks, *self._runs,
                 ),
                 first, store.n,
             )  # fmt: skip
@@ -102,6 +106,7 @@ class RepeatKernel:
                     self.stacks, np.arange(store.n), left // 4 + known // 2 + 16,
                     left // 2 + 64 + used // 2, None,
                 )  # fmt: skip
+                self._marks = np.zeros(len(self.stacks.stack), MARK)
             else:
                 self._runs = FoundRuns(*(_longer(part) for part in self._runs))
 
@@ -126,8 +131,11 @@ class RepeatKernel:
         kept = store.events[: store.n]
         self._setting["widest"] = kept["unc"].max(initial=0)
         self._setting["widest_t_a"] = kept["t_a"].max(initial=0)
-        self._chosen = self._chosen[: len(number)][number >= 0]
+        kept_rows = number >= 0
+        self._chosen = self._chosen[: len(number)][kept_rows]
+        self._ended = self._ended[: len(number)][kept_rows]
         self.stacks = stacks.rebuilt(self.stacks, number, 16, 64, None)
+        self._marks = np.zeros(len(self.stacks.stack), MARK)
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
@@ -135,12 +143,15 @@ class RepeatKernel:
             "stacks": [copy_of(part) for part in self.stacks],
             "setting": self._setting.copy(),
             "chosen": self._chosen.copy(),
+            "ended": self._ended.copy(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""
         self.stacks = stacks.Stacks(*(copy_of(part) for part in state["stacks"]))
         self._setting, self._chosen = state["setting"].copy(), state["chosen"].copy()
+        self._ended = state["ended"].copy()
+        self._marks = np.zeros(len(self.stacks.stack), MARK)
 
 
 def _longer(part: np.ndarray) -> np.ndarray:

@@ -44,17 +44,19 @@ SETTING: Final = record(
     # what is asked
     "max_delay", "within", "keep", "steps", "any_bit", "contiguity", "rule", "limit", "breakable",
     "trailing", "leading", "finals_from", "finals_to", "keys", "firsts", "lasts", "positive",
+    "fewest",
     # what changes
     "widest", "widest_t_a", "inserted", "found_n", "path_n", "doubts_n", "looked", "is_open",
-    "dying",
+    "reach",
 )  # fmt: skip
 """``contiguity``: ANY, NEXT or STRICT; ``rule``: which matches are asked for. ``breakable``: bits
 of events that may forbid a match when they lie between two of its events; ``trailing``,
 ``leading``: behind or before it. ``firsts``, ``lasts``, ``positive``: bits of the steps that a
-match may begin and end with, and of all that it may have. ``widest``: the largest uncertainty yet;
+match may begin and end with, and of all that it may have; ``fewest``: how many events it has at
+least. ``widest``: the largest uncertainty yet;
 ``widest_t_a``: the largest T_a in force at an event. ``inserted``: the last row put in the stacks.
 ``found_n``, ``path_n``, ``doubts_n``: rows written. ``is_open``: 1: a later event may go on with
-what was walked last; ``dying``: how many events are marked _DYING (``choosing``).
+what was walked last; ``reach``: if not, an event beyond this time has nothing to do with it.
 """
 ANY: Final = 0
 NEXT: Final = 1
@@ -88,6 +90,15 @@ GAP_DOUBT: Final = record("match", "event", "gap")
 
 FAR: Final = 2**62
 
+KEPT: Final = 1
+"""Bits of ``Chase.chosen``: of a match that is chosen this is the event that the rule goes by;"""
+KEPT_NOW: Final = 2
+"""in the sweep at hand."""
+MARK: Final = record("open", "ended", "known", "kept")
+"""Of a stack, places counted from its first entry. ``open``: below it all matches have ended, and
+that before ``ended``. ``kept``: from it on no event is marked KEPT, if that is ``known``.
+"""
+
 
 class RepeatTables(NamedTuple):
     """What the kernel knows of a query."""
@@ -104,8 +115,9 @@ class Chase(NamedTuple):
     (registers, events). ``same``, ``tag``: (registers of keys, events). ``rows``: by place of a
     role, the event there, or -1. ``made_raw``, ``made_ok``: (registers, places), ``made_events``:
     EVENT by place, ``itself``: 0, 1, ...: what programs read that name what is collected.
-    ``levels``: of LEVEL. ``chosen``: by event, what the rule keeps of it. ``found``: RUN;
-    ``path``: EVENT_OF; ``doubts``: GAP_DOUBT.
+    ``levels``: of LEVEL. ``chosen``: by event, what the rule keeps of it; ``ended``: the time at
+    which the matches that begin with it have ended (``starts``), or FAR; ``marks``: MARK by stack.
+    ``found``: RUN; ``path``: EVENT_OF; ``doubts``: GAP_DOUBT.
     """
 
     t: RepeatTables
@@ -127,6 +139,8 @@ class Chase(NamedTuple):
     kinds: np.ndarray
     levels: np.ndarray
     chosen: np.ndarray
+    ended: np.ndarray
+    marks: np.ndarray
     found: np.ndarray
     path: np.ndarray
     doubts: np.ndarray

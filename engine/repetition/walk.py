@@ -25,8 +25,8 @@ from engine.repetition.asking import (
     placed,
     spread_of,
     succession_of,
-    taken,
     takes_hold,
+    tried,
 )
 from engine.repetition.gaps import alive_until, effect_of, follows, scan
 from engine.repetition.records import FAR, NEXT, STRICT, Chase
@@ -41,7 +41,7 @@ class Wanted(NamedTuple):
     ``cause``: the event that has come. ``row``: only those with this event, ``last``: only those
     that end with this one; -1: any. ``left_out``: an event that is taken for one that has not come,
     or -1. ``changed``: 1: only those that ``cause`` changes. ``most``: so many. ``phase``: what is
-    written of them. ``newest``: 1: ``cause`` lies behind all others.
+    written of them. ``reach``: only those that reach to this time.
     """
 
     stack: int
@@ -52,7 +52,7 @@ class Wanted(NamedTuple):
     changed: int
     most: int
     phase: int
-    newest: int
+    reach: int
 
 
 @inline
@@ -95,7 +95,7 @@ def _leads_on(s: Chase, w: Wanted, step: int, row: int, has: bool) -> bool:
     return bool(later & target)
 
 
-@kernel
+@inline
 def _next_option(s: Chase, w: Wanted, depth: int, row: int, t_a: int, has: bool) -> int:
     """The next step that ``row`` can be taken as behind the event at ``depth``, or -1."""
     level, now, member = s.levels[depth], s.setting[0], s.events[row].member
@@ -111,10 +111,11 @@ def _next_option(s: Chase, w: Wanted, depth: int, row: int, t_a: int, has: bool)
             continue
         if q == level.step and s.events[row].ref > level.ended:
             continue
-        fits = taken(s, q, row, before if q == level.step else -1, present, t_a)
+        fits = tried(s, q, row, before if q == level.step else -1, present, t_a)
         if fits == CERTAIN:
             level.relevant = 1
         if fits != IMPOSSIBLE:
+            now.reach = max(now.reach, s.events[row].ref)
             if w.row < 0 or _leads_on(s, w, q, row, has):
                 return int(q)
             if s.t.steps[q].later:
@@ -247,6 +248,21 @@ def _may_end(s: Chase, w: Wanted, depth: int, has: bool) -> bool:
     return (has or w.row < 0) and (w.last < 0 or level.row == w.last)
 
 
+@inline
+def _beyond(s: Chase, depth: int, time: int, within: int, until: int, asked: bool) -> bool:
+    """Whether no event from ``time`` on is looked at behind the one at ``depth``; ``until``: where
+    ``asked``, as it would be none of the matches wanted.
+    """
+    level, now = s.levels[depth], s.setting[0]
+    if time > level.stop or time > within:
+        now.reach = max(now.reach, min(level.stop, within) - spread_of(s))
+        return True
+    if asked and time > until:
+        now.is_open = 1
+        return True
+    return False
+
+
 @kernel
 def walk(s: Chase, w: Wanted, place: int, step: int) -> int:
     """The matches that begin with the entry at ``place`` of the stack, taken as ``step``.
@@ -257,13 +273,11 @@ def walk(s: Chase, w: Wanted, place: int, step: int) -> int:
     now, e, entry, of = s.setting[0], s.events, s.stacks.entry, s.stacks.stack[w.stack]
     row, stop, spread, written = entry[place].row, of.start + of.size, spread_of(s), 0
     t_a = now.widest_t_a
-    if taken(s, step, row, -1, 0, t_a) == IMPOSSIBLE:
+    if tried(s, step, row, -1, 0, t_a) == IMPOSSIBLE:
         return 0
     _pushed(s, 0, row, step, 1, place)
     within = FOR_EVER if now.within < 0 else e[row].ref + now.within + spread
     until = FOR_EVER if w.row < 0 else e[w.row].ref + spread
-    if w.last >= 0:
-        within = min(within, until)
     depth, has_from = 0, 0 if row == w.row else FAR
     while depth >= 0:
         level = s.levels[depth]
@@ -280,7 +294,7 @@ def walk(s: Chase, w: Wanted, place: int, step: int) -> int:
         next_step = -1
         while level.at < stop and next_step < 0:
             time, candidate = entry[level.at].time, entry[level.at].row
-            if time > level.stop or time > within or (has_from > depth and time > until):
+            if _beyond(s, depth, time, within, until, w.last >= 0 or has_from > depth):
                 break
             now.looked += 1
             held = e[candidate].expires >= e[w.cause].horizon
@@ -292,8 +306,11 @@ def walk(s: Chase, w: Wanted, place: int, step: int) -> int:
                 level.at += 1
                 level.option = level.step
         if next_step < 0:
-            if level.at == stop and _goes_on(s, depth):
-                now.is_open = 1
+            if level.at == stop:
+                if _goes_on(s, depth):
+                    now.is_open = 1
+                elif level.stop < FAR:
+                    now.reach = max(now.reach, level.stop - spread)
             if has_from == depth:
                 has_from = FAR
             depth -= 1

@@ -89,6 +89,7 @@ class TreePattern(Pattern):
                 raise self.refuse(node.at, message, hint)
 
     def _tree(self, node: s.GroupNode) -> Tree:
+        self._check_unnamed(node)
         parts: list[TreePart] = []
         links: list[Link] = []
         last = len(node.parts) - 1
@@ -109,6 +110,12 @@ class TreePattern(Pattern):
             self._check_around(tree)
         return tree
 
+    def _check_unnamed(self, node: s.GroupNode) -> None:
+        if node.alias is not None:
+            message = f"{node.alias.text!r} names a group in a pattern with PAL or a relation"
+            hint = "give each step an alias of its own: OR(A a, B b)"
+            raise self.refuse(node.alias.at, message, hint)
+
     def _absent(self, node: s.NegatedNode) -> list[int]:
         """The places of a negated step, or of those in a negated OR: none may occur."""
         part = node.part
@@ -117,6 +124,7 @@ class TreePattern(Pattern):
         if isinstance(part, s.NegatedNode):
             raise self.refuse(part.at, "this step is negated twice", "write one !")
         if isinstance(part, s.GroupNode) and part.op == "OR":
+            self._check_unnamed(part)
             inner = [s.NegatedNode(each, node.at, each.depth + 1) for each in part.parts]
             return [place for each in inner for place in self._absent(each)]
         word = part.op if isinstance(part, s.GroupNode) else "ISEQ"
