@@ -1,7 +1,7 @@
 """The pass over released rows: finds their windows and cells, adds up, corrects what was told.
 
 Sequential in row order, so results do not depend on how the stream is cut into batches. It stops
-wherever Python has work to do (windows to close, room to make) and continues from there.
+wherever Python has room to make, and continues from there.
 """
 
 from __future__ import annotations
@@ -36,22 +36,26 @@ from engine.window.held.kept import keep
 from engine.window.told import STAGES, Book, tell_keys
 
 INT_MIN: Final = -(2**63)
-_NEVER: Final = 2**62
+NEVER: Final = 2**62
 
 LASTING: Final = (
     "frontier", "frontier_at", "close_at", "closed_low", "closed_middle", "closed_all",
     "too_late", "refused", "capped", "wide_gaps",
 )  # fmt: skip
-BATCH: Final = ("row", "step", "scanned", "gap", "tick", "entries", "changed")
+BATCH: Final = (
+    "row", "step", "scanned", "gap", "tick", "entries", "changed", "telling", "told_at", "upto_low",
+    "upto_middle", "upto_all", "at_window", "at_stage", "made", "needed",
+)  # fmt: skip
 STATE: Final = record(*LASTING, *BATCH)
 """``frontier``: progress, and since when; at ``close_at`` the next window closes; ``closed_..``:
 the largest window of which that is told; counters (``engine.window.time_windows``). And where the
-pass stands in its batch.
+pass stands in its batch: ``telling`` ... ``made`` are of ``engine.window.closing``, ``needed`` is
+the room that was too little.
 """
 
 DONE, CLOSING, GROW_CELLS, GROW_KEPT, GROW_STANDING, OUTBOX_FULL, GROW_PANES, TICK = range(8)
-"""Why the pass returned: all rows taken; windows are due; something has too little room; windows
-that are open are to be told early."""
+"""Why the pass stops: all rows taken; windows are due; something has too little room; windows that
+are open are to be told early."""
 
 
 class Rows(NamedTuple):
@@ -95,11 +99,17 @@ class Agenda(NamedTuple):
     tick_at: np.ndarray
 
 
+def no_agenda() -> Agenda:
+    """Nothing but rows."""
+    return Agenda(*(np.empty(0, np.int64) for _ in Agenda._fields))
+
+
 class Batch(NamedTuple):
     """What the pass reads. ``gaps``: ``known`` ones of earlier batches, then this batch's.
 
     ``room``: ``room_factor``. ``in_panes``: rows go to panes where they can, of
     which there may be more. ``on_change``: windows that are open are told of each row, too.
+    ``ends_at``: behind the rows all windows end, at that instant; INT_MIN: they do not.
     """
 
     rows: Rows
@@ -113,6 +123,7 @@ class Batch(NamedTuple):
     in_panes: bool
     panes_grow: bool
     on_change: bool
+    ends_at: int
 
 
 _WINDOWS_OF_A_ROW: Final = 8
@@ -133,7 +144,7 @@ def windows_of_a_row(geo: Geometry) -> int:
 
 
 @inline
-def _over(st: Record, geo: Geometry) -> int:
+def over(st: Record, geo: Geometry) -> int:
     """The largest window that is closed and corrected no more."""
     if st.frontier < INT_MIN + geo.horizon + 2 * geo.size:
         return INT_MIN
@@ -143,7 +154,7 @@ def _over(st: Record, geo: Geometry) -> int:
 @inline
 def told_upto(batch: Batch, st: Record) -> int:
     """The largest window that may have been told."""
-    return _NEVER if batch.on_change else int(st.closed_all)
+    return NEVER if batch.on_change else int(st.closed_all)
 
 
 @kernel
@@ -166,7 +177,7 @@ def _contribute(
 ) -> tuple[int, int]:
     """Enter row ``i`` in window ``k``: (header, leader); -1 without room, -2 when too late."""
     rows, cells = batch.rows, book.held.cells
-    if k <= _over(st, batch.geo):
+    if k <= over(st, batch.geo):
         return -2, NONE
     header = header_of(cells, k, batch.gaps, batch.known + st.gap, book.no_key)
     if header == NONE:
@@ -311,7 +322,7 @@ def take_agenda(i: int, batch: Batch, book: Book, st: Record) -> int:
             if batch.can_grow and needed > len(cells.window):
                 return GROW_CELLS
             refused, too_wide = know(
-                cells, batch.gaps, j, told_upto(batch, st), _over(st, batch.geo), book.no_key
+                cells, batch.gaps, j, told_upto(batch, st), over(st, batch.geo), book.no_key
             )
             st.refused += refused
             st.wide_gaps += too_wide
@@ -333,7 +344,7 @@ def next_agenda(agenda: Agenda, st: Record) -> int:
     steps = len(agenda.step_row)
     while st.scanned < steps and agenda.step_frontier[st.scanned] < st.close_at:
         st.scanned += 1
-    following = _NEVER
+    following = NEVER
     if st.gap < len(agenda.gap_row):
         following = min(following, agenda.gap_row[st.gap])
     if st.tick < len(agenda.tick_row):
