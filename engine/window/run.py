@@ -12,6 +12,7 @@ from engine.window.drift import WHOLE, first_with
 from engine.window.held.cells import SPARE, Cells
 from engine.window.held.kept import SPARE as KEPT_SPARE
 from engine.window.held.kept import keep
+from engine.window.inside import run_inside
 from engine.window.panes.enter import enter_row
 from engine.window.panes.geometry import pane_of, pane_start
 from engine.window.panes.held import SPARE as PANE_SPARE
@@ -140,7 +141,7 @@ def _inside(
     rows, geo, i = batch.rows, batch.geo, st.row
     stop = min(len(rows.ref), a.next_agenda(batch.agenda, st), i + len(out.row) - SPARE - before)
     index, start, end = place
-    i, entries, frontier, widest, moved = a.run_inside(
+    i, entries, frontier, widest, moved = run_inside(
         i, min(stop, i + at_most), rows.ref, rows.reach, rows.status, rows.selected, rows.keys,
         rows.nulls, cells.table, cells.window, cells.tag, cells.keys, cells.rows, out.row, out.cell,
         (index, start, end, geo.high_shift, geo.low_shift),
