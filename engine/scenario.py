@@ -68,7 +68,9 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Points of a chart that belong together, in order; ``names`` are shown beside them."""
+    """Points of a chart that belong together, in order; ``names`` are shown beside them, without
+    any a line is all that is drawn. ``low``, ``high``: of a band around them, or empty.
+    """
 
     name: str
     x: tuple[float, ...]
@@ -76,6 +78,8 @@ class Series:
     names: tuple[str, ...]
     joined: bool = False
     """Whether a line joins them."""
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The pass over released rows: finds their windows and cells, adds up, corrects what was told.
 
 Sequential in row order, so results do not depend on how the stream is cut into batches. It stops
-wherever Python has work to do (windows to close, room to make) and continues from there.
+wherever Python has room to make, and continues from there.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import numpy as np
 from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import Record, record
-from engine.stream.released import IN_ORDER, LATE
 from engine.window.doubt.assignments import NO_EPOCH
 from engine.window.doubt.missing import WINDOWS_MAX, GapTable, header_of, know
 from engine.window.drift import (
@@ -25,33 +24,36 @@ from engine.window.drift import (
     PART_BITS,
     SURE,
     UNLIKELY,
-    WHOLE,
     Geometry,
     first_with,
 )
 from engine.window.held.accumulate import Values, add_rows
-from engine.window.held.cells import SPARE, add_to_window, hash_place
+from engine.window.held.cells import SPARE, add_to_window
 from engine.window.held.content import STAGE_LAST, STAGE_LOW, STAGE_MIDDLE, Held
 from engine.window.held.kept import keep
 from engine.window.told import STAGES, Book, tell_keys
 
 INT_MIN: Final = -(2**63)
-_NEVER: Final = 2**62
+NEVER: Final = 2**62
 
 LASTING: Final = (
     "frontier", "frontier_at", "close_at", "closed_low", "closed_middle", "closed_all",
     "too_late", "refused", "capped", "wide_gaps",
 )  # fmt: skip
-BATCH: Final = ("row", "step", "scanned", "gap", "tick", "entries", "changed")
+BATCH: Final = (
+    "row", "step", "scanned", "gap", "tick", "entries", "changed", "telling", "told_at", "upto_low",
+    "upto_middle", "upto_all", "at_window", "at_stage", "made", "needed",
+)  # fmt: skip
 STATE: Final = record(*LASTING, *BATCH)
 """``frontier``: progress, and since when; at ``close_at`` the next window closes; ``closed_..``:
 the largest window of which that is told; counters (``engine.window.time_windows``). And where the
-pass stands in its batch.
+pass stands in its batch: ``telling`` ... ``made`` are of ``engine.window.closing``, ``needed`` is
+the room that was too little.
 """
 
 DONE, CLOSING, GROW_CELLS, GROW_KEPT, GROW_STANDING, OUTBOX_FULL, GROW_PANES, TICK = range(8)
-"""Why the pass returned: all rows taken; windows are due; something has too little room; windows
-that are open are to be told early."""
+"""Why the pass stops: all rows taken; windows are due; something has too little room; windows that
+are open are to be told early."""
 
 
 class Rows(NamedTuple):
@@ -95,11 +97,17 @@ class Agenda(NamedTuple):
     tick_at: np.ndarray
 
 
+def no_agenda() -> Agenda:
+    """Nothing but rows."""
+    return Agenda(*(np.empty(0, np.int64) for _ in Agenda._fields))
+
+
 class Batch(NamedTuple):
     """What the pass reads. ``gaps``: ``known`` ones of earlier batches, then this batch's.
 
     ``room``: ``room_factor``. ``in_panes``: rows go to panes where they can, of
     which there may be more. ``on_change``: windows that are open are told of each row, too.
+    ``ends_at``: behind the rows all windows end, at that instant; INT_MIN: they do not.
     """
 
     rows: Rows
@@ -113,6 +121,7 @@ class Batch(NamedTuple):
     in_panes: bool
     panes_grow: bool
     on_change: bool
+    ends_at: int
 
 
 _WINDOWS_OF_A_ROW: Final = 8
@@ -133,7 +142,7 @@ def windows_of_a_row(geo: Geometry) -> int:
 
 
 @inline
-def _over(st: Record, geo: Geometry) -> int:
+def over(st: Record, geo: Geometry) -> int:
     """The largest window that is closed and corrected no more."""
     if st.frontier < INT_MIN + geo.horizon + 2 * geo.size:
         return INT_MIN
@@ -143,7 +152,7 @@ def _over(st: Record, geo: Geometry) -> int:
 @inline
 def told_upto(batch: Batch, st: Record) -> int:
     """The largest window that may have been told."""
-    return _NEVER if batch.on_change else int(st.closed_all)
+    return NEVER if batch.on_change else int(st.closed_all)
 
 
 @kernel
@@ -166,7 +175,7 @@ def _contribute(
 ) -> tuple[int, int]:
     """Enter row ``i`` in window ``k``: (header, leader); -1 without room, -2 when too late."""
     rows, cells = batch.rows, book.held.cells
-    if k <= _over(st, batch.geo):
+    if k <= over(st, batch.geo):
         return -2, NONE
     header = header_of(cells, k, batch.gaps, batch.known + st.gap, book.no_key)
     if header == NONE:
@@ -311,7 +320,7 @@ def take_agenda(i: int, batch: Batch, book: Book, st: Record) -> int:
             if batch.can_grow and needed > len(cells.window):
                 return GROW_CELLS
             refused, too_wide = know(
-                cells, batch.gaps, j, told_upto(batch, st), _over(st, batch.geo), book.no_key
+                cells, batch.gaps, j, told_upto(batch, st), over(st, batch.geo), book.no_key
             )
             st.refused += refused
             st.wide_gaps += too_wide
@@ -333,7 +342,7 @@ def next_agenda(agenda: Agenda, st: Record) -> int:
     steps = len(agenda.step_row)
     while st.scanned < steps and agenda.step_frontier[st.scanned] < st.close_at:
         st.scanned += 1
-    following = _NEVER
+    following = NEVER
     if st.gap < len(agenda.gap_row):
         following = min(following, agenda.gap_row[st.gap])
     if st.tick < len(agenda.tick_row):
@@ -341,60 +350,3 @@ def next_agenda(agenda: Agenda, st: Record) -> int:
     if st.scanned < steps:
         following = min(following, agenda.step_row[st.scanned])
     return int(following)
-
-
-@kernel
-def run_inside(
-    i: int, stop: int, ref: np.ndarray, unc: np.ndarray, status: np.ndarray, selected: np.ndarray,
-    keys: np.ndarray, nulls: np.ndarray, table: np.ndarray, windows: np.ndarray, tags: np.ndarray,
-    cell_keys: np.ndarray, counts: np.ndarray, out_row: np.ndarray, out_cell: np.ndarray,
-    span: tuple[int, int, int, int, int], so_far: tuple[int, int, int, int],
-) -> tuple[int, int, int, int, int]:  # fmt: skip
-    """The fast path: rows well inside the open window whose cells exist already.
-
-    Plain arrays, since taking them out of named tuples for every row costs more than the rest.
-    Starts with row ``i``, ends before ``stop`` or the first row that needs more. ``span``: the
-    window, its start, its end, how far HIGH reaches back and LOW on [ns]. ``so_far``: entries,
-    frontier, frontier at which windows close, largest uncertainty.
-
-    Returns:
-        (next row, entries, frontier, largest uncertainty, last row that moved the clock or -1).
-    """
-    window, start, end, back, on = span
-    entries, frontier, close_at, widest = so_far
-    mask = len(table) - 1
-    columns = keys.shape[1]
-    all_rows, no_nulls = len(selected) == 0, len(nulls) == 0
-    moved = -1
-    while i < stop:
-        r, u, state = ref[i], unc[i], status[i]
-        if state >= LATE or (state == IN_ORDER and r >= close_at):
-            break
-        if all_rows or selected[i]:
-            if r - max(u, back) < start or r + max(u, on) >= end:
-                break
-            tag = WHOLE
-            if not no_nulls:
-                tag |= nulls[i] << PART_BITS
-            place = hash_place(window, tag, keys, i, mask)
-            cell = table[place]
-            while cell != NONE:
-                same = windows[cell] == window and tags[cell] == tag
-                for j in range(columns):
-                    same = same and cell_keys[cell, j] == keys[i, j]
-                if same:
-                    break
-                place = (place + 1) & mask
-                cell = table[place]
-            if cell == NONE:
-                break
-            counts[cell] += 1
-            widest = max(widest, u)
-            out_row[entries] = i
-            out_cell[entries] = cell
-            entries += 1
-        if state == IN_ORDER:
-            frontier = max(frontier, r)
-            moved = i
-        i += 1
-    return i, entries, frontier, widest, moved

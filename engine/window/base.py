@@ -163,12 +163,17 @@ class Windows(ABC):
 
     def _send(self, results: ResultPieces) -> None:
         if self._outbox.tally[0]:
-            told = shown(self.plan, t.in_words(self._outbox), self._keys.strings)
+            told = self._in_order(t.in_words(self._outbox))
+            told = shown(self.plan, told, self._keys.strings)
             if self._ranked is not None and told.tally[0]:
                 told = self._ranked.told(told)
             if told.tally[0]:
                 results.extend(WindowResults(told, self.plan, self._keys, self.site))
             self._outbox.tally[0] = 0
+
+    def _in_order(self, outbox: t.Outbox) -> t.Outbox:
+        """Results as they leave; they are some, in words."""
+        return outbox
 
     # ---- state ------------------------------------------------------------------------------
 

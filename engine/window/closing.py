@@ -1,71 +1,251 @@
-"""When windows close: each result at its own end, in order of the windows.
+"""When windows close, and the telling of them: each result at its own end, in order of the windows.
 
 LOW ends floor(T_a/2) before the window, MIDDLE with it, HIGH (and every result that tells all)
 after it by the margin: ``max(ceil(T_a/2), largest uncertainty among the window's events)``.
+
+A *telling* is under way until all is told that is due: windows that closed (``CLOSE``), those that
+are open (``TICKED``), or all at the end (``ENDED``). It stops where there is too little room, and
+goes on from there. What is told of one window leaves in any order of its keys.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
-from engine.query.plan import Drift
-from engine.window.assign import INT_MIN
-from engine.window.drift import Geometry
-from engine.window.held.content import STAGE_LAST, STAGE_LOW, STAGE_MIDDLE
+from engine.kernels.heap import pop, push
+from engine.kernels.integers import NONE
+from engine.kernels.jit import inline, kernel, njit
+from engine.kernels.records import Record
+from engine.window import assign as a
+from engine.window.drift import first_with
+from engine.window.held.cells import HEADER, find
+from engine.window.held.content import EACH, STAGE_LAST, STAGE_LOW, STAGE_MIDDLE
+from engine.window.held.windows_freed import free_upto
+from engine.window.panes.geometry import pane_of, pane_start
+from engine.window.panes.make import MADE, MORE_PANES, free_panes, make_window
+from engine.window.told import SPARE, Book, tell_keys
+
+NOTHING, CLOSE, TICKED, ENDED = range(4)
+_FEW: Final = 8
+"""Panes are given up so many windows at once."""
 
 
-class Closing:
-    """Per result of a window, the largest window index that is closed."""
+@inline
+def begin(what: int, at: int, batch: a.Batch, book: Book, st: Record) -> None:
+    """A telling at the instant ``at``."""
+    st.telling, st.told_at = what, at
+    st.at_window, st.at_stage, st.made = a.INT_MIN, STAGE_LAST, st.closed_low
+    if what == TICKED:
+        st.upto_low, st.upto_middle, st.upto_all = a.NEVER, a.NEVER, a.NEVER
+    else:
+        _set_reach(what == ENDED, batch, book, st)
 
-    def __init__(self, mode: Drift) -> None:
-        each = (STAGE_LOW, STAGE_MIDDLE, STAGE_LAST)
-        self.stages: tuple[int, ...] = each if mode is Drift.EACH else (STAGE_LAST,)
-        self.closed = [INT_MIN] * len(self.stages)
 
-    def next_at(self, live: np.ndarray, unc: np.ndarray, geo: Geometry) -> int:
-        """The frontier at which the next window may close.
+@kernel
+def _set_reach(ended: bool, batch: a.Batch, book: Book, st: Record) -> None:
+    """Up to which window each result is due, by progress; all of them if all has ``ended``."""
+    geo, now, each = batch.geo, st.frontier, book.held.mode == EACH
+    st.upto_low, st.upto_middle = st.closed_low, st.closed_middle
+    st.upto_all = last = st.closed_all
+    if not ended:
+        if now < a.INT_MIN + 4 * geo.size:
+            return
+        last = (now - geo.high_shift - geo.size) // geo.step
+    cells = book.held.cells
+    for place in range(cells.tally[0].headers):
+        header = cells.headers[place]
+        window = cells.window[header]
+        if ended:
+            last = max(last, window)
+        elif window > st.closed_all and window * geo.step + geo.size + cells.unc[header] > now:
+            last = min(last, window - 1)
+    if batch.in_panes:
+        cells = book.panes.cells
+        for place in range(cells.tally[0].headers):
+            header = cells.headers[place]
+            if cells.tag[header] == HEADER:
+                start = pane_start(geo, cells.window[header])
+                newest = start // geo.step
+                if ended:
+                    last = max(last, newest)
+                else:
+                    late = max(first_with(geo, start), first_with(geo, now - cells.unc[header]))
+                    late = max(late, st.closed_all + 1)
+                    if late <= newest:
+                        last = min(last, late - 1)
+    st.upto_all = max(st.closed_all, last)
+    low, middle = st.upto_all, st.upto_all
+    if each and not ended:
+        low = (now + geo.low_shift - geo.size) // geo.step
+        middle = (now - geo.size) // geo.step
+    st.upto_low, st.upto_middle = max(st.closed_low, low), max(st.closed_middle, middle)
 
-        Args:
-            live: indices of the windows that hold something, ascending.
-            unc: their largest uncertainties [ns].
-            geo: sizes and shifts in force.
-        """
-        ends = []
-        for stage, closed in zip(self.stages, self.closed, strict=True):
-            margin = self._shift(stage, geo)
-            if stage == STAGE_LAST:
-                blocked = unc[live == closed + 1]
-                margin = max([margin, *blocked.tolist()])
-            ends.append((closed + 1) * geo.step + geo.size + margin)
-        return max(INT_MIN, min(ends))
 
-    def advance(
-        self, frontier: int, live: np.ndarray, unc: np.ndarray, geo: Geometry
-    ) -> list[tuple[int, int]]:
-        """Close what ``frontier`` passed; gives (window, stage) in the order of emission."""
-        found = []
-        for place, stage in enumerate(self.stages):
-            reach = (frontier - self._shift(stage, geo) - geo.size) // geo.step
-            begun = (live > self.closed[place]) & (live <= reach)
-            if stage == STAGE_LAST:
-                late = frontier < live * geo.step + geo.size + unc
-                reach = min([reach, *(live[begun & late] - 1).tolist()])
-            if reach > self.closed[place]:
-                windows = live[(live > self.closed[place]) & (live <= reach)]
-                found += [(window, place) for window in windows.tolist()]
-                self.closed[place] = reach
-        return [(window, self.stages[place]) for window, place in sorted(found)]
+@kernel
+def set_close_at(batch: a.Batch, book: Book, st: Record) -> None:
+    """The progress at which the next window may close."""
+    geo, margin, following = batch.geo, batch.geo.high_shift, st.closed_all + 1
+    st.close_at = a.INT_MIN
+    if st.closed_all == a.INT_MIN:
+        return
+    cells, start = book.held.cells, following * geo.step
+    header = find(cells, following, HEADER, book.no_key, 0)
+    if header != NONE:
+        margin = max(margin, cells.unc[header])
+    if batch.in_panes:
+        cells = book.panes.cells
+        for place in range(cells.tally[0].headers):
+            header = cells.headers[place]
+            if cells.tag[header] == HEADER:
+                inside = start <= pane_start(geo, cells.window[header]) < start + geo.size
+                margin = max(margin, cells.unc[header] if inside else 0)
+    st.close_at = start + geo.size + margin
+    if book.held.mode == EACH:
+        low = (st.closed_low + 1) * geo.step + geo.size - geo.low_shift
+        middle = (st.closed_middle + 1) * geo.step + geo.size
+        st.close_at = min(st.close_at, low, middle)
 
-    def finish(self, live: np.ndarray) -> list[tuple[int, int]]:
-        """Close everything."""
-        found = [
-            (window, place)
-            for place in range(len(self.stages))
-            for window in live[live > self.closed[place]].tolist()
-        ]
-        self.closed = [max([closed, *live.tolist()]) for closed in self.closed]
-        return [(window, self.stages[place]) for window, place in sorted(found)]
 
-    @staticmethod
-    def _shift(stage: int, geo: Geometry) -> int:
-        return (-geo.low_shift, 0, geo.high_shift)[stage]
+@njit
+def tell(batch: a.Batch, book: Book) -> int:
+    """Go on with the telling; gives ``DONE`` or why it stopped (``engine.window.assign``)."""
+    st = book.state[0]
+    what, why = st.telling, a.DONE
+    if batch.in_panes and what != TICKED:
+        why = _make_due(batch, book, st)
+    if why == a.DONE and (what != CLOSE or st.upto_all > st.closed_all):
+        why = _tell_stale(batch, book, st)
+    if why == a.DONE:
+        why = _tell_due(batch, book, st)
+    if why == a.DONE:
+        st.telling = NOTHING
+        if what != TICKED:
+            _close(what == CLOSE and st.upto_all > st.closed_all, batch, book, st)
+    return why
+
+
+@kernel
+def _close(frees: bool, batch: a.Batch, book: Book, st: Record) -> None:
+    """What was due is closed; ``frees``: windows that are corrected no more may leave."""
+    before = st.closed_low + 1
+    st.closed_low, st.closed_middle = st.upto_low, st.upto_middle
+    st.closed_all = st.upto_all
+    if frees:
+        free_upto(a.over(st, batch.geo), book.held, book.standing)
+    following = st.closed_low + 1
+    if batch.in_panes and following // _FEW > before // _FEW:
+        free_panes(book.panes, pane_of(batch.geo, following * batch.geo.step))
+    set_close_at(batch, book, st)
+
+
+@njit
+def _make_due(batch: a.Batch, book: Book, st: Record) -> int:
+    """The windows of panes that are due get cells."""
+    while True:
+        window = _next_in_panes(st.made, batch, book)
+        if window > st.upto_low:
+            return a.DONE
+        why, refused = make_window(
+            window, batch.geo, book.panes, book.held, batch.gaps, batch.known + st.gap,
+            book.no_key, batch.panes_grow, batch.can_grow,
+        )  # fmt: skip
+        st.refused += refused
+        if why != MADE:
+            return a.GROW_PANES if why == MORE_PANES else a.GROW_CELLS
+        st.made = window
+
+
+@kernel
+def _next_in_panes(after: int, batch: a.Batch, book: Book) -> int:
+    """The first window behind ``after`` that has a pane."""
+    cells, geo, found = book.panes.cells, batch.geo, a.NEVER
+    for place in range(cells.tally[0].headers):
+        header = cells.headers[place]
+        if cells.tag[header] == HEADER:
+            start = pane_start(geo, cells.window[header])
+            if start // geo.step > after:
+                found = min(found, max(first_with(geo, start), after + 1))
+    return found
+
+
+@njit
+def _tell_stale(batch: a.Batch, book: Book, st: Record) -> int:
+    """Correct the closed windows whose ``missing`` has changed."""
+    cells = book.held.cells
+    while True:
+        found = NONE
+        for place in range(cells.tally[0].headers):
+            header = cells.headers[place]
+            first = found == NONE or cells.window[header] < cells.window[found]
+            if cells.stale[header] != 0 and first:
+                found = header
+        if found == NONE:
+            return a.DONE
+        why = _tell_window(found, STAGE_LAST, batch, book, st)
+        if why != a.DONE:
+            return why
+
+
+@njit
+def _tell_due(batch: a.Batch, book: Book, st: Record) -> int:
+    """Tell each result that is due, behind the one where the telling has come to."""
+    cells, upto = book.held.cells, max(st.upto_low, st.upto_middle, st.upto_all)
+    headers = np.empty(cells.tally[0].headers, np.int64)
+    n = 0
+    for place in range(cells.tally[0].headers):
+        header = cells.headers[place]
+        if max(st.closed_all + 1, st.at_window) <= cells.window[header] <= upto:
+            push(headers, n, cells.window, header)
+            n += 1
+    first = STAGE_LOW if book.held.mode == EACH else STAGE_LAST
+    while n > 0:
+        header = headers[0]
+        window = cells.window[header]
+        for stage in range(first, STAGE_LAST + 1):
+            to_do = window > st.at_window or stage > st.at_stage
+            if to_do and _is_due(window, stage, st):
+                why = _tell_window(header, stage, batch, book, st)
+                if why != a.DONE:
+                    return why
+                st.at_window, st.at_stage = window, stage
+        pop(headers, n, cells.window)
+        n -= 1
+    return a.DONE
+
+
+@inline
+def _is_due(window: int, stage: int, st: Record) -> bool:
+    if stage == STAGE_LOW:
+        return bool(st.closed_low < window <= st.upto_low)
+    if stage == STAGE_MIDDLE:
+        return bool(st.closed_middle < window <= st.upto_middle)
+    return bool(st.closed_all < window <= st.upto_all)
+
+
+@njit
+def _tell_window(header: int, stage: int, batch: a.Batch, book: Book, st: Record) -> int:
+    """Bring up to date what ``stage`` says of all keys of a window; DONE, or why not."""
+    link, standing, keys = book.held.cells.link, book.standing, 0
+    leader = link[header]
+    while leader != NONE:
+        keys += 1
+        leader = link[leader]
+    st.needed = keys + 1 + SPARE
+    if standing.tally[0].live + st.needed > len(standing.next):
+        return a.GROW_STANDING
+    st.needed *= 2
+    if book.outbox.tally[0] + st.needed > len(book.outbox.at):
+        return a.OUTBOX_FULL
+    leaders, n = np.empty(keys, np.int64), 0
+    leader = link[header]
+    while leader != NONE:
+        leaders[n] = leader
+        n += 1
+        leader = link[leader]
+    extent = (batch.geo.step, batch.geo.size)
+    tell_keys(book, header, leaders, True, stage, extent, st.told_at)
+    if stage == STAGE_LAST:
+        book.held.cells.stale[header] = 0
+    return a.DONE

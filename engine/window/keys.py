@@ -14,7 +14,6 @@ from engine.query.values import Value
 from engine.results.schema import decoded
 from engine.stream.frame import ATTR_PREFIX
 from engine.stream.released import Released, Strings
-from engine.window.drift import PART_BITS
 
 KeyValue = int | float | bool | str | None
 Code = tuple[int, ...]
@@ -98,12 +97,12 @@ class GroupKeys:
             found[attribute.name] = column
         return found
 
-    def in_order(self, tags: np.ndarray, keys: np.ndarray, window: np.ndarray) -> np.ndarray:
-        """Places of cells with ``tags`` and ``keys`` (n x columns) of each ``window``, by values.
+    def in_order(self, nulls: np.ndarray, keys: np.ndarray, window: np.ndarray) -> np.ndarray:
+        """Places of ``nulls`` and ``keys`` (n x columns) of each ``window``, by values; of equal
+        ones in order.
 
         Null comes first, and the order is the same however the codes were given out.
         """
-        nulls = tags >> PART_BITS
         by: list[np.ndarray] = [window]
         for j, kind in enumerate(self.types):
             values = keys[:, j]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from engine.kernels.jit import inline, kernel, njit
 from engine.kernels.records import Record
 from engine.stream.released import IN_ORDER, LATE
 from engine.window import assign as a
+from engine.window import closing
 from engine.window.doubt.missing import fill
 from engine.window.drift import WHOLE, first_with
 from engine.window.held.cells import SPARE, Cells
 from engine.window.held.kept import SPARE as KEPT_SPARE
 from engine.window.held.kept import keep
+from engine.window.inside import run_inside
 from engine.window.panes.enter import enter_row
 from engine.window.panes.geometry import pane_of, pane_start
 from engine.window.panes.held import SPARE as PANE_SPARE
@@ -20,22 +20,35 @@ from engine.window.panes.held import Entries
 from engine.window.told import SPARE as TOLD_SPARE
 from engine.window.told import Book
 
-NEVER: Final = 2**62
-
 
 @njit
 def run(batch: a.Batch, book: Book) -> int:
     """Go on from the state's row; gives ``DONE`` or why it stopped (``engine.window.assign``)."""
     st = book.state[0]
-    n = len(batch.rows.ref)
+    n, ended = len(batch.rows.ref), batch.ends_at == a.INT_MIN
+    closing.set_close_at(batch, book, st)
     while True:
+        if st.telling != closing.NOTHING:
+            ended = ended or st.telling == closing.ENDED
+            why = closing.tell(batch, book)
+            if why != a.DONE:
+                return why
         i = st.row
         why = a.take_agenda(i, batch, book, st)
         if why == a.DONE and i < n:
             why = _room(batch, book)
         if why != a.DONE or i == n:
             a.add_entries(batch, book, st)
-            return why
+            if why == a.CLOSING:
+                closing.begin(closing.CLOSE, st.frontier_at, batch, book, st)
+            elif why == a.TICK:
+                at = batch.agenda.tick_at[st.tick - 1]
+                closing.begin(closing.TICKED, at, batch, book, st)
+            elif why == a.DONE and not ended:
+                closing.begin(closing.ENDED, batch.ends_at, batch, book, st)
+            else:
+                return why
+            continue
         full = book.panes.tally[0].entries > len(book.panes.entries.row) - PANE_SPARE
         if full or st.entries > len(book.entries.row) - SPARE * batch.room:
             a.add_entries(batch, book, st)
@@ -46,8 +59,8 @@ def run(batch: a.Batch, book: Book) -> int:
         st.row = i + 1
         if batch.rows.status[i] == IN_ORDER and st.frontier >= st.close_at:
             a.add_entries(batch, book, st)
-            return a.CLOSING
-        if header >= 0 and not batch.on_change:
+            closing.begin(closing.CLOSE, st.frontier_at, batch, book, st)
+        elif header >= 0 and not batch.on_change:
             _go_on(i, header, batch, book, st)
 
 
@@ -102,12 +115,12 @@ def _go_on(row: int, header: int, batch: a.Batch, book: Book, st: Record) -> Non
             entries = panes.tally[0].entries
             cells, out = panes.cells, panes.entries
             panes.tally[0].entries = _inside(
-                header, (place, start, end), entries, cells, out, batch, st, NEVER
+                header, (place, start, end), entries, cells, out, batch, st, a.NEVER
             )
         return
     place = batch.rows.ref[row] // geo.step
     if geo.step == geo.size and place > st.closed_low:
-        before, start, at_most = st.entries, place * geo.step, NEVER
+        before, start, at_most = st.entries, place * geo.step, a.NEVER
         keeps = a.keeps_all(book.held)
         if keeps:
             at_most = len(book.held.kept.next) - KEPT_SPARE - book.held.kept.tally[0].live
@@ -128,7 +141,7 @@ def _inside(
     rows, geo, i = batch.rows, batch.geo, st.row
     stop = min(len(rows.ref), a.next_agenda(batch.agenda, st), i + len(out.row) - SPARE - before)
     index, start, end = place
-    i, entries, frontier, widest, moved = a.run_inside(
+    i, entries, frontier, widest, moved = run_inside(
         i, min(stop, i + at_most), rows.ref, rows.reach, rows.status, rows.selected, rows.keys,
         rows.nulls, cells.table, cells.window, cells.tag, cells.keys, cells.rows, out.row, out.cell,
         (index, start, end, geo.high_shift, geo.low_shift),

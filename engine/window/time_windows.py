@@ -19,7 +19,6 @@ goes out with the next window that closes: one late event changes it for every k
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
@@ -32,19 +31,16 @@ from engine.stream.released import Released
 from engine.window import assign as a
 from engine.window import told as t
 from engine.window.base import FIRST, OUTBOX_MAX, Windows
-from engine.window.closing import Closing
 from engine.window.drift import Geometry, considered_delay
-from engine.window.held.accumulate import Values, widen
+from engine.window.held.accumulate import Values, no_values, widen
 from engine.window.held.cells import SPARE
-from engine.window.held.content import EACH, PLAIN, STAGE_LAST, TOGETHER
-from engine.window.held.windows_freed import free_over
+from engine.window.held.content import EACH, PLAIN, TOGETHER
 from engine.window.panes.held import Entries, new_panes
+from engine.window.rows_read import no_rows
 from engine.window.run import run
 from engine.window.settings import WindowSettings, horizon_ns
 
 _CHUNK: Final = 1 << 16
-_TOLD_AT_ONCE: Final = 1 << 10
-"""Keys, or those of one window if it has more: bounds what is told, and so the outbox."""
 _COUNTERS: Final = {
     "too_late": "too_late", "refused_groups": "refused", "capped_uncertainty": "capped",
     "wide_gaps": "wide_gaps",
@@ -66,10 +62,11 @@ class TimeWindows(Windows):
         self._geo = Geometry(
             plan.size_ns, 0, 0, horizon_ns(self.settings, plan.size_ns), plan.step_ns
         )
-        self._closing = Closing(plan.drift)
         self._left_out = 0
-        self._state = one(a.STATE, frontier=a.INT_MIN, close_at=a.INT_MIN)
-        self._note_closed()
+        self._state = one(
+            a.STATE, frontier=a.INT_MIN, closed_low=a.INT_MIN, closed_middle=a.INT_MIN,
+            closed_all=a.INT_MIN,
+        )  # fmt: skip
         self._room = a.room_factor(self._geo)
         columns = len(plan.group_by)
         chunk = _CHUNK if self.in_panes else 0
@@ -78,7 +75,6 @@ class TimeWindows(Windows):
         self._entries = Entries(np.empty(chunk, np.int64), np.empty(chunk, np.int64))
         self._no_key = np.zeros((1, columns), np.int64)
         self._changed = np.empty((2, a.windows_of_a_row(self._geo)), np.int64)
-        self._extent = (plan.step_ns, plan.size_ns)
 
     def counters(self) -> dict[str, int]:
         """Rows that some window did not get: see ``WindowSettings`` and the module.
@@ -98,42 +94,41 @@ class TimeWindows(Windows):
         self._geo = self._geo._replace(low_shift=t_a // 2, high_shift=(t_a + 1) // 2)
         return self._run(*self._read(released, self._geo))
 
-    def _run(self, rows: a.Rows, values: Values, agenda: a.Agenda, known: int) -> ResultPieces:
+    def _run(
+        self, rows: a.Rows, values: Values, agenda: a.Agenda, known: int, ends_at: int = a.INT_MIN
+    ) -> ResultPieces:
         results = ResultPieces()
         for field in a.BATCH:
             self._state[field] = 0
-        self._set_close_at()
         why = None
         while why != a.DONE:
             batch = a.Batch(
                 rows, values, agenda, self._missing.table, known, self._geo, self._room,
-                self._can_grow(), self.in_panes, self._panes_grow(), self._on_change,
+                self._can_grow(), self.in_panes, self._panes_grow(), self._on_change, ends_at,
             )  # fmt: skip
             why = run(batch, self._book())
-            if why == a.CLOSING:
-                so_far = known + int(self._state["gap"][0])
-                self._close(int(self._state["frontier_at"][0]), so_far, results)
-            elif why == a.TICK:
-                self._tell_open(int(agenda.tick_at[self._state["tick"][0] - 1]), results)
-            elif why == a.OUTBOX_FULL:
+            needed = int(self._state["needed"][0])
+            if why == a.OUTBOX_FULL:
                 self._send(results)
                 most = max(OUTBOX_MAX, 2 * t.SPARE * self._room)
-                self._more_outbox(min(2 * len(self._outbox.at), most))
+                self._more_outbox(max(needed, min(2 * len(self._outbox.at), most)))
             elif why != a.DONE:
-                self._grow(why)
+                self._grow(why, needed)
+            self._state["needed"] = 0
         self._send(results)
+        if self._ranked is not None:
+            frontier, geo = int(self._state["frontier"][0]), self._geo
+            over = (frontier - geo.horizon - geo.size) // geo.step
+            self._ranked.forget(min(over, int(self._state["closed_all"][0])))
         if len(self._missing.table.left):
             self._forget_gaps()
         return results
 
     def finish(self, at: int) -> Sequence[Result]:
         results = self._until(at + 1, last=True)
-        self._tell_stale(at, results)
-        due = self._closing.finish(self._begun(every=True)[0])
-        self._make(due, len(self._missing.table.left))
-        self._tell_due(due, a.INT_MIN, at, results)
-        self._send(results)
-        self._note_closed()
+        rows, values = no_rows(len(self.plan.group_by)), no_values(len(self._arguments))
+        known = len(self._missing.table.left)
+        results.extend(self._run(rows, values, a.no_agenda(), known, at))
         return results
 
     # ---- a batch ----------------------------------------------------------------------------
@@ -159,130 +154,26 @@ class TimeWindows(Windows):
             self._no_key,
         )
 
-    def _grow(self, why: int) -> None:
-        """Double what has too little room."""
+    def _grow(self, why: int, needed: int) -> None:
+        """Double what has too little room, or more if that is ``needed``."""
         if why == a.GROW_CELLS:
             self._more_cells()
         elif why == a.GROW_KEPT:
             self._more_kept()
         else:
-            self._more_standing()
-
-    # ---- results ----------------------------------------------------------------------------
-
-    def _headers(self) -> np.ndarray:
-        """Of the windows that hold something, in no order."""
-        cells = self._held.cells
-        return np.asarray(cells.headers[: cells.tally["headers"][0]])
-
-    def _open(self, closed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(windows behind ``closed``, ascending, their largest uncertainties, their headers)."""
-        cells, headers = self._held.cells, self._headers()
-        headers = headers[cells.window[headers] > closed]
-        headers = headers[np.argsort(cells.window[headers])]
-        return cells.window[headers], cells.unc[headers], headers
-
-    def _begun(self, *, every: bool = False) -> tuple[np.ndarray, np.ndarray]:  # noqa: ARG002
-        """Windows that something is, or may be, in, ascending, and their largest uncertainties;
-        at least those that progress may close now, or ``every`` one.
-        """
-        return self._open(self._closing.closed[-1])[:2]
-
-    def _make(self, due: list[tuple[int, int]], known: int) -> None:
-        """The windows of ``due`` get cells; the first ``known`` gaps are known."""
+            self._more_standing(needed)
 
     def _panes_grow(self) -> bool:
         return False
 
-    def _set_close_at(self) -> None:
-        windows, unc = self._begun()
-        self._state["close_at"] = self._closing.next_at(windows, unc, self._geo)
-
-    def _note_closed(self) -> None:
-        closed = self._closing.closed
-        self._state["closed_low"] = closed[0]
-        self._state["closed_middle"] = closed[len(closed) // 2]
-        self._state["closed_all"] = closed[-1]
-
-    def _close(self, at: int, known: int, results: ResultPieces) -> None:
-        frontier, before = int(self._state["frontier"][0]), self._closing.closed[-1]
-        due = self._closing.advance(frontier, *self._begun(), self._geo)
-        self._make(due, known)
-        if self._closing.closed[-1] > before:
-            self._tell_stale(at, results)
-        self._tell_due(due, before, at, results)
-        self._note_closed()
-        if self._closing.closed[-1] > before:
-            headers = self._headers()
-            windows = self._held.cells.window[headers]
-            ended = windows <= self._closing.closed[-1]
-            ends = windows * self.plan.step_ns + self.plan.size_ns
-            over = ended & (ends <= frontier - self._geo.horizon)
-            if over.any():
-                free_over(self._held, self._standing, headers[over])
-                if self._ranked is not None:
-                    self._send(results)
-                    self._ranked.forget(windows[over])
-        self._set_close_at()
-
-    def _tell_due(
-        self, due: list[tuple[int, int]], closed: int, at: int, results: ResultPieces
-    ) -> None:
-        """Tell the (window, stage) of ``due``, all behind window ``closed``."""
-        windows, _, headers = self._open(closed)
-        of, stages = np.array(due, np.int64).reshape(-1, 2).T
-        self._tell(headers[np.searchsorted(windows, of)], stages, at, results)
-
-    def _tell_open(self, at: int, results: ResultPieces) -> None:
-        """What open windows say so far."""
-        self._tell_stale(at, results)
-        windows, _, headers = self._open(self._closing.closed[-1])
-        stages = self._closing.stages
-        still = [headers[windows > closed] for closed in self._closing.closed]
-        of = np.concatenate(still)
-        stage = np.repeat(stages, [len(each) for each in still])
-        order = np.lexsort((stage, self._held.cells.window[of]))
-        self._tell(of[order], stage[order], at, results)
-
-    def _tell_stale(self, at: int, results: ResultPieces) -> None:
-        """Correct the closed windows whose ``missing`` has changed."""
-        cells, headers = self._held.cells, self._headers()
-        stale = headers[cells.stale[headers] != 0]
-        stale = stale[np.argsort(cells.window[stale])]
-        self._tell(stale, np.full(len(stale), STAGE_LAST), at, results)
-
-    def _tell(
-        self, headers: np.ndarray, stages: np.ndarray, at: int, results: ResultPieces
-    ) -> None:
-        """One stage of each of these windows, one after another."""
-        if not len(headers):
-            return
-        counts = t.key_counts(self._held.cells.link, headers)
-        group = np.cumsum(counts) // _TOLD_AT_ONCE
-        cuts = [0, *(np.flatnonzero(np.diff(group)) + 1).tolist(), len(headers)]
-        for first, last in pairwise(cuts):
-            some = slice(first, last)
-            self._tell_some(headers[some], stages[some], counts[some], at, results)
-
-    def _tell_some(
-        self, headers: np.ndarray, stages: np.ndarray, counts: np.ndarray, at: int,
-        results: ResultPieces,
-    ) -> None:  # fmt: skip
-        """As ``_tell``; its keys, of which each window has ``counts``, in order of their values."""
-        cells, keys = self._held.cells, int(counts.sum())
-        leaders = t.keys_of(cells.link, headers, keys)
-        if (counts > 1).any():  # of windows with missing events alone it is 0
-            window = np.repeat(np.arange(len(headers)), counts)
-            order = self._keys.in_order(cells.tag[leaders], cells.keys[leaders], window)
-            leaders = leaders[order]
-        needed = keys + len(headers) + t.SPARE
-        if self._standing.tally["live"][0] + needed > len(self._standing.next):
-            self._more_standing(needed)
-        if self._outbox.tally[0] + 2 * needed > len(self._outbox.at):
-            self._send(results)
-            self._more_outbox(max(4 * needed, min(2 * len(self._outbox.at), OUTBOX_MAX)))
-        ends = np.cumsum(counts)
-        t.tell_windows(self._book(), headers, stages, leaders, ends, self._extent, at)
+    def _in_order(self, outbox: t.Outbox) -> t.Outbox:
+        """What is told of a window together, by the values of its keys."""
+        n = int(outbox.tally[0])
+        if outbox.block[n - 1] - outbox.block[0] == n - 1:
+            return outbox
+        order = self._keys.in_order(outbox.nulls[:n], outbox.keys[:n], outbox.block[:n])
+        columns = outbox._asdict().items()
+        return t.Outbox(**{name: col if name == "tally" else col[order] for name, col in columns})
 
     def _forget_gaps(self) -> None:
         """Drop gaps that no window still kept can touch."""
@@ -295,15 +186,13 @@ class TimeWindows(Windows):
 
     def snapshot(self) -> dict[str, Any]:
         return super().snapshot() | {
-            "geo": list(self._geo), "closed": list(self._closing.closed),
-            "left_out": self._left_out,
+            "geo": list(self._geo), "left_out": self._left_out,
             "ranked": [] if self._ranked is None else self._ranked.snapshot(),
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
         self._geo = Geometry(*state["geo"])
-        self._closing.closed = list(state["closed"])
         self._left_out = state["left_out"]
         if self._ranked is not None:
             self._ranked.restore(state["ranked"])

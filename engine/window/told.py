@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 
 from engine.kernels.integers import NONE
-from engine.kernels.jit import inline, kernel, njit
+from engine.kernels.jit import inline, kernel
 from engine.kernels.records import Record, numbers_of
 from engine.window.drift import PART_BITS
 from engine.window.held.cells import HEADER, Cells
@@ -287,46 +287,3 @@ def tell_keys(
             tell(book, header, leader, stage, extent, at, j >= 0 or nobody)
     if book.outbox.tally[0] > before:
         book.outbox.block[before] = 1
-
-
-@njit
-def tell_windows(
-    book: Book, headers: np.ndarray, stages: np.ndarray, leaders: np.ndarray, ends: np.ndarray,
-    extent: tuple[int, int], at: int,
-) -> None:  # fmt: skip
-    """As ``tell_keys``, of all that each window of ``headers`` has: nothing is stale after it.
-
-    ``leaders``: window after window, as ``keys_of`` gives them; ``ends``: of each window's.
-    """
-    start = 0
-    for j in range(len(headers)):
-        header, stage, keys = headers[j], stages[j], leaders[start : ends[j]]
-        tell_keys(book, header, keys, True, stage, extent, at)
-        if stage == STAGE_LAST:
-            book.held.cells.stale[header] = 0
-        start = ends[j]
-
-
-@njit
-def key_counts(link: np.ndarray, headers: np.ndarray) -> np.ndarray:
-    """How many keys each window has; ``link``: of ``Cells``."""
-    out = np.zeros(len(headers), np.int64)
-    for j in range(len(headers)):
-        cell = link[headers[j]]
-        while cell != NONE:
-            out[j] += 1
-            cell = link[cell]
-    return out
-
-
-@njit
-def keys_of(link: np.ndarray, headers: np.ndarray, keys: int) -> np.ndarray:
-    """The leaders of each window, which are so many ``keys`` in all; ``link``: of ``Cells``."""
-    out, n = np.empty(keys, np.int64), 0
-    for header in headers:
-        cell = link[header]
-        while cell != NONE:
-            out[n] = cell
-            n += 1
-            cell = link[cell]
-    return out

@@ -26,9 +26,10 @@ from scenarios.runs import (
 )
 from scenarios.soccer.event_truth import EventTruth
 from scenarios.soccer.goal_scoring import goal_score
+from scenarios.soccer.speed_curve import curve_score
 from scenarios.soccer.window_scoring import window_score
 from slackwater.scenario import Claim, Score, Table
-from slackwater.simulation import TRUTH
+from slackwater.simulation import LOG, TRUTH
 
 MAIN: Final = "sequence"
 UNORDERED: Final = "none"
@@ -64,8 +65,8 @@ class Stream:
         )
 
 
-def score_run(directory: Path) -> Score:
-    """Claims, tables and numbers of the run in ``directory``.
+def score_run(directory: Path, order: str) -> Score:
+    """Claims, tables, numbers and figures of the run in ``directory``; ``order``: its main one.
 
     Raises:
         UserError: a pass left nothing behind.
@@ -80,11 +81,13 @@ def score_run(directory: Path) -> Score:
         _order_score(main, before),
         _clock_score(directory, main, truth),
         _loss_score(directory, truth, logged),
+        curve_score(directory / LOG, order, truth, logged),
     ]
     return Score(
         claims=tuple(claim for part in parts for claim in part.claims),
         tables=tuple(table for part in parts for table in part.tables),
         facts={name: value for part in parts for name, value in part.facts.items()},
+        charts=tuple(chart for part in parts for chart in part.charts),
         units={name: unit for part in parts for name, unit in part.units.items()},
     )
 

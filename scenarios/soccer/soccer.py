@@ -76,7 +76,7 @@ class Soccer:
 
     def score(self, directory: Path, options: Mapping[str, Any]) -> Score:
         read_options(options, DEFAULTS)
-        return score_run(directory)
+        return score_run(directory, self.passes(options)[0].order)
 
 
 def _check_network(chosen: Mapping[str, Any]) -> None:

@@ -41,6 +41,22 @@ def test_every_claim_holds(done: tuple[Path, Score]) -> None:
     assert facts["out_of_order_none"]["corrected"] > facts["events_none"] // 2
 
 
+def test_the_report_has_a_sliding_curve_of_speed_whose_band_holds_the_truth(
+    done: tuple[Path, Score],
+) -> None:
+    _, score = done
+    curve, off = score.charts
+    measured, true = curve.series
+    # Windows of 0.5 s, one each 0.1 s, that end before the last event of 9 s does.
+    assert score.facts["curve_windows"] == len(measured.x) == len(true.x) == 85
+    assert score.facts["curve_outside"] == 0
+    assert measured.x[:2] == pytest.approx((0.5, 0.6))
+    assert max(high - low for low, high in zip(measured.low, measured.high, strict=True)) > 0.001
+    assert max(off.series[0].low) <= 1e-6
+    assert min(off.series[0].high) >= -1e-6
+    assert set(off.series[1].y) == {0.0}
+
+
 def test_tables_are_rectangular_and_plain(done: tuple[Path, Score]) -> None:
     _, score = done
     assert [table.title for table in score.tables] == [

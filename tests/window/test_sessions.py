@@ -66,10 +66,13 @@ def by_definition(events: tuple[Event, ...], gap: int) -> dict[Any, list[list[Ev
     return found
 
 
-def hangs_on_clocks(members: list[Event], group: list[list[Event]], gap: int) -> bool:
-    """Whether some errors of the clocks of the group's events make it another session."""
+def possible(members: list[Event], group: list[list[Event]], gap: int) -> set[frozenset[int]]:
+    """By places in the group, each session that has one of ``members`` under some errors of the
+    clocks of the group's events, which err each by itself.
+    """
     events = [event for session in group for event in session]
     mine = {place for place, event in enumerate(events) if any(event is one for one in members)}
+    found: set[frozenset[int]] = set()
     for errors in itertools.product(*(range(-e.unc, e.unc + 1) for e in events)):
         times = sorted(
             (e.ref + d, place) for place, (e, d) in enumerate(zip(events, errors, strict=True))
@@ -79,9 +82,8 @@ def hangs_on_clocks(members: list[Event], group: list[list[Event]], gap: int) ->
             if time - before >= gap:
                 parts.append(set())
             parts[-1].add(place)
-        if mine not in parts:
-            return True
-    return False
+        found |= {frozenset(part) for part in parts if part & mine}
+    return found
 
 
 def test_a_session_lasts_until_the_gap_is_silent() -> None:
@@ -215,16 +217,32 @@ def test_any_disorder_any_cut_ends_as_defined(
 
 @given(case=disordered(), gap=st.sampled_from([5, 6]))
 @settings(max_examples=60, deadline=None)
-def test_certainty_is_that_of_all_clock_errors(
+def test_certainty_and_bounds_are_those_of_all_clock_errors(
     case: tuple[Stream, tuple[int, ...]], gap: int
 ) -> None:
     stream = Stream(case[0].events[:6])
-    found = net(sessions(f"SELECT count(*) GROUP BY g WINDOW SESSION {gap}", stream))
-    told = {(key, start): certainty for key, start, _, _, certainty in found}
+    aggregates = "count(*), sum(v), avg(v), min(v), max(v)"
+    standing: dict[tuple[Any, int], Any] = {}
+    for each in sessions(f"SELECT {aggregates} GROUP BY g WINDOW SESSION {gap}", stream):
+        standing[each["key"]["g"], each["window"]["start"]] = each if each["op"] == "+" else None
     for key, group in by_definition(stream.events, gap).items():
+        events = [event for session in group for event in session]
         for members in group:
-            unsure = hangs_on_clocks(members, group, gap)
-            assert told[str(key), members[0].ref] == ("uncertain" if unsure else "confirmed")
+            told = standing[key, members[0].ref]
+            found = possible(members, group, gap)
+            assert told["certainty"] == ("confirmed" if len(found) == 1 else "uncertain")
+            for name, bounds in told["bounds"].items():
+                if len(found) > 1:  # nothing is claimed, so nothing that is too narrow
+                    assert bounds == [None, None]
+                    continue
+                (session,) = found
+                exact = of_values(name, [events[place].v for place in session])
+                assert bounds == pytest.approx([exact, exact])
+
+
+def of_values(aggregate: str, values: list[Any]) -> float:
+    functions = {"count": len, "sum": sum, "avg": np.mean, "min": min, "max": max}
+    return float(functions[aggregate.partition("(")[0]](values))
 
 
 def many(n: int, seed: int) -> Released:

@@ -17,7 +17,6 @@ from engine.window.held.cells import (
     grown,
     new_cells,
 )
-from engine.window.told import key_counts, keys_of
 
 NO_KEY = np.zeros((1, 2), np.int64)
 
@@ -67,13 +66,19 @@ def test_equals_a_dict(actions: list[tuple]) -> None:
             by_key: dict[tuple, set[int]] = {}
             for (tag, key), cell in of.items():
                 by_key.setdefault((tag >> PART_BITS, key), set()).add(cell)
-            alone = np.array([header])
-            keys = int(key_counts(cells.link, alone)[0])
-            found = [in_key(cells, leader) for leader in keys_of(cells.link, alone, keys)]
+            found = [in_key(cells, leader) for leader in linked(cells.link, header)]
             assert sorted(map(sorted, found)) == sorted(map(sorted, by_key.values()))
             for (tag, key), cell in of.items():
                 assert find(cells, one, tag, np.array([key]), 0) == cell
                 assert (cells.window[cell], cells.tag[cell]) == (one, tag)
+
+
+def linked(link: np.ndarray, header: int) -> list[int]:
+    """The cells behind ``header``."""
+    found = [int(link[header])]
+    while found[-1] != -1:
+        found.append(int(link[found[-1]]))
+    return found[:-1]
 
 
 def test_a_full_table_refuses_and_a_freed_window_makes_room() -> None:

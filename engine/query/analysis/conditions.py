@@ -22,7 +22,7 @@ from engine.query.analysis.calls import (
 )
 from engine.query.analysis.typed import Context, Typed, bounded, paired
 from engine.query.clocked import coefficients
-from engine.query.fields import FIELDS, ValueKind
+from engine.query.fields import ValueKind
 from engine.query.language import syntax as s
 from engine.query.language.mistakes import RESERVED
 from engine.query.language.place import Span, closest
@@ -217,7 +217,7 @@ def _typed(node: s.Node, context: Context) -> Typed:
     match node:
         case s.Reference():
             attribute = context.resolve(node)
-            return Typed(attribute, FIELDS.get(attribute.name, ValueKind.ANY))
+            return Typed(attribute, context.kinds.get(attribute.name, ValueKind.ANY))
         case s.Number():
             return _number(node, 1, node.at, context)
         case s.Literal(value=bool() as truth):

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Final
 
 from engine.query.analysis.conditions import condition
 from engine.query.analysis.named_calls import with_names
 from engine.query.analysis.typed import Context
-from engine.query.fields import FIELDS
+from engine.query.fields import FIELDS, ValueKind
 from engine.query.language import syntax as s
-from engine.query.plan import Aggregate, Attribute, Predicate
+from engine.query.plan import TAKES_TEXT, Aggregate, Attribute, Predicate
+
+_COUNTS: Final = frozenset({"count", "count_distinct"})
+"""Of texts, too, but numbers themselves."""
 
 
 def having_of(
@@ -28,7 +32,8 @@ def having_of(
         made: the aggregate that a call writes.
 
     Raises:
-        UserError: it names anything but aggregates that are selected.
+        UserError: it names anything but aggregates that are selected, or compares a number that
+            one gives with text.
     """
 
     def resolve(reference: s.Reference) -> Attribute:
@@ -42,7 +47,12 @@ def having_of(
         label = named_aggregate(call, aggregates, context, made, "HAVING")
         return s.Reference((s.Name(label, call.at, quoted=True),), call.at)
 
-    return condition(with_names(clause.condition, named), replace(context, resolve=resolve))
+    kinds = {
+        one.label: ValueKind.NUMBER for one in aggregates
+        if one.function in _COUNTS or one.function not in TAKES_TEXT
+    }  # fmt: skip
+    judged = replace(context, resolve=resolve, kinds=kinds)
+    return condition(with_names(clause.condition, named), judged)
 
 
 def named_aggregate(

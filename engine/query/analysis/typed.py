@@ -5,12 +5,12 @@ A number without a unit beside a time is in the trace's time unit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from decimal import Decimal
 
 from engine.errors import UserError
-from engine.query.fields import ValueKind, comparable
+from engine.query.fields import FIELDS, ValueKind, comparable
 from engine.query.language import syntax as s
 from engine.query.language.place import Span, refuse
 from engine.query.plan import Arithmetic, Attribute, Constant, Expression
@@ -22,12 +22,14 @@ class Context:
     """What conditions of one query share: its text, its time unit, and what its names mean.
 
     ``collected``: the aggregate that a call is, of a pattern whose steps repeat; else None.
+    ``kinds``: of the values of names, where they are known.
     """
 
     text: str
     time_unit: str
     resolve: Callable[[s.Reference], Attribute]
     collected: Callable[[s.Call], Typed | None] = lambda _call: None
+    kinds: Mapping[str, ValueKind] = field(default_factory=lambda: FIELDS)
 
     def refuse(self, at: Span, message: str, hint: str = "") -> UserError:
         return refuse(self.text, at, message, hint)

@@ -42,7 +42,7 @@ def _window_figure(
             time.place(round(each["start_ns"] + shift * (each["end_ns"] - each["start_ns"])))
             for each in points
         )
-        data += [*_band(x, points, colour), _values(one["key"], x, points, colour)]
+        data += [*band(x, points, colour), _values(one["key"], x, points, colour)]
         for kind, chosen, value in (
             ("truth", [each["truth"] is not None for each in points], "truth"),
             ("events missing", [bool(each["missing"]) for each in points], "value"),
@@ -67,7 +67,7 @@ def _scaled(point: Mapping[str, Any], factor: float) -> dict[str, Any]:
     }
 
 
-def _band(x: list[float], points: Sequence[Any], colour: str) -> list[Spec]:
+def band(x: list[float], points: Sequence[Any], colour: str) -> list[Spec]:
     """All that the clocks' errors could have made of the values; one point is a line's width."""
     known = [each["low"] is not None and each["high"] is not None for each in points]
     if not any(known):

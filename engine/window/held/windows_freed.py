@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from engine.kernels.integers import NONE
 from engine.kernels.jit import kernel
 from engine.window.held.accumulate import clear
@@ -14,18 +12,22 @@ from engine.window.told import Standing, forget_told
 
 
 @kernel
-def free_over(held: Held, standing: Standing, headers: np.ndarray) -> None:
-    """Free the windows of ``headers``: their cells, kept events, and what was told of them."""
+def free_upto(last: int, held: Held, standing: Standing) -> None:
+    """Free the windows up to ``last``: their cells, kept events, and what was told of them."""
     cells = held.cells
-    for header in headers:
-        forget_told(cells, standing, header)
-        leader = cells.link[header]
-        while leader != NONE:
-            forget_told(cells, standing, leader)
-            forget(held.kept, cells, leader)
-            cell = leader
-            while cell != NONE:
-                clear(held.sums, cell)
-                cell = cells.down[cell]
-            leader = cells.link[leader]
-        free_window(cells, header)
+    place = cells.tally[0].headers - 1
+    while place >= 0:  # what takes the place of a freed one was looked at before
+        header = cells.headers[place]
+        if cells.window[header] <= last:
+            forget_told(cells, standing, header)
+            leader = cells.link[header]
+            while leader != NONE:
+                forget_told(cells, standing, leader)
+                forget(held.kept, cells, leader)
+                cell = leader
+                while cell != NONE:
+                    clear(held.sums, cell)
+                    cell = cells.down[cell]
+                leader = cells.link[leader]
+            free_window(cells, header)
+        place -= 1

@@ -13,7 +13,6 @@ import numpy as np
 
 from engine.query.plan import WindowPlan
 from engine.results.schema import decoded
-from engine.window.drift import PART_BITS
 from engine.window.held.content import NUMBERS, VALUE
 from engine.window.held.number import NULL, TEXT
 from engine.window.keys import GroupKeys
@@ -50,10 +49,9 @@ class RankedGroups:
         made = {name: np.concatenate([one[name] for one in pieces]) for name in columns}
         return Outbox(**made, tally=np.array([len(made["at"])]))
 
-    def forget(self, windows: np.ndarray) -> None:
-        """These are corrected no more."""
-        over = set(windows.tolist())
-        self._standing = {at: of for at, of in self._standing.items() if at[0] not in over}
+    def forget(self, last: int) -> None:
+        """Windows up to ``last`` are corrected no more."""
+        self._standing = {at: of for at, of in self._standing.items() if at[0] > last}
 
     def _of_block(self, changes: Columns) -> Columns:
         place = int(changes["window"][0]), int(changes["stage"][0])
@@ -95,7 +93,7 @@ class RankedGroups:
                 rank = np.unique(values, return_inverse=True)[1]
             by += [absent, -rank if descending else rank]
         same = np.zeros(len(rows["at"]), np.int64)
-        order = self._keys.in_order(rows["nulls"] << PART_BITS, rows["keys"], same)
+        order = self._keys.in_order(rows["nulls"], rows["keys"], same)
         by.append(np.argsort(order))
         return np.asarray(np.lexsort(by[::-1])[: ranking.limit])
 
