@@ -77,7 +77,7 @@ def test_the_schema_takes_what_is_read(path: Path) -> None:
         ('sensor = "reader"', "sensor = 3"), ('gap = "3200 ms"', "gap = 3200"),
         ("in_pairs = true", 'in_pairs = "yes"'), ("hysteresis = 0.3", "histeresis = 0.3"),
         ('bands = ["LOW", 4,', 'bands = [["LOW"], 4,'), ("seed = 1", "seed = -1"),
-        ('model = "cold-store"', 'model = "warm-store"'),
+        ('{ model = "cold-store"', '{ model = "warm-store"'),
     ],
 )  # fmt: skip
 def test_the_schema_refuses_slips(old: str, new: str) -> None:

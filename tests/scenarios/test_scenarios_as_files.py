@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import slackwater
 from engine.errors import UserError
 from engine.scenario import RunnableScenario
 from scenarios.from_file import FromFile
@@ -77,3 +78,13 @@ def test_slips_are_named(path: Path, old: str, new: str, said: str, tmp_path: Pa
     mine.write_text(text.replace(old, new, 1))
     with pytest.raises(UserError, match=said):
         FromFile(mine)
+
+
+def test_intervals_are_compared_with_those_of_the_readings_at_their_true_times() -> None:
+    with slackwater.run(FromFile(MACHINE_ROOM), {"duration": "4 min"}) as done:
+        metrics = done.score.facts["metrics"]
+        logged = done.manifest["events"]["logged"]
+    assert (metrics["events"]["events"], metrics["events"]["missing"]) == (logged, 0)
+    for name, results in (("failure_by_attack", 3), ("failure_with_fan", 6)):
+        told = metrics[name]
+        assert (told["results"], told["recall"], told["precision"]) == (results, 1, 1)
