@@ -1,4 +1,8 @@
-"""For all tests: those that start Spark run in one worker, and none has a deadline.
+"""For all tests: who runs them, and none has a deadline.
+
+Those that start Spark run in one worker, and so do those of one folder (but the slow ones, which
+are few and long): they compile the same kernels and share what their modules prepare, and two
+workers side by side would do both twice.
 
 ``make test`` tries the same examples on every machine; ``make fuzz`` fresh ones (profile ``fuzz``).
 A JVM fills a machine, so one Spark after the other. And what is timed by Hypothesis may be the
@@ -20,3 +24,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.xdist_group("spark"))
+        elif not any(item.get_closest_marker(name) for name in ("slow", "xdist_group")):
+            item.add_marker(pytest.mark.xdist_group(str(item.path.parent)))

@@ -12,6 +12,10 @@ import pytest
 from tests.uncompiled.kernel_lines import ROOT, kernel_files, kernels
 
 TESTS = (
+    "tests/check",
+    "tests/constraint",
+    "tests/interval",
+    "tests/join",
     "tests/window",
     "tests/barrier/test_adaptive_twin.py",
     "tests/barrier/test_promise_book.py",
@@ -35,6 +39,7 @@ TESTS = (
     "tests/pattern/test_groups.py",
     "tests/pattern/test_join_programs.py",
     "tests/pattern/test_match_order.py",
+    "tests/pattern/repetition",
     "tests/pattern/test_negation.py",
     "tests/pattern/test_pattern_probability.py",
     "tests/pattern/test_promise_purge.py",

@@ -15,6 +15,7 @@ from engine.query import query
 from engine.stream.released import LATE, Strings
 from engine.window.counted.windows import CountedWindows
 from engine.window.kinds import windows_of
+from engine.window.own.windows import OLD_GAPS_MAX
 from engine.window.settings import WindowSettings
 from tests.window.conftest import Event, Stream, batch
 from tests.window.test_sessions import FIVE, brief, disordered, many, net, sessions
@@ -68,6 +69,39 @@ def test_missing_counts_what_may_lie_inside() -> None:
         ("+", 1, 5, 40, 2), ("+", 3, 41, 60, 0), ("-", 70, 5, 40, 2), ("+", 70, 5, 7, 1),
         ("-", 70, 41, 60, 0), ("+", 70, 40, 41, 0), ("+", 80, 60, 80, 0),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("window", ["ROWS 4", "SESSION 1001"])
+def test_what_is_missing_counts_however_long_a_window_lasts(window: str) -> None:
+    events = tuple(Event(1000 * n, release=1000 * n) for n in range(8))
+    stream = Stream(events, gaps=((1, "s0", 1, 3, 0, 1000), (7, "s0", 9, 5, 6000, 7000)))
+    text = f"SELECT count(*) WINDOW {window}"
+    settings = WindowSettings(correction_horizon_ns=10)
+    whole, cut = windows_of(query(text), settings), windows_of(query(text), settings)
+    found = [*whole.process(batch(stream, Strings())), *whole.finish(10**4)]
+    first = brief(found, "missing")[0]
+    assert first[-1] == (3 if window == "ROWS 4" else 8)
+    strings, told = Strings(), []
+    for n in range(8):
+        told += cut.process(batch(stream, strings, n, n + 1))
+        again = windows_of(query(text), settings)
+        again.restore(cut.snapshot())
+        cut = again
+    assert [*told, *cut.finish(10**4)] == found
+
+
+def test_old_gaps_of_a_window_without_end_become_fewer_and_none_of_their_events_is_lost() -> None:
+    n = 3 * OLD_GAPS_MAX
+    events = (*(Event(10 * k, release=10 * k) for k in range(n)), Event(10 * n, release=10 * n))
+    gaps = tuple((k, "s0", 2 * k, 1, 10 * k - 10, 10 * k) for k in range(1, n))
+    text = "SELECT count(*) WINDOW SESSION 11"
+    operator = windows_of(query(text), WindowSettings(correction_horizon_ns=10))
+    strings = Strings()
+    for k in range(0, n + 1, 1000):
+        operator.process(batch(Stream(events, gaps=gaps), strings, k, min(k + 1000, n + 1)))
+        assert len(operator.snapshot()["missing"]["left"]) <= OLD_GAPS_MAX + 1100
+    (told,) = operator.finish(10**6)
+    assert (told["missing"], told["value"]) == (n - 1, {"count(*)": n + 1})
 
 
 def test_the_horizon_ends_corrections() -> None:

@@ -112,11 +112,11 @@ def _write(words: np.ndarray, places: np.ndarray, out: np.ndarray) -> None:
         masks = at
         at += _MASKS
         for mask in range(_MASKS):
-            bits = 0
+            bits = np.int64(0)
             for word in range(64 * mask, min(64 * mask + 64, _WORDS)):
                 value = words[places[i], word]
                 if value != 0:
-                    bits |= 1 << (word & 63)
+                    bits |= np.int64(1) << (word & 63)
                     out[at] = value
                     at += 1
             out[masks + mask] = bits

@@ -8,14 +8,19 @@ from engine.kernels.jit import inline, kernel
 from engine.kernels.records import Record
 from engine.window.counted.held import EVERY, TOLD, CountedBook
 from engine.window.drift import PART_BITS, WHOLE
-from engine.window.held.cells import find_or_add
+from engine.window.held.cells import find_or_add, free_window
 from engine.window.own.batch import OwnBatch
 
 
 @inline
 def enter(i: int, batch: OwnBatch, book: CountedBook, st: Record) -> None:
-    """Enter row ``i``; told windows that it shifts are asked for."""
+    """Enter row ``i``; told windows that it shifts are asked for.
+
+    A group begins with its first event, and as much before it as windows are corrected: what was
+    missing before that may be forgotten, so an event from there is too late.
+    """
     rows, cells, kept, of = batch.rows, book.held.cells, book.held.kept, book.counted.of
+    r = rows.ref[i]
     nulls = rows.nulls[i] << PART_BITS if len(rows.nulls) > 0 else 0
     live = cells.tally[0].live
     group = find_or_add(cells, 0, nulls, rows.keys, i)
@@ -24,14 +29,15 @@ def enter(i: int, batch: OwnBatch, book: CountedBook, st: Record) -> None:
         return
     mine = of[group]
     if cells.tally[0].live != live:
-        mine.base, mine.count, mine.next, mine.floor = 0, 0, 0, INT_MIN
-        mine.reach = INT_MIN
+        mine.base, mine.count, mine.next = 0, 0, 0
+        mine.floor, mine.reach = max(st.frontier, r) - batch.horizon, INT_MIN
         mine.begin, mine.limit, mine.oldest, mine.newest = NONE, NONE, NONE, NONE
         mine.in_open, mine.in_kept = 0, 0
         mine.opened, mine.running, mine.is_group = 0, NONE, 1
-    r = rows.ref[i]
     if r < mine.floor:
         st.too_late += 1
+        if cells.tally[0].live != live:
+            free_window(cells, group)
         return
     before, rank = cells.last[group], mine.base + mine.count
     while before != NONE and kept.ref[before] > r:

@@ -23,13 +23,12 @@ GROUP: Final = record(
 )  # fmt: skip
 """Of a group: ``base`` events were forgotten, ``count`` are held; ``next`` is the number of the
 window to be told next, ``begin`` and ``limit`` the places of its first and last event, or -1;
-``floor``: time of the last event that is corrected no more, ``reach``: of
-the last one that was told [ns]; ``oldest``, ``newest``: its told
-windows; ``in_open``, ``in_kept``: whether the heaps have it. Where windows are told before they
-are full: the number of the next to be ``opened``, and the first that is ``running``, or -1: it and
-those behind it are among the told ones. Of a window: its ``number``, the place of its ``first``
-event, windows of the ``group`` next to it, whether it is ``stale``. ``is_group``: 1, or of a
-window 0.
+``floor``: time before which an event is too late, ``reach``: of the last one that was told [ns];
+``oldest``, ``newest``: its told windows; ``in_open``, ``in_kept``: whether the heaps have it. Where
+windows are told before they are full: the number of the next to be ``opened``, and the first that
+is ``running``, or -1: it and those behind it are among the told ones. Of a window: its ``number``,
+the place of its ``first`` event, windows of the ``group`` next to it, whether it is ``stale``.
+``is_group``: 1, or of a window 0.
 """
 LASTING: Final = (
     "frontier", "frontier_at", "widest", "windows", "open", "kept", "stale", "too_late", "refused",

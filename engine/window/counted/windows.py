@@ -63,6 +63,11 @@ class CountedWindows(OwnWindows):
         )  # fmt: skip
         return run(batch, book)
 
+    def _oldest(self) -> int:
+        cells = self._held.cells
+        live = cells.table[cells.table >= 0]
+        return int(self._counted.of["floor"][live[cells.window[live] == 0]].min(initial=b.END))
+
     def _grow_more(self, why: int) -> None:
         if why in (b.GROW_CELLS, b.GROW_KEPT):
             cells, kept = len(self._held.cells.window), len(self._held.kept.next)

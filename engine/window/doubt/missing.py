@@ -164,6 +164,24 @@ class Missing:
         useful = (self.table.high >= before) & (self.table.left > 0)
         self.table = GapTable(*(column[useful] for column in self.table))
 
+    def merge(self, before: int, most: int) -> None:
+        """Make one of each two gaps that follow one another, if more than ``most`` end before
+        ``before``. A late event does not fill such a one any more.
+        """
+        old = np.flatnonzero(self.table.high < before)
+        if len(old) <= most:
+            return
+        old = old[np.argsort(self.table.high[old], kind="stable")]
+        one, other = old[: len(old) // 2 * 2].reshape(-1, 2).T
+        self.table.first[one] = np.minimum(self.table.first[one], self.table.first[other])
+        self.table.last[one] = np.maximum(self.table.last[one], self.table.last[other])
+        self.table.left[one] += self.table.left[other]
+        self.table.high[one] = self.table.high[other]
+        self.table.events[one] = 0
+        stays = np.ones(len(self.table.left), bool)
+        stays[other] = False
+        self.table = GapTable(*(column[stays] for column in self.table))
+
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
         return {name: column.copy() for name, column in self.table._asdict().items()}

@@ -26,6 +26,9 @@ from engine.window.rows_read import no_rows
 from engine.window.settings import WindowSettings, horizon_ns
 
 _CHUNK: Final = 1 << 14
+OLD_GAPS_MAX: Final = 4096
+"""Gaps in windows that began longer ago than windows are corrected. Two of more become one, so that
+memory is bounded: its events are missing wherever one of both could lie."""
 _TIMES: Final = Geometry(1, 0, 0, 0, 1)
 """Gaps between neighbours as times, not as numbers of windows."""
 
@@ -48,7 +51,11 @@ class OwnWindows(Windows):
     def process(self, released: Released) -> Sequence[Result]:
         results = self._run(*self._read(released, _TIMES))
         if len(self._missing.table.left):
-            self._missing.forget(self._forgettable())
+            reach = self.horizon + 4 * self.plan.size_ns
+            corrected = int(max(self._state["frontier"][0], b.END + reach - 2**63) - reach)
+            # A window may have begun long before that: its gaps count until it has gone.
+            self._missing.forget(min(corrected, self._oldest()))
+            self._missing.merge(corrected, OLD_GAPS_MAX)
         return results
 
     def finish(self, at: int) -> Sequence[Result]:
@@ -103,6 +110,10 @@ class OwnWindows(Windows):
         """Run the pass; gives why it returned."""
 
     @abstractmethod
+    def _oldest(self) -> int:
+        """No window that there is, or comes to be of events that are held, begins before [ns]."""
+
+    @abstractmethod
     def _grow_more(self, why: int) -> None:
         """Make room in what a kind has for itself."""
 
@@ -115,8 +126,3 @@ class OwnWindows(Windows):
         elif why == b.GROW_STANDING:
             self._more_standing()
         self._grow_more(why)
-
-    def _forgettable(self) -> int:
-        """Gaps that end before this touch no window that is kept [ns]."""
-        reach = self.horizon + 4 * self.plan.size_ns
-        return int(max(self._state["frontier"][0], b.END + reach - 2**63) - reach)

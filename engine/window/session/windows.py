@@ -59,6 +59,12 @@ class SessionWindows(OwnWindows):
         )  # fmt: skip
         return run(batch, book)
 
+    def _oldest(self) -> int:
+        cells = self._held.cells
+        live = cells.table[cells.table >= 0]
+        first = self._sessions.of["first"][live[cells.window[live] > 0]]
+        return int(first.min(initial=b.END)) - 2 * self.plan.size_ns
+
     def _grow_more(self, why: int) -> None:
         if why == b.GROW_CELLS:
             self._sessions = h.more_sessions(self._sessions, len(self._held.cells.window))
