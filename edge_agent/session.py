@@ -373,9 +373,8 @@ class AgentSession:
         while self._pool.ready and (unacked.fresh or unacked.others):
             if (message := unacked.next_waiting(gated)) is None:
                 break
-            link = self._pool.next_ready().number
+            link, message.tries = self._pool.next_ready().number, message.tries + 1
             message.connection, message.sent_mono_ns = link, mono_ns
-            message.tries += 1
             self._outputs.append(SendBytes(link, message.data))
             if self.settings.delivery is Delivery.ONCE and message.lane != m.CONTROL:
                 unacked.forget(message)
