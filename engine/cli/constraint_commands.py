@@ -1,4 +1,4 @@
-"""``slackwater constraint learn|check``: what a recording says of its traces."""
+"""``slackwater constraint learn|check|draw``: what a recording says of traces; a picture."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.table import Table
 
 from engine.cli.examples import epilog
 from engine.cli.options.input_options import reads_input
+from engine.cli.options.window_option import ConstraintsFile
 from engine.cli.terminal.plain_console import PlainConsole
 from engine.cli.terminal.visible import json_out, tell, visible
 from engine.cli.terminal.watch import tell_compiling, watched
@@ -21,11 +22,15 @@ from engine.constraint.learned.conformance import Conformance, conformance
 from engine.constraint.learned.learn import END, constraint_text, learn, variants_of
 from engine.errors import UserError
 from engine.log.input.input_read import PLAIN_FORM, InputForm
+from engine.passes.automata_drawn import drawings_of
 from engine.passes.definitions_file import read_definitions
 from engine.passes.pipeline import prepare
 from engine.passes.traces_read import TypeNumbers, recorded_traces
+from engine.query import query as parse_query
 from engine.query.automata.compiled import Automata
 from engine.query.automata.named import automata_under
+from engine.query.automata.picture import MOST
+from engine.query.language.definitions import expanded
 from engine.query.plan import Attribute
 from engine.report.plain import as_json
 
@@ -133,6 +138,33 @@ def check_constraint(
                 _show(each, checked)
     if json:
         json_out().write(as_json(shown, indent=1) + "\n")
+
+
+@constraint_app.command(
+    "draw", short_help="What one makes certain, as a picture.", epilog=epilog("constraint draw")
+)
+def draw_constraint(
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="A pattern UNDER CONSTRAINT.")],
+    constraints: ConstraintsFile = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE.svg", help="Where to write it; default: shown.")
+    ] = None,
+    time_unit: Annotated[
+        str, typer.Option(metavar="UNIT", help="Of times in conditions without a unit.")
+    ] = "ns",
+) -> None:
+    """Draws the automaton of a pattern and its constraint as SVG, as reports show it."""
+    plan = parse_query(expanded(query, read_definitions(constraints)), time_unit)
+    drawn = next(drawings_of([plan]), None)
+    if drawn is None:
+        raise UserError(
+            "the query has no automaton that can be drawn; give a pattern UNDER CONSTRAINT of up "
+            f"to {MOST} states"
+        )
+    if out is None:
+        sys.stdout.write(drawn.svg)
+    else:
+        out.write_text(drawn.svg, encoding="utf-8")
 
 
 def _checked(

@@ -54,6 +54,9 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "constraint learn": ("slackwater constraint learn orders.jsonl --trace order --end SHIPPED",),
     "constraint check": ("slackwater constraint check orders.jsonl flow.txt --json",),
+    "constraint draw": (
+        "slackwater constraint draw 'EVENT A a UNDER CONSTRAINT c FOR TRACE BY id AS A | B'",
+    ),
     "log": (
         "slackwater log import rows.csv --time-unit us --out rows.log",
         "slackwater log show rows.log",

@@ -17,7 +17,6 @@ from engine.results.schema import (
     KINDS_OF_ALERT,
     POSITION,
     SHARED_FIELDS,
-    SO_FAR_FIELDS,
     decoded,
     one_of,
     same_for_all,
@@ -94,7 +93,7 @@ def alert_columns(
     Args:
         told: TOLD.
         at: when, on the arrival clock [ns].
-        so_far: as of ``lists_of``.
+        so_far: as of ``engine.constraint.so_far.lists_of``.
         traces: what the events of each trace share.
         allowed: of each state, what the constraint allows.
         strings: of the codes.
@@ -113,22 +112,3 @@ def alert_columns(
         allowed=one_of(allowed, told["before"], told["kind"] != VIOLATION),
         so_far=so_far,
     )
-
-
-def lists_of(ends: np.ndarray, nodes: np.ndarray, strings: Strings) -> pa.ListArray:
-    """The buffered events of the lists that end at ``ends``, the first of each first."""
-    steps = [ends]
-    while (steps[-1] != NONE).any():
-        steps.append(np.where(steps[-1] == NONE, NONE, nodes["link"][steps[-1]]))
-    places = np.stack(steps[::-1], axis=1)  # (lists, steps): those that a list has not come first
-    there = places != NONE
-    of, none = nodes[places[there]], np.zeros(int(there.sum()), np.bool_)
-    columns = {
-        "type": decoded(of["type"], none, strings.text),
-        "source": decoded(of["source"], none, strings.text),
-        "seq": pa.array(of["seq"], mask=of["seq"] < 0),
-        "ts": pa.array(of["ref"]),
-    }
-    events = pa.StructArray.from_arrays([columns[name] for name in SO_FAR_FIELDS], SO_FAR_FIELDS)
-    starts = np.concatenate(([0], np.cumsum(there.sum(axis=1)))).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(starts), events)

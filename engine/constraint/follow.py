@@ -2,63 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
-
 import numpy as np
 
 from engine.constraint.basic import Basic
+from engine.constraint.keyed import AT_ONCE, Keyed, enter_traces
 from engine.constraint.step import TELLS, due, run_out, step
-from engine.constraint.traces import FRESH, LATER, Events, Pool, Tables
-from engine.kernels.integers import INT_MIN, NONE
-from engine.kernels.jit import inline, kernel
-from engine.kernels.table import slot_of
-
-AT_ONCE: Final = 256
-"""Events whose traces are looked up together."""
-
-
-class Keyed(NamedTuple):
-    """Traces by key.
-
-    Attributes:
-        traces: TRACE, those that there are first.
-        rows: the same memory as rows of int64, of which the first is the key.
-        slots: the hash table.
-        tally: int64 (1,): how many traces there are.
-        key: int64, of each event of a batch.
-        entry: int32, of each event the place of its trace, NONE for what is not read; to be filled.
-    """
-
-    traces: np.ndarray
-    rows: np.ndarray
-    slots: np.ndarray
-    tally: np.ndarray
-    key: np.ndarray
-    entry: np.ndarray
-
-
-@inline
-def enter_traces(first: int, stop: int, symbol: np.ndarray, keyed: Keyed) -> None:
-    """Fill in the entries of some events; new keys get one, for which there is room.
-
-    Some at once, as look-ups of several events do not wait for one another, and so few that their
-    traces are still at hand when the events come to them.
-    """
-    known, traces = keyed.tally[0], keyed.traces
-    for i in range(first, stop):
-        keyed.entry[i] = NONE
-        if symbol[i] < 0:
-            continue
-        slot = slot_of(keyed.slots, keyed.rows, (keyed.key[i],))
-        if keyed.slots[slot] == NONE:
-            keyed.slots[slot] = known
-            traces[known].key = keyed.key[i]
-            traces[known].last_ref = INT_MIN
-            traces[known].path = NONE
-            traces[known].flags = FRESH
-            known += 1
-        keyed.entry[i] = keyed.slots[slot]
-    keyed.tally[0] = known
+from engine.constraint.traces import LATER, Events, Pool, Tables
+from engine.kernels.integers import NONE
+from engine.kernels.jit import kernel
 
 
 @kernel

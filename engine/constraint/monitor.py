@@ -16,16 +16,18 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from engine.constraint.alerts import Alerts, alert_columns, lists_of
+from engine.constraint.alerts import Alerts, alert_columns
 from engine.constraint.basic import basic_of, not_basic
 from engine.constraint.follow import follow
 from engine.constraint.open_traces import OpenTraces
 from engine.constraint.progress import Moves, moves_of, place_of_rows
 from engine.constraint.rewrite import follow_and_rewrite
 from engine.constraint.settings import BASIC, MonitorSettings
+from engine.constraint.so_far import SoFar, lists_of, so_far
 from engine.constraint.step import TELLS, sweep
 from engine.constraint.traces import LATER, TOLD, Events, Tables
 from engine.kernels.integers import INT_MAX, INT_MIN
+from engine.kernels.records import copy_of
 from engine.query.automata.alphabet import IGNORED
 from engine.query.automata.compiled import automata_of
 from engine.query.automata.verdicts import SATISFIABLE, UNSATISFIABLE, Encoded
@@ -82,14 +84,14 @@ class MonitorOperator:
         numbers = np.arange(self._rows, self._rows + released.n)
         self._rows += released.n
         moves = moves_of(released, self._now) if self._timeout else None
-        found: list[tuple[np.ndarray, pa.Array]] = []
+        found: list[tuple[np.ndarray, SoFar]] = []
         if (symbols >= 0).any():
             read = {name: columns[name] for name in _OF_EVENT}
             events = Events(symbol=symbols, number=numbers, **read)
-            self._follow(np.ascontiguousarray(keys[:, 0]), events, moves, released, found)
+            self._follow(np.ascontiguousarray(keys[:, 0]), events, moves, found)
         if moves is not None and len(moves.to):
             self._now = int(moves.to[-1])
-            self._sweep(released, found)
+            self._sweep(found)
         if self._horizon is not None and released.n:
             self._clock = max(self._clock, int(columns["ref"].max()))
             self._held.settle(self._limit(), self._timeout, self._tables, self._basic)
@@ -109,8 +111,8 @@ class MonitorOperator:
         return self._clock - self._horizon if self._clock > INT_MIN + self._horizon else INT_MIN
 
     def _follow(
-        self, keys: np.ndarray, events: Events, moves: Moves | None, released: Released,
-        found: list[tuple[np.ndarray, pa.Array]],
+        self, keys: np.ndarray, events: Events, moves: Moves | None,
+        found: list[tuple[np.ndarray, SoFar]],
     ) -> None:  # fmt: skip
         """Take every event to its trace."""
         now = np.zeros(len(keys), np.int64) if moves is None else moves.before
@@ -131,35 +133,32 @@ class MonitorOperator:
                 first, rows, wanted = follow_and_rewrite(
                     first, keyed, now, limits, *rest, held.kept(), self._told
                 )
-            self._drain(rows, released, found)
+            self._drain(rows, found)
             if first == len(entry):
                 return
 
-    def _sweep(self, released: Released, found: list[tuple[np.ndarray, pa.Array]]) -> None:
+    def _sweep(self, found: list[tuple[np.ndarray, SoFar]]) -> None:
         """End the traces whose time has run out."""
         held, first = self._held, 0
         while first < held.open:
             first, rows = sweep(
                 held.traces, held.open, self._now, self._timeout, self._tables, self._told, 0, first
             )
-            self._drain(rows, released, found)
+            self._drain(rows, found)
 
-    def _drain(
-        self, rows: int, released: Released, found: list[tuple[np.ndarray, pa.Array]]
-    ) -> None:
+    def _drain(self, rows: int, found: list[tuple[np.ndarray, SoFar]]) -> None:
         """Take what was told, and the events so far, before they move."""
         if rows:
-            told = self._told[:rows].copy()
-            nodes = self._held.pool.nodes
-            found.append((told, lists_of(told["path"], nodes, released.strings)))
+            told = copy_of(self._told[:rows])
+            found.append((told, so_far(told["path"], self._held.pool.nodes)))
 
     def _results(
-        self, found: list[tuple[np.ndarray, pa.Array]], released: Released, moves: Moves | None
+        self, found: list[tuple[np.ndarray, SoFar]], released: Released, moves: Moves | None
     ) -> Sequence[Any]:
         if not found:
             return ()
         told = np.concatenate([rows for rows, _ in found])
-        so_far = pa.concat_arrays([lists for _, lists in found])
+        lists = lists_of([events for _, events in found], released.strings)
         at, row = np.zeros(len(told), np.int64), told["row"]
         place, deadline, number = place_of_rows(row), np.zeros_like(row), np.zeros_like(row)
         later = row == LATER
@@ -170,10 +169,10 @@ class MonitorOperator:
             at[later], place[later] = moves.at[passing], moves.place[passing]
             deadline[later], number[later] = told["ref"][later], told["number"][later]
         order = np.lexsort((number, deadline, place))
-        told, so_far = told[order], so_far.take(pa.array(order))
+        told, lists = told[order], lists.take(pa.array(order))
         traces = self._keys.columns(np.zeros(len(told), np.int64), told["key"][:, None])
         shown = alert_columns(
-            told, at[order], so_far, traces[self.plan.trace.name], self._allowed, released.strings
+            told, at[order], lists, traces[self.plan.trace.name], self._allowed, released.strings
         )
         return Alerts(shown, self.plan.name, self.site, self.plan.constraint)
 

@@ -7,14 +7,15 @@ from typing import Any, Final
 import numpy as np
 
 from engine.constraint.basic import Basic
-from engine.constraint.follow import AT_ONCE, Keyed, keep_open
+from engine.constraint.follow import keep_open
+from engine.constraint.keyed import AT_ONCE, Keyed, enter_all
 from engine.constraint.rewrite import Rewritable, kept_of, mark_over, settle
 from engine.constraint.step import TELLS
 from engine.constraint.traces import FRESH, NODE, TOLD, TRACE, Pool, Tables
 from engine.kernels.integers import INT_MAX, NONE
 from engine.kernels.jit import kernel
 from engine.kernels.records import copy_of, numbers_of
-from engine.kernels.table import empty_slots, enter
+from engine.kernels.table import empty_slots
 
 _LEAST: Final = 64
 """Traces, and events, for which there is room at first."""
@@ -56,16 +57,15 @@ class OpenTraces:
         """For events with these keys; ``entry`` is filled. There is room for some new traces."""
         if self.open + AT_ONCE > len(self.traces):
             self._take(self.traces[: self.open], 2 * (self.open + AT_ONCE))
-        rows = numbers_of(self.traces)
-        return Keyed(self.traces, rows, self._slots, self._tally, keys, entry)
+        return Keyed(self.traces, self._slots, self._tally, keys, entry)
 
     def _take(self, traces: np.ndarray, room: int) -> None:
         """``traces``, and room for so many in all."""
         n, old = len(traces), (self._settled, self._tails)
-        self._tally[0], self.traces = n, np.zeros(room, TRACE)
+        self._tally[0], self.traces = n, _aligned(room)
         numbers_of(self.traces)[:n] = numbers_of(traces)
         self._slots = empty_slots(room)
-        enter(self._slots, numbers_of(self.traces)[:n, :1], 0)
+        enter_all(self._slots, self.traces, n)
         if self._rewrites:
             # A trace of which no event has settled begins with the next one, as a new one does.
             self._settled, self._tails = np.zeros(room, TRACE), np.full(room, NONE, np.int32)
@@ -169,6 +169,14 @@ class OpenTraces:
         self._left = len(state["nodes"])
         self.pool = Pool(nodes, np.array([self._left]))
         self._beyond[0] = state["beyond"]
+
+
+def _aligned(room: int) -> np.ndarray:
+    """So many traces, zeros, none of them across two cache lines: it would take twice as long."""
+    size = TRACE.itemsize
+    memory = np.zeros((room + 1) * size, np.uint8)
+    first = -memory.ctypes.data % size
+    return memory[first : first + room * size].view(TRACE)
 
 
 @kernel

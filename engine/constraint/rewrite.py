@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.constraint.basic import Basic
-from engine.constraint.follow import AT_ONCE, Keyed, enter_traces
+from engine.constraint.keyed import AT_ONCE, Keyed, enter_traces
 from engine.constraint.step import TELLS, due, put, run_out, step
 from engine.constraint.traces import (
     FRESH,

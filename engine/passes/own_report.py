@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine.passes.asked import Asked
+from engine.passes.automata_drawn import drawings_of
 from engine.report.events_against import EVENTS, keep_events
 from engine.report.page.page_folder import check_page_folder
 from engine.report.write import Places, write_report
@@ -50,5 +51,5 @@ def write_own_report(asked: Asked, made: PartStore, into: Path, *, arrival_given
     return write_report(
         into, f"{count} over {name}", f"What is in {name}, as it came and in order.", queries,
         [Pass(label, asked.order, barrier=asked.barrier)], Score(()), {}, asked.command,
-        Places({label: made.directory}, into, {}, arrival_given),
+        Places({label: made.directory}, into, {}, arrival_given), drawings_of(asked.plans),
     )  # fmt: skip

@@ -20,6 +20,7 @@ from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
 from engine.errors import UserError
 from engine.order.registry import parse_order
+from engine.passes.automata_drawn import drawings_of
 from engine.passes.doubts import of_promises
 from engine.passes.pipeline import Advanced, Host, check_plans
 from engine.query import query as parse_query
@@ -185,7 +186,7 @@ def run_scenario(
     score = scenario.score(folder, options)
     write_report(
         folder, scenario.title, scenario.what, scenario.queries(options), passes, score, options,
-        command,
+        command, drawings=drawings_of(plans),
     )  # fmt: skip
     return ScenarioRun(folder, main, plans, manifest, score)
 

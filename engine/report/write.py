@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,7 +29,7 @@ from engine.report.page.run_page import page
 from engine.report.plain import as_json, plain
 from engine.report.verdict import verdict
 from engine.report.versions import versions
-from engine.scenario import Pass, Score, Table
+from engine.scenario import Drawing, Pass, Score, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,7 @@ def write_report(
     options: Mapping[str, Any],
     command: str = "",
     places: Places | None = None,
+    drawings: Iterable[Drawing] = (),
 ) -> dict[str, Any]:
     """Measures the run in ``directory`` and writes ``report.json`` and ``report.html``.
 
@@ -76,6 +77,7 @@ def write_report(
         options: of the scenario.
         command: that makes the run again; empty: none does.
         places: of the run's files; None: as a scenario's.
+        drawings: shown beside the results.
 
     Returns:
         what ``report.json`` holds: all numbers of the page. Times in ns; ``verdict.holds`` says
@@ -100,6 +102,7 @@ def write_report(
         **_of_results(directory / "results.jsonl", facts, score.tables),
         "charts": plain(score.charts),
         "timelines": plain(score.timelines),
+        "drawings": plain(tuple(drawings)),
         "units": plain(score.units),
         "facts": facts,
     }

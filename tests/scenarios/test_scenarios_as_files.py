@@ -84,7 +84,7 @@ def test_intervals_are_compared_with_those_of_the_readings_at_their_true_times()
     with slackwater.run(FromFile(MACHINE_ROOM), {"duration": "4 min"}) as done:
         metrics = done.score.facts["metrics"]
         logged = done.manifest["events"]["logged"]
-    # Two conditions of exactly ``min`` are shorter by a fast device's clock: it does not tell them.
+    # Two conditions of exactly ``min`` are shorter by a slow device's clock: it does not tell them.
     assert metrics["events"]["events"] == logged + 2 == 71
     assert metrics["events"]["missing"] == pytest.approx(2 / 71)
     for name in ("failure_by_attack", "failure_with_fan"):

@@ -13,7 +13,7 @@ from engine.passes.inprocess import run_in_process
 from engine.query import query
 from engine.scenario import RunnableScenario
 from engine.spark.host import run_on_spark
-from scenarios import elder_care, network_correlation, ward, warehouse
+from scenarios import elder_care, network_correlation, supply_chain, ward, warehouse
 from slackwater.simulation import data_directory
 from tests.spark.both_hosts import answers
 
@@ -29,6 +29,7 @@ SMALL = {
         elder_care.scenario,
         {"persons": "3", "days": "2", "forgotten": "0.2", "seed": "2"},
     ),
+    "supply-chain": (supply_chain.scenario, {"duration": "30 s"}),
     "ward": (ward.scenario, {"patients": "60", "hours": "150"}),
     "ward of mimic": (ward.scenario, {"of": "mimic"}),
 }

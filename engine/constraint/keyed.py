@@ -1,0 +1,103 @@
+"""Traces by key: a hash table as of ``engine.kernels.table``, asked for many keys at once.
+
+Keys are mostly numbers in a row, such as those of texts. A slot is the upper bits of a key's
+product with the golden ratio, which puts numbers in a row apart (Knuth, TAOCP 3, 6.4: Fibonacci
+hashing): nearly every key is alone in its slot then.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from engine.constraint.traces import FRESH
+from engine.kernels.hashing import mixed
+from engine.kernels.integers import INT_MIN, NONE
+from engine.kernels.jit import inline, kernel
+
+AT_ONCE: Final = 256
+"""Events whose traces are looked up together."""
+
+
+class Keyed(NamedTuple):
+    """Traces by key.
+
+    Attributes:
+        traces: TRACE, those that there are first.
+        slots: the hash table.
+        tally: int64 (1,): how many traces there are.
+        key: int64, of each event of a batch.
+        entry: int32, of each event the place of its trace, NONE for what is not read; to be filled.
+    """
+
+    traces: np.ndarray
+    slots: np.ndarray
+    tally: np.ndarray
+    key: np.ndarray
+    entry: np.ndarray
+
+
+@inline
+def _shift(slots: np.ndarray) -> np.uint64:
+    """Which bits of a hash are a slot's number; the number of slots is a power of two."""
+    shift, slot = 64, len(slots)
+    while slot > 1:
+        shift -= 1
+        slot >>= 1
+    return np.uint64(shift)
+
+
+@inline
+def _home(key: int, shift: np.uint64) -> int:
+    """The slot of a key that is alone there."""
+    return int(np.int64(np.uint64(np.int64(mixed(0, key))) >> shift))
+
+
+@inline
+def _slot(slots: np.ndarray, traces: np.ndarray, key: int, shift: np.uint64) -> int:
+    """The slot of the trace with this key, or the free one where it belongs."""
+    slot = _home(key, shift)
+    while slots[slot] != NONE and traces[slots[slot]].key != key:
+        slot = (slot + 1) & (len(slots) - 1)
+    return int(slot)
+
+
+@kernel
+def enter_all(slots: np.ndarray, traces: np.ndarray, known: int) -> None:
+    """Enter the first ``known`` traces; no two have one key."""
+    shift = _shift(slots)
+    for entry in range(known):
+        slots[_slot(slots, traces, traces[entry].key, shift)] = entry
+
+
+@inline
+def enter_traces(first: int, stop: int, symbol: np.ndarray, keyed: Keyed) -> None:
+    """Fill in the entries of some events; new keys get one, for which there is room.
+
+    Some at once, as look-ups of several events do not wait for one another, and so few that their
+    traces are still at hand when the events come to them. For the same reason most entries are
+    found without a branch, in the slot where their key would be if it were alone there.
+    """
+    known, traces, slots = keyed.tally[0], keyed.traces, keyed.slots
+    shift = _shift(slots)
+    for i in range(first, stop):
+        keyed.entry[i] = slots[_home(keyed.key[i], shift)]
+    for i in range(first, stop):
+        entry = keyed.entry[i]
+        there = int(entry != NONE and symbol[i] >= 0)
+        same = there & int(traces[entry * there].key == keyed.key[i])
+        keyed.entry[i] = (entry - NONE) * same + NONE
+    for i in range(first, stop):
+        if keyed.entry[i] != NONE or symbol[i] < 0:
+            continue
+        slot = _slot(slots, traces, keyed.key[i], shift)
+        if slots[slot] == NONE:
+            slots[slot] = known
+            traces[known].key = keyed.key[i]
+            traces[known].last_ref = INT_MIN
+            traces[known].path = NONE
+            traces[known].flags = FRESH
+            known += 1
+        keyed.entry[i] = slots[slot]
+    keyed.tally[0] = known

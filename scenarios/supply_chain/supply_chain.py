@@ -1,0 +1,30 @@
+"""The scenario ``supply-chain``: its file has the devices and the rule; here is what is scored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from scenarios.from_file import FromFile
+from scenarios.supply_chain.scoring import score_parcels
+from slackwater.scenario import Score
+
+FILE: Final = Path(__file__).with_name("supply-chain.toml")
+
+
+class SupplyChain(FromFile):
+    """See ``engine.scenario.RunnableScenario``."""
+
+    def __init__(self) -> None:
+        super().__init__(FILE)
+        self.what = (
+            "Parcels of medicine pass the readers of packer, hubs, depot and shop, whose clocks "
+            "disagree and whose links are late. What the sites promise of every parcel is a "
+            "constraint (L10 chapter 3): what is cooled sells or comes back, what was opened is "
+            "destroyed in the end, though it is shipped first. So a loss is known before it "
+            "happens, and so is that there will be none."
+        )
+
+    def score(self, directory: Path, options: Mapping[str, Any]) -> Score:  # noqa: ARG002 - as given
+        return score_parcels(directory)
