@@ -49,20 +49,21 @@ class TracedIntervals:
         self.requests = 0
         """Intervals that were asked for, each time."""
         self._bytes_max = bytes_max
-        self._open: dict[Interval, None] = {}
+        self.open: dict[Interval, None] = {}
+        """Those that have begun and not ended."""
         self._sent: dict[Interval, bytes] = {}
         self._kept: deque[KeptMessage] = deque()
         self._bytes = 0
 
     def begun(self, stream: int, id: int) -> None:  # noqa: A002
         """The begin of an interval was told."""
-        self._open[stream, id] = None
-        if len(self._open) > OPEN_MAX:
-            del self._open[next(iter(self._open))]
+        self.open[stream, id] = None
+        if len(self.open) > OPEN_MAX:
+            del self.open[next(iter(self.open))]
 
     def ended(self, message: Events, data: bytes) -> None:
         """``message``, whose bytes are ``data``, is sent, or was taken to be."""
-        mine = self.over(message.stream, ids_of(message)) if self._open else ()
+        mine = self.over(message.stream, ids_of(message))
         if not mine or len(data) > self._bytes_max:
             return
         self._kept.append(KeptMessage(data, mine))
@@ -77,9 +78,9 @@ class TracedIntervals:
 
     def over(self, stream: int, ids: Iterable[int]) -> list[Interval]:
         """Which of these intervals were open; they are no more."""
-        mine = [(stream, id_) for id_ in ids if (stream, id_) in self._open] if self._open else []
+        mine = [(stream, id_) for id_ in ids if (stream, id_) in self.open] if self.open else []
         for each in mine:
-            self._open.pop(each, None)
+            self.open.pop(each, None)
         return mine
 
     def answer(self, asked: Intervals) -> list[bytes]:
@@ -91,8 +92,8 @@ class TracedIntervals:
         """What there is to say of the intervals ``asked`` for."""
         self.requests += len(asked)
         messages = {id(d): d for each in asked if (d := self._sent.get(each)) is not None}
-        unended = [each for each in asked if each in self._open]
-        others = [each for each in asked if each not in self._open and each not in self._sent]
+        unended = [each for each in asked if each in self.open]
+        others = [each for each in asked if each not in self.open and each not in self._sent]
         return Known(list(messages.values()), unended, others)
 
 

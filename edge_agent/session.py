@@ -153,7 +153,8 @@ class AgentSession:
             if self._unacked.fits(size := len(packed)):
                 self._numbers.take(index, rows)
                 self._unacked.add(index, first, rows, packed, size=size)
-                self.intervals.ended(message, packed)
+                if self.intervals.open:
+                    self.intervals.ended(message, packed)
                 self.counts["emitted"] += rows
                 self._heartbeat.spoke(index, now.mono_ns)
                 self._pump(now)
@@ -372,8 +373,8 @@ class AgentSession:
         while self._pool.ready and (unacked.fresh or unacked.others):
             if (message := unacked.next_waiting(gated)) is None:
                 break
-            link = self._pool.next_ready().number
-            unacked.sent(message, link, mono_ns)
+            link, message.tries = self._pool.next_ready().number, message.tries + 1
+            message.connection, message.sent_mono_ns = link, mono_ns
             self._outputs.append(SendBytes(link, message.data))
             if self.settings.delivery is Delivery.ONCE and message.lane != m.CONTROL:
                 unacked.forget(message)

@@ -112,6 +112,8 @@ class Unacked:
     def next_waiting(self, urgent_only: bool) -> Outgoing | None:
         """The next message to give to a connection, urgent ones first, then in order of making."""
         fresh, others = self.fresh, self.others
+        if not others and fresh and not fresh[0].done:  # as nearly always
+            return None if urgent_only else fresh.popleft()
         while others and others[0][2].done:
             heapq.heappop(others)
         while fresh and fresh[0].done:
@@ -122,12 +124,6 @@ class Unacked:
             if first.urgent or (older and not urgent_only):
                 return heapq.heappop(others)[2]
         return fresh.popleft() if fresh and not urgent_only else None
-
-    def sent(self, message: Outgoing, connection: int, mono_ns: int) -> None:
-        """``message``, just taken from ``next_waiting``, was given to ``connection``."""
-        message.connection = connection
-        message.sent_mono_ns = mono_ns
-        message.tries += 1
 
     def lost(self, connection: int) -> int:
         """What was given to ``connection`` waits again; gives the number of messages."""

@@ -26,7 +26,9 @@ def read_ordered(directory: Path, label: str) -> pa.Table:
     Raises:
         UserError: the pass left none.
     """
-    return pa.concat_tables(_parts(directory / RUNS / label / "ordered"))
+    # Attributes come in the order in which a part had them first.
+    parts = _parts(directory / RUNS / label / "ordered")
+    return pa.concat_tables(parts, promote_options="default")
 
 
 def read_counters(directory: Path, label: str) -> dict[str, Any]:

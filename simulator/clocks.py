@@ -24,6 +24,7 @@ from typing import Final
 
 import numpy as np
 
+from edge_agent.clock import Now
 from engine.errors import ContractViolation
 from simulator.settings import check, parse_many, parsed_by
 
@@ -137,11 +138,17 @@ class Clock:
         # line of the reading before.
         low, high, begin, offset, rate = self._line
         if not low <= true_ns < high:
-            low, high, begin, offset, rate = self._line = self._line_at(true_ns)
+            low, high, begin, offset, rate = self._line = self.line_at(true_ns)
         reading = true_ns - offset - (true_ns - begin) * rate // SECOND
         return reading - reading % self._step if self._step > 1 else reading
 
-    def _line_at(self, true_ns: int) -> tuple[int, int, int, int, int]:
+    def line_at(self, true_ns: int) -> tuple[int, int, int, int, int]:
+        """The line that tells what the clock shows around ``true_ns``, but for its resolution.
+
+        Returns:
+            The true instants from which and until when it holds; where it begins, the offset there
+            and the rate [ns/s]: the clock shows ``true - offset - (true - begin) * rate // 1 s``.
+        """
         starts, origin = self._start_list, self.origin_ns
         row = max(bisect_right(starts, true_ns - origin) - 1, 0)
         begin = origin + starts[row]
@@ -212,6 +219,37 @@ class Clock:
         while reads(run) < goal:
             run += 1
         return base + run
+
+
+class BothClocks:
+    """The two clocks of a device, read together at every message.
+
+    Args:
+        wall: stamps.
+        timer: its timer (``Clock.monotonic``), exact to the nanosecond.
+    """
+
+    def __init__(self, wall: Clock, timer: Clock) -> None:
+        self._wall, self._timer = wall, timer
+        self._step = wall.settings.resolution_ns
+        self._low = self._high = 0
+        self._lines = (0, 0, 0, 0, 0, 0)
+
+    def now(self, true_ns: int) -> Now:
+        """``Clock.read`` of both at ``true_ns``."""
+        if not self._low <= true_ns < self._high:
+            self._turn(true_ns)
+        begin, offset, rate, since, off, fast = self._lines
+        wall_ns = true_ns - offset - (true_ns - begin) * rate // SECOND
+        if self._step > 1:
+            wall_ns -= wall_ns % self._step
+        return Now(wall_ns, true_ns - off - (true_ns - since) * fast // SECOND)
+
+    def _turn(self, true_ns: int) -> None:
+        low, high, begin, offset, rate = self._wall.line_at(true_ns)
+        from_, until, since, off, fast = self._timer.line_at(true_ns)
+        self._low, self._high = max(low, from_), min(high, until)
+        self._lines = begin, offset, rate, since, off, fast
 
 
 def draw_rates(settings: ClockSettings, horizon_ns: int, generator: np.random.Generator) -> Rates:

@@ -24,8 +24,8 @@ from edge_agent.session import AgentSession
 from edge_agent.settings import Delivery, SessionSettings
 from simulator.abstracting import DeviceAbstraction
 from simulator.alarm import LocalAlarm, VirtualTime
-from simulator.clocks import Clock
-from simulator.feed import Feed, Slice
+from simulator.clocks import BothClocks, Clock
+from simulator.feed import Feed, OpenBatch
 from simulator.network import Connection, Network
 from simulator.scenario import SourceSettings
 from simulator.workload import Columns, Span
@@ -76,7 +76,8 @@ class Device:
         self.sessions: list[AgentSession] = []
         """One per incarnation; the last one is running."""
         self._env = env
-        self._timer = clock.monotonic()
+        timer = clock.monotonic()
+        self._clocks = BothClocks(clock, timer)
         self._cookies = cookies
         self._span = span
         self._phase_ns = phase_ns
@@ -89,7 +90,7 @@ class Device:
         self.told = False
         self._ended = False
         self._open: dict[int, Connection] = {}
-        self._alarm = LocalAlarm(env, self._timer.when_reads, self._wake)
+        self._alarm = LocalAlarm(env, timer.when_reads, self._wake)
         self._rows_max = self._most_rows()
         env.call_at(env.now, self._start)
         for at_ns in settings.restarts_ns:
@@ -131,8 +132,7 @@ class Device:
     # --- inside
 
     def _now(self) -> Now:
-        true_ns = self._env.now
-        return Now(self.clock.read(true_ns), self._timer.read(true_ns))
+        return self._clocks.now(self._env.now)
 
     def _start(self, _: Any) -> None:
         settings = self.settings
@@ -164,7 +164,7 @@ class Device:
             session.finish(self._now())
         self._carry_out()
 
-    def _restart(self, event: Any) -> None:
+    def _restart(self, _: Any) -> None:
         """Power off and on: connections break, what was not sent or not polled is gone."""
         if self.session.state.ended:
             return
@@ -176,11 +176,11 @@ class Device:
             self.counts["forgotten"] += part.high - part.low
         if not self.settings.counts_boots:
             self._abstraction.restart(len(self.sessions))
-        self._start(event)
+        self._start(None)
 
     def _plan(self, _: Any = None) -> None:
         """Waits for the poll that finds the next event, or for the end."""
-        due_ns, poll_ns = self.feed.next_due(), self.settings.poll_ns
+        due_ns, poll_ns = self.feed.due_ns, self.settings.poll_ns
         if due_ns is None:
             end_ns = self._span.start_ns + self._span.length_ns
             self._env.call_at(end_ns, self._finish)
@@ -192,8 +192,9 @@ class Device:
             self._env.call_at(first_ns + polls * poll_ns, self._poll)
 
     def _poll(self, _: Any) -> None:
-        now = self._now()
-        for part in self.feed.take(self._env.now):
+        true_ns = self._env.now
+        now = self._clocks.now(true_ns)
+        for part in self.feed.take(true_ns):
             if part.columns is not None:
                 self._abstract(part, part.columns, now)
             if self._abstracts and not self._abstraction.passes(part.stamped.batch.stream):
@@ -201,29 +202,27 @@ class Device:
                 self.counts["abstracted"] += part.high - part.low
                 continue
             if part.high - part.low <= self._rows_max:
-                self._emit(part, now)
+                self._emit(part, part.low, part.high, now)
                 continue
             for low in range(part.low, part.high, self._rows_max):
-                self._emit(part._replace(low=low, high=min(low + self._rows_max, part.high)), now)
+                self._emit(part, low, min(low + self._rows_max, part.high), now)
         self._send()
         if self._abstracts or self.sessions[-1].sooner:
             self._wait()
         self._plan()
 
-    def _emit(self, part: Slice, now: Now) -> None:
-        stamped, whole, _, low, high = part
-        session = self.sessions[-1]
-        emitted = session.emit_part(whole, now, low, high)
-        rows = high - low
+    def _emit(self, part: OpenBatch, low: int, high: int, now: Now) -> None:
+        session, rows = self.sessions[-1], high - low
+        accepted, first_seq, reason = session.emit_part(part.whole, now, low, high)
         self.counts["polled"] += rows
-        if emitted.accepted:
+        if accepted:
             self.counts["accepted"] += rows
-            stamped.numbered_as(low, high, emitted.first_seq, session)
+            part.stamped.numbered_as(low, high, first_seq, session)
         else:
-            assert emitted.reason is not None
-            self.refused[emitted.reason] += rows
+            assert reason is not None
+            self.refused[reason] += rows
 
-    def _abstract(self, part: Slice, columns: Columns, now: Now) -> None:
+    def _abstract(self, part: OpenBatch, columns: Columns, now: Now) -> None:
         stamped, low, high = part.stamped, part.low, part.high
         ts = stamped.ts[low:high].tolist()
         self._abstraction.take(stamped.batch.stream, ts, columns, low, high, now.mono_ns)

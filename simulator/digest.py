@@ -42,11 +42,13 @@ class FrameDigest:
         self._hash.update(np.packbits(nulls).tobytes())
         if isinstance(column, pa.DictionaryArray):
             words, codes = column.dictionary.to_pylist(), column.indices.fill_null(0).to_numpy()
-            used, places = np.unique(codes[~nulls], return_inverse=True)
+            codes = codes[~nulls]
+            used = np.flatnonzero(np.bincount(codes, minlength=len(words)))
             texts = [words[code] for code in used]
-            rank = np.argsort(np.argsort(np.array(texts, object))).astype(np.int32)
+            rank = np.zeros(len(words), np.int32)
+            rank[used] = np.argsort(np.argsort(np.array(texts, object)))
             self._text(str(len(texts)), *sorted(texts))
-            self._hash.update(rank[places].tobytes())
+            self._hash.update(rank[codes].tobytes())
             return
         zero = pa.scalar(0).cast(column.type) if column.null_count else None
         values = column if zero is None else column.fill_null(zero)

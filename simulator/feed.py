@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from edge_agent.excerpt import Whole
 from edge_agent.messages import Data, StreamSchema, Texts, Values
@@ -23,27 +23,20 @@ _NAMES_MAX: Final = 32
 """Sizes of messages are kept for batches with so few names; others have ever new ones."""
 
 
-class Slice(NamedTuple):
-    """Rows ``low`` to ``high`` of a stamped batch.
+@dataclass(slots=True, eq=False)
+class OpenBatch:
+    """A batch of which not all rows were taken; rows ``low`` to ``high`` were, last.
 
     ``whole``: the batch as the agent takes it, to be cut; ``columns``: its attributes, of a stream
-    that is read on the device.
+    that is read on the device; ``due_ns``: of each row.
     """
 
     stamped: StampedBatch
     whole: Whole
     columns: Columns | None
-    low: int
-    high: int
-
-
-@dataclass(slots=True)
-class _Open:
-    stamped: StampedBatch
-    whole: Whole
-    columns: Columns | None
     due_ns: list[int]
-    at: int = 0
+    low: int = 0
+    high: int = 0
 
 
 class Feed:
@@ -69,41 +62,43 @@ class Feed:
         self._clock = clock
         self._streams = {schema.name: (place, schema) for place, schema in enumerate(streams)}
         self._read = read
-        self._open: list[_Open] = []
+        self._open: list[OpenBatch] = []
         self._sizes: dict[tuple[object, ...], dict[int, int]] = {}
         self._ahead_ns: int | None = None
         """When the first event of ``_ahead`` is due."""
         self._ahead = self._pull()
-
-    def next_due(self) -> int | None:
+        self.due_ns: int | None = self._ahead_ns
         """True instant at which the device has its next event; None: there is none."""
-        due_ns = self._ahead_ns
-        for each in self._open:
-            next_ns = each.due_ns[each.at]
-            if due_ns is None or next_ns < due_ns:
-                due_ns = next_ns
-        return due_ns
 
-    def take(self, now_ns: int) -> list[Slice]:
-        """All that is due at true time ``now_ns``, batch by batch; each event once."""
+    def take(self, now_ns: int) -> list[OpenBatch]:
+        """All that is due at true time ``now_ns``, batch by batch; each event once.
+
+        What it gives tells the rows until the next call.
+        """
         while self._ahead_ns is not None and self._ahead_ns <= now_ns:
             assert self._ahead is not None
             self._open.append(self._ahead)
             self._ahead = self._pull()
-        taken: list[Slice] = []
+        taken: list[OpenBatch] = []
         ended = False
+        next_ns = self._ahead_ns
         for each in self._open:
-            due_ns, at = each.due_ns, each.at
-            high = bisect_right(due_ns, now_ns, at)
-            if high > at:
-                taken.append(Slice(each.stamped, each.whole, each.columns, at, high))
-                each.at = high
-                ended = ended or high == len(due_ns)
+            due_ns, low = each.due_ns, each.high
+            high = bisect_right(due_ns, now_ns, low)
+            if high > low:
+                each.low, each.high = low, high
+                taken.append(each)
+                if high == len(due_ns):
+                    ended = True
+                    continue
+            if next_ns is None or due_ns[high] < next_ns:
+                next_ns = due_ns[high]
+        self.due_ns = next_ns
         if ended:
-            self._open = [each for each in self._open if each.at < len(each.due_ns)]
+            self._open = [each for each in self._open if each.high < len(each.due_ns)]
         return taken
 
-    def _pull(self) -> _Open | None:
+    def _pull(self) -> OpenBatch | None:
         batch = next(self._batches, None)
         if batch is None:
             self._ahead_ns = None
@@ -124,7 +119,7 @@ class Feed:
         self.generated.append(stamped)
         read = columns if batch.stream in self._read else None
         whole = Whole(data, schema.name, self._sizes_of(data))
-        opened = _Open(stamped, whole, read, batch.due_ns.tolist())
+        opened = OpenBatch(stamped, whole, read, batch.due_ns.tolist())
         self._ahead_ns = opened.due_ns[0]
         return opened
 

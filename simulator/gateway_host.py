@@ -85,10 +85,11 @@ class GatewayHost:
 
     def received(self, connection: Connection, data: bytes | Excerpt, events: int) -> None:
         key = connection.key
-        self.core.received(key, data, self.clock.read(self._env.now))
+        core = self.core
+        core.received(key, data, self.clock.read(self._env.now))
         self._answer()
-        if self.core.timers.sooner:
-            self._alarm.set(self.core.next_wake())
+        if core.timers.sooner:
+            self._alarm.set(core.next_wake())
         if key not in self._connections:
             self.unheard[connection.network.name] += events
 

@@ -243,9 +243,13 @@ class Link:
             The instants at which it arrives: none, one, or (duplicated) two.
         """
         counts = self.counts
-        counts.entered.add(events)
+        entered = counts.entered
+        entered.messages += 1
+        entered.events += events
         if self._only_delays:
-            counts.left.add(events)
+            left = counts.left
+            left.messages += 1
+            left.events += events
             return (self._arrival(now_ns),)
         reliable = self.settings.reliable or not may_fail
         start_ns = self._entry(now_ns, events, reliable)

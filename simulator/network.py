@@ -117,12 +117,12 @@ class Network:
         for at_ns in self._answer.transmit(self.env.now, len(data), 0):
             self.env.call_at(at_ns, self._answered, data)
 
-    def _asked(self, event: Any) -> None:
-        self.gateway.datagram(self, event.given)
+    def _asked(self, data: bytes) -> None:
+        self.gateway.datagram(self, data)
 
-    def _answered(self, event: Any) -> None:
+    def _answered(self, data: bytes) -> None:
         assert self.agent is not None
-        self.agent.datagram(event.given)
+        self.agent.datagram(data)
 
 
 class Connection:
@@ -187,8 +187,8 @@ class Connection:
             self.close_from_agent()
             self._agent.closed(self)
 
-    def _came_up(self, event: Any) -> None:
-        data, events = event.given
+    def _came_up(self, message: tuple[bytes | Excerpt, int]) -> None:
+        data, events = message
         waiting = self._under_way
         waiting.messages -= 1
         waiting.events -= events
@@ -200,9 +200,9 @@ class Connection:
         else:
             self.network.fates.closed.add(events)
 
-    def _came_down(self, event: Any) -> None:
+    def _came_down(self, data: bytes) -> None:
         if self._open_at_agent:
-            self._agent.received(self, event.given)
+            self._agent.received(self, data)
 
     def _close_came_up(self, _: Any) -> None:
         if self._open_at_gateway:

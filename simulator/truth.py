@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -27,6 +28,8 @@ from simulator.workload import Batch, Span
 
 TRUTH_PREFIX: Final = "truth."
 NO_SEQ: Final = -1
+_TEXTS: Final = 256
+"""So many columns of one text are kept: batches of a source have few lengths."""
 _NAME: Final = pa.dictionary(pa.int32(), pa.string())
 _EMPTY: Final = pa.schema(
     [
@@ -142,6 +145,7 @@ def _event_part(site: str, source: str, stamped: StampedBatch) -> pa.Table:
     return pa.table(columns)
 
 
+@lru_cache(maxsize=_TEXTS)
 def _same(text: str, rows: int) -> pa.Array:
     codes = pa.array(np.zeros(rows, np.int32))
     return pa.DictionaryArray.from_arrays(codes, pa.array([text], pa.string()))

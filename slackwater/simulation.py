@@ -19,6 +19,7 @@ from simulator.scenario_file.building import build as build_from_tables
 from simulator.scenario_file.recording import RecordedStream
 from simulator.scenario_file.schema import schema as scenario_file_schema
 from simulator.seeds import Seeds
+from simulator.true_intervals import Made, made_streams, with_intervals
 from simulator.truth import TRUTH_PREFIX
 from simulator.workload import Batch, Span
 
@@ -42,6 +43,7 @@ __all__ = [
     "GilbertElliott",
     "LinkSettings",
     "Lognormal",
+    "Made",
     "Masked",
     "Outage",
     "Pareto",
@@ -58,6 +60,8 @@ __all__ = [
     "data_directory",
     "line_numbers",
     "line_of",
+    "made_streams",
     "scenario_file_schema",
     "simulate_to",
+    "with_intervals",
 ]

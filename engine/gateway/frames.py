@@ -69,6 +69,7 @@ class FrameBuilder:
         self.rows = 0
         self._parts: list[Part] = []
         self._given: set[str] = set()
+        self._row_bytes = ROW_BYTES
         self._whole: StreamSchema | None = None
         """The schema of the last part that gave all its attributes."""
         self._text_bytes = 0
@@ -81,18 +82,20 @@ class FrameBuilder:
         self._parts.append(part)
         data, schema = part.data, part.schema
         self.rows += data.rows
-        if schema.attrs and schema is not self._whole:
+        if schema is not self._whole and schema.attrs:
             self._given = self._given_with(data, schema)
+            self._row_bytes = ROW_BYTES + CELL_BYTES * len(self._given)
             if None not in columns_of(data)[0].attrs:
                 self._whole = schema
         self._text_bytes += _text_bytes(data)
-        self.bytes = self.rows * (ROW_BYTES + CELL_BYTES * len(self._given)) + self._text_bytes
+        self.bytes = self.rows * self._row_bytes + self._text_bytes
 
     def bytes_with(self, data: Events, schema: StreamSchema) -> int:
         """``bytes`` if ``data`` were added."""
-        given = len(self._given if schema is self._whole else self._given_with(data, schema))
-        rows = self.rows + data.rows
-        return rows * (ROW_BYTES + CELL_BYTES * given) + self._text_bytes + _text_bytes(data)
+        row_bytes = self._row_bytes
+        if schema is not self._whole:
+            row_bytes = ROW_BYTES + CELL_BYTES * len(self._given_with(data, schema))
+        return (self.rows + data.rows) * row_bytes + self._text_bytes + _text_bytes(data)
 
     def _given_with(self, data: Events, schema: StreamSchema) -> set[str]:
         """Names of the attributes that have values in some row, ``data`` being among them."""
@@ -115,17 +118,17 @@ class FrameBuilder:
     def clear(self) -> None:
         """The frame that was built is durable: begin the next one."""
         self._parts = []
-        self._given, self._whole = set(), None
+        self._given, self._whole, self._row_bytes = set(), None, ROW_BYTES
         self.rows = self._text_bytes = self.bytes = 0
 
 
 def _text_bytes(data: Events) -> int:
     if not isinstance(data, Excerpt):
         return _bytes_of_texts(data)
-    whole = data.whole
-    if whole.text_bytes is None:
-        whole.text_bytes = _bytes_of_texts(whole.data)
-    return whole.text_bytes
+    known = data.whole.text_bytes
+    if known is None:
+        known = data.whole.text_bytes = _bytes_of_texts(data.whole.data)
+    return known
 
 
 def _bytes_of_texts(data: Data) -> int:
@@ -150,16 +153,18 @@ class _Cuts(NamedTuple):
     places: np.ndarray | None
 
     @classmethod
-    def of(cls, parts: Sequence[Part], counts: np.ndarray) -> _Cuts:
-        found = [columns_of(part.data) for part in parts]
+    def of(
+        cls, events: Sequence[Events], of_schemas: Sequence[StreamSchema], counts: np.ndarray
+    ) -> _Cuts:
+        found = [columns_of(each) for each in events]
         pieces: dict[int, int] = {}
         of_each = [pieces.setdefault(id(data), len(pieces)) for data, _, _ in found]
-        if len(pieces) == len(parts):
+        if len(pieces) == len(events):
             data, starts, ends = map(list, zip(*found, strict=True))
-            schemas = [part.schema for part in parts]
-            return cls(data, schemas, starts, ends, counts, int(counts.max()), None)
+            return cls(data, list(of_schemas), starts, ends, counts, int(counts.max()), None)
         piece = np.array(of_each)
-        first, last = np.array([a for _, a, _ in found]), np.array([b for _, _, b in found])
+        _, firsts, lasts = zip(*found, strict=True)
+        first, last = np.array(firsts), np.array(lasts)
         low = np.full(len(pieces), last.max())
         np.minimum.at(low, piece, first)
         high = np.zeros(len(pieces), np.int64)
@@ -171,7 +176,7 @@ class _Cuts(NamedTuple):
         )
         _, at = np.unique(piece, return_index=True)
         data = [found[part][0] for part in at]
-        schemas = [parts[part].schema for part in at]
+        schemas = [of_schemas[part] for part in at]
         return cls(data, schemas, low.tolist(), high.tolist(), rows, int(rows.max()), places)
 
     def in_order(self, rows: np.ndarray) -> np.ndarray:
@@ -186,19 +191,23 @@ class _Cuts(NamedTuple):
 
 
 def _batch(parts: list[Part]) -> pa.RecordBatch:
-    counts = np.array([part.data.rows for part in parts], np.int64)
+    # Turned as a whole: a loop over the parts for each field took longer than making the columns.
+    of_kinds, arrivals, events, sources, streams, seqs, starts, schemas, syncs = zip(
+        *parts, strict=True
+    )
+    counts = np.array([each.rows for each in events], np.int64)
     columns: dict[str, pa.Array] = {}
-    kinds = np.array([part.kind for part in parts], np.int8)
+    kinds = np.array(of_kinds, np.int8)
     if kinds.any():
         columns[r.KIND] = pa.array(np.repeat(kinds, counts))
-    if any(part.stream not in (r.DEFAULT_STREAM, None) for part in parts):
-        columns[r.STREAM] = _labels([part.stream for part in parts], counts)
-    columns[r.SOURCE] = _labels([part.source for part in parts], counts)
-    columns[r.SEQ] = _numbers(parts, counts)
-    incarnations = np.array([part.incarnation for part in parts], np.int64)
+    if not {r.DEFAULT_STREAM, None}.issuperset(streams):
+        columns[r.STREAM] = _labels(streams, counts)
+    columns[r.SOURCE] = _labels(sources, counts)
+    columns[r.SEQ] = _numbers(seqs, counts)
+    incarnations = np.array(starts, np.int64)
     if incarnations.any():
         columns[r.INCARNATION] = pa.array(np.repeat(incarnations, counts))
-    cuts = _Cuts.of(parts, counts)
+    cuts = _Cuts.of(events, schemas, counts)
     if any(data.types is not None for data in cuts.data):
         columns[r.TYPE] = _strings([data.types for data in cuts.data], cuts)
     ts = cuts.numbers([data.ts for data in cuts.data])
@@ -210,14 +219,14 @@ def _batch(parts: list[Part]) -> pa.RecordBatch:
     if any(data.ids is not None for data in cuts.data):
         ids = [None if data.ids is None else Values(data.ids, None) for data in cuts.data]
         columns[r.ID] = _values(ids, "int", cuts)
-    columns[r.ARRIVAL] = pa.array(np.repeat([part.arrival for part in parts], counts))
-    if any(part.sync is not None for part in parts):
-        columns.update(_sync_columns(parts, counts))
+    columns[r.ARRIVAL] = pa.array(np.repeat(arrivals, counts))
+    if any(syncs):
+        columns.update(_sync_columns(syncs, counts))
     columns.update(_attr_columns(cuts))
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
-def _labels(labels: list[str | None], counts: np.ndarray) -> pa.Array:
+def _labels(labels: Sequence[str | None], counts: np.ndarray) -> pa.Array:
     """One label per part, repeated over its rows, as a dictionary."""
     codes: dict[str | None, int] = {}
     each = np.array([codes.setdefault(label, len(codes)) for label in labels], np.int32)
@@ -235,8 +244,8 @@ def _dictionary(codes: np.ndarray, names: Sequence[str]) -> pa.Array:
     return pa.DictionaryArray.from_arrays(indices, pa.array(names, pa.string()))
 
 
-def _numbers(parts: list[Part], counts: np.ndarray) -> pa.Array:
-    firsts = np.array([-1 if part.seq is None else part.seq for part in parts], np.int64)
+def _numbers(seqs: Sequence[int | None], counts: np.ndarray) -> pa.Array:
+    firsts = np.array([-1 if seq is None else seq for seq in seqs], np.int64)
     starts = np.cumsum(counts) - counts
     seq = np.arange(counts.sum(), dtype=np.int64) + np.repeat(firsts - starts, counts)
     if (firsts >= 0).all():
@@ -303,10 +312,12 @@ def _strings(columns: Sequence[Texts | None], cuts: _Cuts) -> pa.Array:
     return _dictionary(np.array(place, np.int32)[cuts.in_order(at)], list(names))
 
 
-def _sync_columns(parts: list[Part], counts: np.ndarray) -> Iterable[tuple[str, pa.Array]]:
+def _sync_columns(
+    syncs: Sequence[tuple[int | None, ...] | None], counts: np.ndarray
+) -> Iterable[tuple[str, pa.Array]]:
     none = (None,) * len(_SYNC_FIELDS)
-    per_part = zip(*(part.sync or none for part in parts), strict=True)
-    at = pa.array(np.repeat(np.arange(len(parts)), counts))
+    per_part = zip(*(sync or none for sync in syncs), strict=True)
+    at = pa.array(np.repeat(np.arange(len(syncs)), counts))
     return {
         name: pa.array(values, pa.int64()).take(at)
         for name, values in zip(_SYNC_FIELDS, per_part, strict=True)

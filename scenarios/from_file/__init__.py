@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from scenarios.from_file.file_scenario import FromFile
 from scenarios.from_file.metrics import METRICS
-from scenarios.soccer.network import WORLDS
+from scenarios.from_file.reading import WORLDS
 from slackwater.simulation import scenario_file_schema
 
 __all__ = ["METRICS", "SCHEMA", "TEMPLATE", "FromFile", "schema"]

@@ -82,11 +82,7 @@ class FromFile:
     def score(self, directory: Path, options: Mapping[str, Any]) -> Score:
         scenario = self._of(options)
         thresholds = self._read.thresholds(scenario)
-        every, after = (
-            scenario.simulated.gateway.frame_every_ns,
-            scenario.answering.answers_after_ns,
-        )
-        return score_run(directory, MAIN, scenario.queries, thresholds, every, after)
+        return score_run(directory, MAIN, scenario, thresholds)
 
     def _of(self, options: Mapping[str, Any]) -> FileScenario:
         """The file with these options, checked once."""

@@ -1,13 +1,14 @@
 """What the queries would answer if every clock were right and nothing were late or lost.
 
 The events that happened, at their true times on the engine's clock, in order, through the same
-queries; order ``none`` and no clock errors leave nothing for a strategy to decide.
+queries; order ``none`` and no clock errors leave nothing for a strategy to decide. Where agents
+send intervals instead of readings, the events are the intervals that the readings have.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +21,14 @@ import pyarrow.parquet as pq
 import slackwater
 from scenarios.from_file.metrics import TrueResult
 from slackwater.scenario import named_attributes, parse_query
-from slackwater.simulation import TRUTH, TRUTH_PREFIX
+from slackwater.simulation import (
+    TRUTH,
+    TRUTH_PREFIX,
+    Made,
+    SourceSettings,
+    made_streams,
+    with_intervals,
+)
 
 _KEPT: Final = "late:30d"
 """An interval is known at its end, long after its start; nothing else is late here."""
@@ -31,20 +39,23 @@ class PerfectWorld:
     """Events that happened, as equally long columns; times on the engine's clock [ns].
 
     ``identity``: of each, (site, source, stream, number, time at the source's clock), as results
-    name their events; the number is None if no agent numbered it.
+    name their events; the number is None if no agent numbered it. Which number an interval of
+    ``made`` streams gets hangs on the network: it has its type and its end instead.
     """
 
     identity: list[tuple[Any, ...]]
     table: pa.Table
     mapping: Mapping[str, str]
+    made: Set[Made]
 
     def __len__(self) -> int:
         return len(self.identity)
 
     @classmethod
-    def read(cls, directory: Path) -> PerfectWorld:
-        """Of the run in ``directory``."""
-        truth = pq.read_table(directory / TRUTH / "events.parquet")
+    def read(cls, directory: Path, sources: Sequence[SourceSettings]) -> PerfectWorld:
+        """Of the run in ``directory``, whose devices are ``sources``."""
+        truth = with_intervals(pq.read_table(directory / TRUTH / "events.parquet"), sources)
+        made = made_streams(sources)
         clocks = pq.read_table(directory / TRUTH / "clocks.parquet")
         start = truth["true_ts"].to_numpy()
         has_ends = "true_te" in truth.column_names
@@ -53,7 +64,16 @@ class PerfectWorld:
         order = np.lexsort((start, end))
         truth = truth.take(order)
         names = [truth[name].cast(pa.string()).to_pylist() for name in ("site", "source", "stream")]
-        identity = list(zip(*names, truth["seq"].to_pylist(), truth["ts"].to_pylist(), strict=True))
+        seq = truth["seq"].to_pylist()
+        if made and "te" in truth.column_names:
+            types, ends = truth["type"].to_pylist(), truth["te"].to_pylist()
+            seq = [
+                (type_, te) if name in made else number
+                for name, number, type_, te in zip(
+                    zip(*names, strict=True), seq, types, ends, strict=True
+                )
+            ]
+        identity = list(zip(*names, seq, truth["ts"].to_pylist(), strict=True))
         columns: dict[str, Any] = {
             "site": truth["site"].cast(pa.string()),
             "source": truth["source"].cast(pa.string()),
@@ -70,7 +90,7 @@ class PerfectWorld:
             if name.startswith(TRUTH_PREFIX):
                 columns[f"column{number}"] = truth[name]
                 mapping[f"attrs.{name.removeprefix(TRUTH_PREFIX)}"] = f"column{number}"
-        return cls(identity, pa.table(columns), mapping)
+        return cls(identity, pa.table(columns), mapping, made)
 
     def answers(self, queries: Mapping[str, str]) -> dict[str, dict[Any, TrueResult]]:
         """Query -> its results by identity."""
@@ -112,11 +132,15 @@ def window_identity(result: Mapping[str, Any]) -> Any:
     return (result["site"], result["window"]["start"], *sorted(key.items()))
 
 
-def match_identity(result: Mapping[str, Any]) -> Any:
+def match_identity(result: Mapping[str, Any], made: Set[Made]) -> Any:
     """What a match and its retraction have in common: its events, as the truth names them."""
-    events = result["events"]
-    names = ("site", "source", "stream", "seq", "ts")
-    return (result["site"], *(tuple(event[name] for name in names) for event in events))
+    return (result["site"], *(_event_identity(event, made) for event in result["events"]))
+
+
+def _event_identity(event: Mapping[str, Any], made: Set[Made]) -> Any:
+    stream = (event["site"], event["source"], event["stream"])
+    number = (event["type"], event["te"]) if stream in made else event["seq"]
+    return (*stream, number, event["ts"])
 
 
 def _on_engine_clock(true_ns: np.ndarray, clocks: pa.Table) -> np.ndarray:

@@ -12,10 +12,14 @@ import slackwater
 from scenarios.from_file.overrides import overridden
 from scenarios.from_file.recordings import read_recording
 from scenarios.from_file.thresholds import Threshold, read_threshold
-from scenarios.soccer.network import WORLDS
+from scenarios.network_correlation.agents import WORLDS as MACHINE_ROOM
+from scenarios.soccer.network import WORLDS as SOCCER
+from scenarios.warehouse.devices import WORLDS as COLD_STORE
 from slackwater.scenario import UserError
 from slackwater.simulation import FileScenario, build_from_tables, line_numbers, line_of
 
+WORLDS: Final = {**SOCCER, **COLD_STORE, **MACHINE_ROOM}
+"""Models of workloads beside the plain ones: worlds of built-in scenarios."""
 _ROOT: Final = "<file>"
 _PLACE: Final = re.compile(r"[.\[\]\w-]*")
 

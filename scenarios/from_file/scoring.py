@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,36 +17,36 @@ from scenarios.from_file.perfect_world import PerfectWorld, match_identity, wind
 from scenarios.from_file.thresholds import Threshold, shown
 from scenarios.runs import LATE, LATE_DROPPED, emitted, ints, out_of_order, read_ordered
 from slackwater.scenario import Claim, Score, Table, Tile
-from slackwater.simulation import LOG, MANIFEST
+from slackwater.simulation import LOG, MANIFEST, FileScenario, Made
 
 STREAM: Final = "events"
 _CLOSE: Final = 1e-9
 
 
 def score_run(
-    directory: Path, label: str, queries: Mapping[str, str], thresholds: Sequence[Threshold],
-    frame_every_ns: int, answers_after_ns: int,
-) -> Score:  # fmt: skip
+    directory: Path, label: str, scenario: FileScenario, thresholds: Sequence[Threshold]
+) -> Score:
     """Claims, tables and numbers of the run in ``directory``.
 
     Args:
         directory: of the run.
         label: of its pass.
-        queries: by name.
+        scenario: that the file describes.
         thresholds: of the file.
-        frame_every_ns: of the gateway.
-        answers_after_ns: of the file.
 
     Raises:
         UserError: the pass left nothing behind.
     """
-    world = PerfectWorld.read(directory)
+    queries, simulated = scenario.queries, scenario.simulated
+    world = PerfectWorld.read(directory, simulated.sources)
     true = world.answers(queries)
-    durable = Durable(directory / LOG, frame_every_ns, answers_after_ns)
+    durable = Durable(
+        directory / LOG, simulated.gateway.frame_every_ns, scenario.answering.answers_after_ns
+    )
     told: dict[str, list[tuple[str, Told]]] = {name: [] for name in queries}
     for folder in ("matches", "windows"):
         for result in emitted(directory, label, folder):
-            told[result["query"]].append((result["op"], _told(result, durable)))
+            told[result["query"]].append((result["op"], _told(result, durable, world.made)))
     values: dict[str, dict[str, float]] = {STREAM: _of_stream(directory, label, len(world))}
     for name in queries:
         values[name] = of_query(told[name], true[name], _same)
@@ -65,14 +65,14 @@ def score_run(
     return Score(claims, (_table(values, true),), facts, tiles=tiles, decisive=True)
 
 
-def _told(result: Mapping[str, Any], durable: Durable) -> Told:
+def _told(result: Mapping[str, Any], durable: Durable, made: Set[Made]) -> Told:
     at = result["at"]
     answered = durable.since(result["site"], at)
     if "window" in result:
         certain = not result.get("ambiguous")
         return Told(window_identity(result), result["value"], certain, at, answered)
     certain = result["certainty"] == "confirmed"
-    return Told(match_identity(result), None, certain, at, answered)
+    return Told(match_identity(result, made), None, certain, at, answered)
 
 
 def _same(left: Any, right: Any) -> bool:

@@ -1,89 +1,43 @@
-"""The agents in the machine room: what they make of what is measured."""
+"""The agents in the machine room: those of the scenario's file, with the options of a run."""
 
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Mapping
+from copy import deepcopy
+from pathlib import Path
 from typing import Any, Final
 
-from scenarios.network_correlation.incidents import (
-    HEALTH,
-    PACKETS,
-    Failures,
-    Health,
-    Incident,
-    Watch,
-    plan_incidents,
-    server_name,
-)
-from slackwater.scenario import NS_PER
-from slackwater.simulation import (
-    START_NS,
-    AbstractSettings,
-    ClockSettings,
-    GatewayPlace,
-    LinkSettings,
-    Lognormal,
-    Scenario,
-    Seeds,
-    SourceSettings,
-)
+from scenarios.network_correlation.incidents import server_name
+from scenarios.network_correlation.seen import SEES_FAILURES, SEES_PACKETS, MachineRoom
+from slackwater.simulation import Scenario, build_from_tables
 
-SECOND: Final = NS_PER["s"]
-MS: Final = NS_PER["ms"]
-WARM_UP_NS: Final = 5 * SECOND
-ATTACK, FAN, OVERLOAD = "NETWORK_ATTACK", "FAN_FAILURE", "SERVER_OVERLOAD"
-ATTACK_GAP_NS: Final = 4 * SECOND
-MIN_NS: Final = 5 * SECOND
-"""A server may be busy, or its fan odd, for less than this."""
-FAN_BANDS: Final = (FAN, 800, "FAN_TURNS")
-LOAD_BANDS: Final = ("LOAD_NORMAL", 85, OVERLOAD)
-CONDITIONS: Final = "conditions"
-_BY_HEALTH: Final = tuple(
-    AbstractSettings(
-        stream=HEALTH, into=CONDITIONS, kind="bands", value=value, by=("server",), bands=bands,
-        min_ns=MIN_NS,
-    )
-    for value, bands in (("rpm", FAN_BANDS), ("load", LOAD_BANDS))
-)  # fmt: skip
-_BY_PACKETS: Final = (
-    AbstractSettings(
-        stream=PACKETS, into="attacks", kind="presence", type=ATTACK, by=("server",),
-        gap_ns=ATTACK_GAP_NS,
-    ),
-)  # fmt: skip
-_LINK: Final = LinkSettings(delay=Lognormal(median_ns=3 * MS, sigma=1.2, min_ns=MS), reliable=True)
+FILE: Final = Path(__file__).with_name("network_correlation.toml")
+WORLDS: Final = {"machine-room": MachineRoom}
+"""Models of workloads of scenario files."""
 
 
-def machine_room(
-    seed: int, duration_ns: int, servers: int, attacks: float, offset_ns: int
-) -> tuple[Scenario, tuple[Incident, ...]]:
-    """The scenario, and what happens in it."""
-    seeds = Seeds(seed)
-    names = [server_name(number) for number in range(servers)]
-    incidents = plan_incidents(
-        names, duration_ns / SECOND, attacks, seeds.generator("network-correlation/incidents")
-    )
-    generator = seeds.generator("network-correlation/clocks")
+def machine_room(options: Mapping[str, Any]) -> Scenario:
+    """An agent on each server, an intrusion detector, and who hears of failures.
 
-    def source(name: str, workload: Any, abstract: tuple[AbstractSettings, ...]) -> SourceSettings:
-        offset, skew = generator.uniform(-1, 1, 2).tolist()
-        return SourceSettings(
-            name=name, workload=workload, abstract=abstract, up=_LINK, down=_LINK,
-            clock=ClockSettings(offset_ns=round(offset * offset_ns), skew_ppb=round(skew * 20_000)),
-            heartbeat_ns=10 * SECOND,
-        )  # fmt: skip
+    Args:
+        options: of ``NetworkCorrelation``.
 
-    sources = [
-        source(name, Health(name, tuple(each for each in incidents if each.server == name)),
-               _BY_HEALTH)
-        for name in names
-    ]  # fmt: skip
-    sources += [
-        source("watch", Watch(incidents), _BY_PACKETS), source("failures", Failures(incidents), ()),
-    ]  # fmt: skip
-    scenario = Scenario(
-        name="network-correlation", seed=seed, duration_ns=duration_ns, sources=tuple(sources),
-        gateway=GatewayPlace(frame_every_ns=SECOND, tick_every_ns=SECOND),
-        start_ns=START_NS, warm_up_ns=WARM_UP_NS,
-        drain_ns=30 * SECOND,
-    )  # fmt: skip
-    return scenario, incidents
+    Raises:
+        UserError: a setting out of its range.
+    """
+    tables = tomllib.loads(FILE.read_text("utf-8"))
+    tables |= {name: options[name] for name in ("seed", "duration")}
+    tables["clock"]["offset_spread"] = options["offset"]
+    server, *others = tables["sources"]
+    tables["sources"] = []
+    for number in range(options["servers"]):
+        mine = deepcopy(server)
+        mine["name"] = mine["workload"]["sees"] = server_name(number)
+        tables["sources"].append(mine)
+    tables["sources"] += [
+        each for each in others if each["workload"]["sees"] in {SEES_PACKETS, SEES_FAILURES}
+    ]
+    for each in tables["sources"]:
+        each["workload"] |= {name: options[name] for name in ("servers", "attacks")}
+    return build_from_tables("network-correlation", tables, None, FILE.name, WORLDS).simulated

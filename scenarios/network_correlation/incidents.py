@@ -107,7 +107,11 @@ class Health:
         load = np.where(busy | short, 95.0, 40.0) + generator.normal(0, 2, times.size)
         values = {"rpm": np.round(rpm), "load": np.round(load, 1)}
         server = Codes([self.server], np.zeros(times.size, np.int32).data)
-        yield Batch(HEALTH, times, "HEALTH", {"server": server, **values}, truth=values)
+        number = np.full(times.size, server_number(self.server))
+        yield Batch(
+            HEALTH, times, "HEALTH", {"server": server, **values},
+            truth={"server": number, **values},
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from scenarios.network_correlation.agents import machine_room
 from scenarios.network_correlation.scoring import FAN_QUERY, INCIDENTS, ROOT_QUERY, score_run
+from scenarios.network_correlation.seen import incidents_of
 from scenarios.options import duration_ns, read_options
 from slackwater.scenario import NS_PER, Pass, Score, UserError
 from slackwater.simulation import TRUTH, simulate_to
@@ -43,11 +44,10 @@ class NetworkCorrelation:
             raise UserError(f"--set servers={chosen['servers']}: must lie in 1..500")
         if not 0 <= chosen["attacks"] <= 1:
             raise UserError(f"--set attacks={chosen['attacks']}: must lie in 0..1")
-        scenario, incidents = machine_room(
-            chosen["seed"], length_ns, chosen["servers"], chosen["attacks"],
-            duration_ns(chosen, "offset"),
-        )  # fmt: skip
+        duration_ns(chosen, "offset")
+        scenario = machine_room(chosen)
         manifest = simulate_to(scenario, directory, data, set=chosen).manifest
+        incidents = incidents_of(scenario.seed, length_ns, chosen["servers"], chosen["attacks"])
         counted = {
             "by_attack": sum(each.by_attack for each in incidents),
             "failures": sum(each.failure is not None for each in incidents),

@@ -22,19 +22,17 @@ from scenarios.intervals import (
     of_sources,
     stays_of,
 )
-from scenarios.network_correlation.agents import (
-    ATTACK,
-    ATTACK_GAP_NS,
-    FAN,
-    FAN_BANDS,
-    LOAD_BANDS,
-    MIN_NS,
-    OVERLOAD,
-)
 from scenarios.network_correlation.incidents import FAILURE, server_name
-from slackwater.scenario import Claim, Pass, Score, Timeline, number
+from slackwater.scenario import NS_PER, Claim, Pass, Score, Timeline, number
 from slackwater.simulation import MANIFEST, TRUTH
 
+# What the intervals are that the scenario's file asks the agents for.
+ATTACK, FAN, OVERLOAD = "NETWORK_ATTACK", "FAN_FAILURE", "SERVER_OVERLOAD"
+ATTACK_GAP_NS: Final = 4 * NS_PER["s"]
+MIN_NS: Final = 5 * NS_PER["s"]
+"""A server may be busy, or its fan odd, for less than this."""
+FAN_BANDS: Final = (FAN, 800, "FAN_TURNS")
+LOAD_BANDS: Final = ("LOAD_NORMAL", 85, OVERLOAD)
 ROOT_QUERY: Final = "failure_by_attack"
 FAN_QUERY: Final = "failure_with_fan"
 INCIDENTS: Final = "incidents.json"

@@ -26,19 +26,19 @@ from scenarios.intervals import (
     stays_of,
 )
 from scenarios.runs import share
-from scenarios.warehouse.devices import (
-    GAP_NS,
-    HUMIDITY,
-    HYSTERESIS_C,
-    HYSTERESIS_PERCENT,
-    TEMPERATURE,
-)
 from scenarios.warehouse.losses import compare_losses, logged
-from slackwater.scenario import Claim, Pass, Score, Table, Timeline, number
+from slackwater.scenario import NS_PER, Claim, Pass, Score, Table, Timeline, number
 from slackwater.simulation import MANIFEST, TRUTH
 
 CONTAINED: Final = "high_contains_stay"
 CROSSED: Final = "high_overlaps_dry"
+# What the intervals are that the scenario's file asks the agents for.
+GAP_NS: Final = 3_200 * NS_PER["ms"]
+"""A pallet that was not read for longer has left."""
+HYSTERESIS_C: Final = 0.3
+HYSTERESIS_PERCENT: Final = 1.0
+TEMPERATURE: Final = ("LOW", 4, "MEDIUM", 8, "HIGH")
+HUMIDITY: Final = ("DRY", 45, "NORMAL", 65, "WET")
 _LANES_SHOWN: Final = 2
 _SENSED: Final = ("temperature", "humidity")
 

@@ -47,10 +47,8 @@ class Warehouse:
             raise UserError(f"--set zones={chosen['zones']}: must lie in 1..26")
         if not 0 <= chosen["pallets"] <= 10_000:
             raise UserError(f"--set pallets={chosen['pallets']}: must lie in 0..10000")
-        scenario = warehouse_scenario(
-            chosen["seed"], length_ns, chosen["zones"], chosen["pallets"],
-            duration_ns(chosen, "offset"),
-        )  # fmt: skip
+        duration_ns(chosen, "offset")
+        scenario = warehouse_scenario(chosen)
         manifest = simulate_to(scenario, directory, data, set=chosen).manifest
         # The same devices without abstraction: only what they send is looked at.
         raw = directory / "readings"

@@ -70,11 +70,12 @@ class Climate:
             name: np.round(np.round(column / _STEP) * _STEP, 6)
             for name, column in (("celsius", celsius), ("humidity", humidity))
         }
+        zone = np.full(times.size, self.zone)
         attrs: dict[str, Any] = {
             "zone": Codes([self.zone], np.zeros(times.size, np.int32).data),
             **values,
         }
-        yield Batch(CLIMATE, times, "CLIMATE", attrs, truth=values)
+        yield Batch(CLIMATE, times, "CLIMATE", attrs, truth={"zone": zone, **values})
 
 
 def _waves(
@@ -122,4 +123,5 @@ class Reader:
             "zone": Codes([self.name], np.zeros(tag.size, np.int32).data),
             "pallet": tag,
         }
-        yield Batch(READS, true_ns[order], "READ", attrs, truth={"pallet": tag})
+        truth = {"zone": np.full(tag.size, self.name), "pallet": tag}
+        yield Batch(READS, true_ns[order], "READ", attrs, truth=truth)

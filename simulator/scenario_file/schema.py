@@ -43,6 +43,7 @@ _BY_NAME: Final[dict[str, Schema]] = {
     "value": _VALUE,
     "of": {"type": "array", "items": _VALUE},
     "weights": _NUMBERS,
+    "bands": {"type": "array", "items": {"type": ["string", "number"]}},
     "promise_first": _TEXTS,
 }
 _OF_MACHINES: Final[dict[str, Schema]] = {

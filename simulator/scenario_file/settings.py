@@ -36,6 +36,7 @@ class GroupClock:
         resolution_ns: to which readings are floored.
         generator: name of the random generator out of which all sources that say it draw their
             places in the spreads, first all offsets, then all skews; None: each has its own.
+        in_pairs: of a shared ``generator``: each source draws its offset and then its skew.
     """
 
     offset_ns: int = 0
@@ -49,12 +50,15 @@ class GroupClock:
     )
     resolution_ns: int = 1
     generator: str | None = None
+    in_pairs: bool = False
 
     def __post_init__(self) -> None:
         check(self.offset_spread_ns >= 0, "offset_spread", "must not be negative")
         check(self.skew_ppm_spread >= 0, "skew_ppm_spread", "must not be negative")
         most = abs(self.skew_ppm) + self.skew_ppm_spread
         check(most <= 250_000, "skew_ppm", "beyond 25 % with its spread")
+        shared = self.generator is not None or not self.in_pairs
+        check(shared, "in_pairs", "goes with a generator that several sources share")
         self.drawn(0.0, 0.0)
 
     def drawn(self, offset: float, skew: float) -> ClockSettings:
@@ -174,9 +178,15 @@ def clocks_of(named: Mapping[str, GroupClock], seeds: Seeds) -> dict[str, ClockS
     found = {}
     for generator_name, names in together.items():
         generator = seeds.generator(generator_name)
-        offsets = generator.uniform(-1, 1, len(names)).tolist()
-        skews = generator.uniform(-1, 1, len(names)).tolist()
-        for name, offset, skew in zip(names, offsets, skews, strict=True):
+        pairs = [named[name].in_pairs for name in names]
+        check(
+            len(set(pairs)) == 1, "clock.in_pairs",
+            f"sources of the generator {generator_name!r} say it differently",
+        )  # fmt: skip
+        shape = (len(names), 2) if pairs[0] else (2, len(names))
+        drawn = generator.uniform(-1, 1, shape)
+        places = (drawn if pairs[0] else drawn.T).tolist()
+        for name, (offset, skew) in zip(names, places, strict=True):
             found[name] = named[name].drawn(offset, skew)
     return found
 

@@ -55,10 +55,10 @@ def simulated(settings: dict[str, Any], packets: list[tuple[int, int]]) -> list[
     link = Link(parse(LinkSettings, settings, "up"), Seeds(3), "link/a-b/up", PLACE)
     came: list[tuple[int, int]] = []
 
-    def send(event: Any) -> None:
-        number, size = event.given
+    def send(packet: tuple[int, int]) -> None:
+        number, size = packet
         for at_ns in link.transmit(env.now, size, 0):
-            env.call_at(at_ns, lambda event: came.append((env.now, event.given)), number)
+            env.call_at(at_ns, lambda given: came.append((env.now, given)), number)
 
     for number, (at_ns, size) in enumerate(packets):
         env.call_at(at_ns, send, (number, size))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from edge_agent.ntp import Exchange
 from engine.errors import ContractViolation, UserError
-from simulator.clocks import SECOND, Clock, ClockSettings, Rates, Step, draw_rates
+from simulator.clocks import SECOND, BothClocks, Clock, ClockSettings, Rates, Step, draw_rates
 from simulator.seeds import Seeds
 from simulator.settings import parse
 
@@ -177,3 +177,15 @@ def test_durations_are_read_with_unit_and_sign() -> None:
         ClockSettings, {"offset": "-1.5 ms", "steps": [{"at": "30 s", "by": "5 ms"}]}, "clock"
     )
     assert read == ClockSettings(offset_ns=-1_500_000, steps=(Step(30 * SECOND, 5_000_000),))
+
+
+@given(clocks(), st.lists(st.integers(-SECOND, 25 * SECOND), min_size=1, max_size=20))
+def test_both_clocks_read_together_show_what_each_shows(
+    made: tuple[Clock, Rates], times: list[int]
+) -> None:
+    clock, _ = made
+    timer = clock.monotonic()
+    both = BothClocks(clock, timer)
+    for time in times:  # also back and forth, over steps and changes of the frequency
+        true_ns = clock.origin_ns + time
+        assert both.now(true_ns) == (clock.read(true_ns), timer.read(true_ns))
