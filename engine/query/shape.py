@@ -161,7 +161,8 @@ def _intervals(plan: SeqPlan, negated: frozenset[int]) -> Shape:
     reach = endpoint_order(plan)
     firsts = _extreme(positive, reach[::2, ::2])
     lasts = _extreme(positive, reach[1::2, 1::2].T)
-    within = tuple((x, y) for x in firsts for y in lasts if x != y)
+    # From firsts to lasts is enough only where clocks are right.
+    within = tuple((x, y) for x in positive for y in positive if x != y)
     between = tuple(Between(step, (), ()) for step in sorted(negated))
     none = plan.within_ns is None
     return Shape(positive, frozenset(), firsts, lasts, () if none else within, between)

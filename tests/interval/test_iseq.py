@@ -82,7 +82,19 @@ BEGUN_TOGETHER = Asked(
 )  # fmt: skip
 
 
+HELD_BY_ANOTHER = Asked(
+    "abc", "", (((("b.ts", "<", "a.ts"), ("b.te", ">", "a.te")),),), ("b CONTAINS a",), 5
+)  # fmt: skip
+"""That a and c lie WITHIN follows of b where clocks are right, and not where they err."""
+
+
 @example(BEGUN_TOGETHER, POINT_AND_LONG, "naive", 2)
+@example(
+    HELD_BY_ANOTHER,
+    [Event("A", 6, attrs={"k": 0}), Event("B", 0, 1, attrs={"k": 0}, long=5),
+     Event("C", 0, attrs={"k": 0})],
+    "naive", None,
+)  # fmt: skip
 @given(queries(), streams(most=7), st.sampled_from(INDEXES), st.sampled_from([None, 0, 2, 5]))
 def test_no_match_is_missed_where_clocks_err(
     asked: Asked, events: list[Event], index: str, t_a: int | None
