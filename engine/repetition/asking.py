@@ -5,6 +5,8 @@ Certain, possible or impossible, as ``engine.pattern.search.state`` has it (SPEC
 
 from __future__ import annotations
 
+from typing import Final
+
 from engine.kernels.jit import inline, kernel
 from engine.pattern.search.clocked_machine import Errors
 from engine.pattern.search.program_machine import CERTAINLY, FLOAT, POSSIBLY, holds
@@ -20,10 +22,14 @@ from engine.repetition.records import (
     NUMBER,
     PREV,
     ROLES,
+    SUM,
     TAIL,
     Chase,
 )
 from engine.stream.released import NO_EPOCH
+
+_HALF: Final = 32
+_LOW_HALF: Final = 2**32 - 1
 
 
 @inline
@@ -153,7 +159,7 @@ def collected(s: Chase, from_: int, size: int, present: int) -> None:
                 _copied(s, role_of(step, role))
     for c in range(len(s.t.collections)):
         of = s.t.collections[c]
-        n, known, whole, real = 0, 0, 0, 0.0
+        n, known, whole, high, low, real = 0, 0, 0, 0, 0, 0.0
         as_float = s.kinds[of.source] == FLOAT
         for i in range(from_, from_ + size):
             row = s.path[i].row
@@ -176,7 +182,12 @@ def collected(s: Chase, from_: int, size: int, present: int) -> None:
                     (number if first else max(real, number)),
                 )
             else:
-                whole, real = whole + value, real + number
+                high, low, real = high + (value >> _HALF), low + (value & _LOW_HALF), real + number
+        if of.function == SUM:
+            high += low >> _HALF
+            whole = (high << _HALF) | (low & _LOW_HALF)
+            if not as_float and high != whole >> _HALF:
+                known = 0  # it has no room, as what is calculated with + has none
         place = role_of(of.step, ALL_OF)
         s.made_ok[of.target, place] = of.function == NUMBER or known > 0
         if of.function == NUMBER:

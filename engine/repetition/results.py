@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from engine.repetition.match_table import MatchTable
 from engine.stream.columns import VALID_PREFIX
 from engine.stream.frame import ATTR_PREFIX
 from engine.stream.released import Strings
+
+_HALF: Final = 32
+_LOW_HALF: Final = 2**32 - 1
 
 CELLS_MAX = 1 << 22
 """Of the table that some results become at once."""
@@ -157,10 +160,19 @@ class RepeatMatches(Matches):
 def _made(values: np.ndarray, there: np.ndarray, role: str) -> tuple[np.ndarray, np.ndarray]:
     """(results,): the aggregate of the values that are ``there``, and where there is one."""
     valid = np.asarray(there.any(axis=1))
+    whole, count = values.dtype.kind == "i", np.maximum(there.sum(axis=1), 1)
+    if role in {"sum", "avg"} and whole:
+        halves = np.where(there, values, 0)
+        high, low = (halves >> _HALF).sum(axis=1), (halves & _LOW_HALF).sum(axis=1)
+        high, low = high + (low >> _HALF), low & _LOW_HALF
+        if role == "avg":
+            return (high * 2.0**_HALF + low) / count, valid
+        total = (high << _HALF) | low
+        return total, valid & (total >> _HALF == high)  # else it has no room
     if role in {"sum", "avg"}:
-        total = np.where(there, values, 0).sum(axis=1)
-        return (total / np.maximum(there.sum(axis=1), 1) if role == "avg" else total), valid
-    whole = values.dtype.kind == "i"
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is not shown
+            total = np.where(there, values, 0).sum(axis=1)
+        return (total / count if role == "avg" else total), valid
     low, high = (-(2**63), 2**63 - 1) if whole else (-np.inf, np.inf)
     if role == "min":
         found = np.where(there, values, high).min(axis=1)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import slackwater
 from engine.pattern.settings import PatternSettings
 from engine.query import query
 from engine.query.repeat_plan import RepeatPlan
@@ -141,3 +142,14 @@ def test_clocks_that_err(tools: Any, rule: str, data: st.DataObject) -> None:
     plan, events = data.draw(queries()), data.draw(streams(tools, unc=2))
     cuts = data.draw(st.lists(st.integers(1, 8), max_size=2))
     check(tools, plan, events[:7], cuts, rule=rule, t_a=2 if rule == "max-delay" else 0)
+
+
+@pytest.mark.parametrize(
+    ("condition", "matches"), [("sum(a.v) > 0", 0), ("sum(a.v) < 0", 0), ("avg(a.v) > 9e18", 1)]
+)
+def test_a_sum_beyond_int64_is_no_value(condition: str, matches: int) -> None:
+    most = 2**63 - 1
+    events = {"type": ["A", "A"], "ts": [1, 2], "seq": [0, 1], "v": [most, most], "w": [1e308] * 2}
+    returned = "RETURN sum(a.v) AS s, avg(a.v) AS m, sum(a.w) AS w"
+    found = slackwater.query(events, f"EVENT A{{2}} a[] WHERE {condition} WITHIN 5 {returned}")
+    assert [row["value"] for row in found] == [{"s": None, "m": float(most), "w": None}] * matches
