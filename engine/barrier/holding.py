@@ -34,7 +34,7 @@ from engine.barrier.replay import (
     room_for,
 )
 from engine.kernels.records import one
-from engine.kernels.table import places_of
+from engine.kernels.table import numbered, places_of
 from engine.stream.timeline import LONG_AGO, Steps, Timeline, Told
 
 _NEVER: Final = 2**63 - 1
@@ -307,7 +307,7 @@ def _changing(held: _Held, old: int, changes: Changes, store: EventTable) -> _Pa
     entry[is_new] = old + np.arange(int(is_new.sum()))
     others = np.flatnonzero(~is_new)
     if len(others):
-        entry[others] = _found(held, changes.rows[others], changes.branch[others])
+        entry[others] = _found(held, old, changes, others)
     cause = changes.cause
     every = np.arange(len(changes))
     return _Parts(
@@ -317,9 +317,21 @@ def _changing(held: _Held, old: int, changes: Changes, store: EventTable) -> _Pa
     )  # fmt: skip
 
 
-def _found(held: _Held, rows: np.ndarray, branch: np.ndarray) -> np.ndarray:
-    """Per match the entry with its rows, or -1."""
-    return places_of(np.column_stack([held.branch, held.rows]), np.column_stack([branch, rows]))
+def _found(held: _Held, old: int, changes: Changes, others: np.ndarray) -> np.ndarray:
+    """Per change of ``others`` the entry of its match, or -1: the newest that was there before it,
+    as an operator may take a match back and give it again in one batch.
+    """
+    asked = np.column_stack([changes.branch[others], changes.rows[others]])
+    names = numbered(asked)
+    first = np.unique(names, return_index=True)[1]
+    of = places_of(asked[first], np.column_stack([held.branch, held.rows]))
+    some = np.flatnonzero(of >= 0)
+    came = np.concatenate([np.zeros(old, np.int64), np.flatnonzero(~changes.before.stands) + 1])
+    moment = of[some] * (len(changes) + 1) + came[some]
+    order = np.argsort(moment)
+    place = np.searchsorted(moment[order], names * (len(changes) + 1) + others, "right") - 1
+    found = np.where(place >= 0, np.append(some[order], -1)[place], -1)
+    return np.where((found >= 0) & (np.append(of, -1)[found] == names), found, -1)
 
 
 def _turns(changes: Changes | None) -> Turns:

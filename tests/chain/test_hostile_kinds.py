@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from edge_agent.limits import DELAY_MAX_NS, OFFSET_MAX_NS
@@ -89,6 +89,14 @@ def crowds(draw: st.DrawFn) -> list[Record]:
                                "tag": draw(st.sampled_from(["", "a", "\u00e9\n"]))}  # fmt: skip
         records.append(record)
     return records
+
+
+TAKEN_BACK_AND_GIVEN_AGAIN: list[Record] = [
+    {"kind": "event", "source": source, "type": "A", "ts": 450 * ts * DAY, "te": 450 * te * DAY,
+     "seq": seq, "arrival": seq, "attrs": {"v": 1, "w": 0.5, "tag": ""}}
+    for seq, (source, ts, te) in enumerate([("a", 9, 10), ("a", 8, 8), ("b", 0, 0), ("a", 5, 5)])
+]  # fmt: skip
+"""With SKIP PAST LAST in one batch, while a barrier holds it."""
 
 
 @pytest.mark.parametrize("text", KINDS_OF_STATEMENT.values(), ids=KINDS_OF_STATEMENT)
