@@ -165,4 +165,5 @@ def choose_late(s: Chase, stack: int, row: int) -> bool:
         _settle(s, first, to, False, False)
         fine = _sweep(s, region, -1, NEW, begin, end, after)
     _settle(s, first, to, fine, False)
+    s.marks[stack].known = 0
     return fine

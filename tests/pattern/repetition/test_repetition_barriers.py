@@ -4,6 +4,7 @@ that no cut of the stream changes a word.
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -72,6 +73,28 @@ def test_what_is_forgotten_is_forgotten_under_any_cut(
     whole = answered(tools, plan, barrier, events, [], keep)
     every = list(range(1, len(events)))
     assert answered(tools, plan, barrier, events, every, keep) == whole
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("choice", ["SKIP PAST LAST EVENT", "SKIP TO NEXT", "LIMIT 2"])
+@pytest.mark.parametrize("contiguity", ["", "CONTIGUITY NEXT", "CONTIGUITY STRICT"])
+def test_many_events_of_which_some_are_late_under_any_cut(
+    tools: Any, contiguity: str, choice: str, seed: int
+) -> None:
+    chance, ref = random.Random(seed), 0
+    events = []
+    for _ in range(120):
+        ref += chance.randint(1, 6)
+        late = chance.randint(10, 60) if chance.random() < 0.2 else 0
+        attrs = {"v": chance.randrange(10), "k": chance.randrange(3)}
+        events.append(tools.Event(chance.choice("AABBCD"), ref, release=ref + late, attrs=attrs))
+    events.sort(key=lambda event: event.release)
+    plan = query(f"EVENT SEQ(A a, B+ b[], C c) WITHIN 80 PARTITION BY k {contiguity} {choice}")
+    assert isinstance(plan, RepeatPlan)
+    whole = answered(tools, plan, "immediate", events, [], END)
+    assert len(whole) > 2
+    every = list(range(1, len(events)))
+    assert answered(tools, plan, "immediate", events, every, END) == whole
 
 
 def test_a_purge_by_promises_is_refused() -> None:
