@@ -99,7 +99,6 @@ TAKEN_BACK_AND_GIVEN_AGAIN: list[Record] = [
 """With SKIP PAST LAST in one batch, while a barrier holds it."""
 
 
-@pytest.mark.timeout(900)  # the kernels of repetition alone compile for minutes
 @pytest.mark.parametrize("text", KINDS_OF_STATEMENT.values(), ids=KINDS_OF_STATEMENT)
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @example(trace=TAKEN_BACK_AND_GIVEN_AGAIN, order="none", barrier="bounded:3650 d")
