@@ -20,14 +20,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bench.peers import race as peers
+from bench.peers.pairs import KEY_WIDTH, against, our_pairs
 from bench.peers.race import ON_SPARK, SCRIPTS, Side, import_log, ours, race, table_of
 
 QUERY: Final = "SELECT a.key, a.v, b.v AS w FROM a JOIN b ON a.key = b.key WITHIN 100 ms"
 WITHIN_NS: Final = 100_000_000
 BY_OTHERS: Final = Path(__file__).with_name("join_by_others.py")
 _COLUMNS: Final = ["a", "b", "key", "v", "w"]
-_KEY_WIDTH: Final = 1 << 44
-"""Keys apart from times, in one number: times of a run are below 2^44 ns (5 h)."""
 
 
 def side_of(batch: pa.RecordBatch) -> pa.Array:
@@ -67,45 +66,26 @@ def true_pairs(data: Path) -> np.ndarray:
     table = pq.read_table(data, columns=["type", "id", "ts"])
     ts, left = table["ts"].to_numpy(), pc.less(table["type"], "F").to_numpy()
     start = int(ts.min())
-    place = table["id"].to_numpy().astype(np.int64) * _KEY_WIDTH + ts - start
+    place = table["id"].to_numpy().astype(np.int64) * KEY_WIDTH + ts - start
     a, b = np.sort(place[left]), np.sort(place[~left])
     first = np.searchsorted(b, a - WITHIN_NS, "left")
     many = np.searchsorted(b, a + WITHIN_NS, "right") - first
     of = np.repeat(np.arange(len(a)), many)
     partner = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many) + first[of]
-    return np.column_stack([a[of], b[partner]]) % _KEY_WIDTH + start
+    return np.column_stack([a[of], b[partner]]) % KEY_WIDTH + start
 
 
 def pairs_of(out: Path) -> np.ndarray:
     """(n, 2) times of a and b, as written by whoever it was."""
-    if out.name.startswith("ours") and out.suffix == ".parquet":
-        ts = pc.list_flatten(pq.read_table(out)["events"].combine_chunks()).field("ts")
-        return ts.to_numpy().reshape(-1, 2)
-    if out.suffix == ".jsonl":
-        from pyarrow import json  # noqa: PLC0415 - only for them
-
-        events = pc.list_flatten(json.read_json(out)["events"].combine_chunks())
-        return pc.struct_field(events, "ts").to_numpy().reshape(-1, 2)
+    if out.name.startswith("ours"):
+        return our_pairs(out)
     table = table_of(out, _COLUMNS)
     return np.column_stack([table["a"].to_numpy(), table["b"].to_numpy()])
 
 
 def compared(data: Path) -> Callable[[np.ndarray], str]:
     """What says how many pairs are right, and wrong."""
-    truth = _as_one(true_pairs(data))
-
-    def said(pairs: np.ndarray) -> str:
-        mine = _as_one(pairs)
-        right = int(np.isin(np.unique(mine), truth).sum())
-        return f"{right:,} of {len(truth):,} pairs, {len(mine) - right:,} wrong"
-
-    return said
-
-
-def _as_one(pairs: np.ndarray) -> np.ndarray:
-    """A pair as one value."""
-    both = [("a", np.int64), ("b", np.int64)]
-    return np.ascontiguousarray(pairs, np.int64).view(both).ravel()
+    return against(true_pairs(data))
 
 
 if __name__ == "__main__":

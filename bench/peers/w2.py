@@ -11,7 +11,6 @@ source, as its agent would send: the offset, measured to within half of a round 
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
+from bench.peers.pairs import KEY_WIDTH, against, as_one, our_pairs
 from bench.peers.race import ON_SPARK, Side, bytewax, duckdb, ours, plain_spark, race, run
 
 QUERY: Final = (
@@ -31,26 +31,24 @@ QUERY: Final = (
 )  # fmt: skip
 WITHIN_NS: Final = 5_000_000_000
 _OURS: Final = ["query", QUERY, "--order", "none", "--barrier", "bounded:1s"]
-_KEY_WIDTH: Final = 1 << 44
-"""Keys apart from times, in one number: times of a run are below 2^44 ns (5 h)."""
 
 
 def true_pairs(data: Path, ts: np.ndarray) -> np.ndarray:
     """(n, 2) times of a and b: every pair, when the events have the times ``ts``."""
     table = pq.read_table(data, columns=["type", "id"])
-    key, start = table["id"].to_numpy().astype(np.int64) * _KEY_WIDTH, ts.min()
+    key, start = table["id"].to_numpy().astype(np.int64) * KEY_WIDTH, ts.min()
     place = {
         letter: np.sort((key + ts - start)[pc.equal(table["type"], letter).to_numpy()])
         for letter in "ABC"
     }
     a, b, c = place["A"], place["B"], place["C"]
     next_c = np.append(c, np.iinfo(np.int64).max)[np.searchsorted(c, a, "right")]
-    last = np.minimum(next_c, np.minimum(a + WITHIN_NS, (a // _KEY_WIDTH + 1) * _KEY_WIDTH - 1))
+    last = np.minimum(next_c, np.minimum(a + WITHIN_NS, (a // KEY_WIDTH + 1) * KEY_WIDTH - 1))
     first, behind = np.searchsorted(b, a, "right"), np.searchsorted(b, last, "right")
     many = np.maximum(behind - first, 0)
     of = np.repeat(np.arange(len(a)), many)
     with_b = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many) + first[of]
-    return np.column_stack([a[of], b[with_b]]) % _KEY_WIDTH + start
+    return np.column_stack([a[of], b[with_b]]) % KEY_WIDTH + start
 
 
 def sides(folder: Path) -> dict[str, Side]:
@@ -86,38 +84,20 @@ def pairs_of(out: Path) -> np.ndarray:
     if out.is_dir():
         table = pq.read_table(sorted(out.glob("*.parquet")))
         return np.column_stack([column.to_numpy() for column in table.columns])
-    if out.suffix == ".parquet" and not out.name.startswith("ours"):
-        table = pq.read_table(out, columns=["a", "b"])
-        return np.column_stack([column.to_numpy() for column in table.columns])
-    if out.suffix == ".parquet":
-        ts = pc.list_flatten(pq.read_table(out)["events"].combine_chunks()).field("ts")
-        return ts.to_numpy().reshape(-1, 2)
-    with out.open() as lines:
-        events = [json.loads(line)["events"] for line in lines]
-    return np.array([[event["ts"] for event in pair] for pair in events], np.int64)
+    if out.name.startswith("ours"):
+        return our_pairs(out)
+    table = pq.read_table(out, columns=["a", "b"])
+    return np.column_stack([column.to_numpy() for column in table.columns])
 
 
 def compared(data: Path) -> Callable[[np.ndarray], str]:
     """What says how many pairs are right, missing and wrong."""
-    truth = _as_one(true_pairs(data, pq.read_table(data, columns=["ts"])["ts"].to_numpy()))
-
-    def said(pairs: np.ndarray) -> str:
-        mine = _as_one(pairs)
-        right = int(np.isin(np.unique(mine), truth).sum())
-        return f"{right:,} of {len(truth):,} pairs, {len(mine) - right:,} wrong"
-
-    return said
-
-
-def _as_one(pairs: np.ndarray) -> np.ndarray:
-    """A pair as one value."""
-    both = [("a", np.int64), ("b", np.int64)]
-    return np.ascontiguousarray(pairs, np.int64).view(both).ravel()
+    return against(true_pairs(data, pq.read_table(data, columns=["ts"])["ts"].to_numpy()))
 
 
 def _one_number(source: np.ndarray, seq: np.ndarray) -> np.ndarray:
     """A source and a number of its events as one."""
-    return np.asarray(source.astype(np.int64) * _KEY_WIDTH + seq)
+    return np.asarray(source.astype(np.int64) * KEY_WIDTH + seq)
 
 
 def offset_run(folder: Path) -> None:
@@ -135,7 +115,7 @@ def offset_run(folder: Path) -> None:
     asked = _one_number(source.to_numpy(), number.to_numpy())
     order = np.argsort(known)
     found = true[order][np.searchsorted(known[order], asked)].reshape(-1, 2)
-    right = np.isin(_as_one(found), _as_one(truth))
+    right = np.isin(as_one(found), as_one(truth))
     sure = pc.equal(results["certainty"], "confirmed").to_numpy()
     given = pc.equal(results["op"], "+").to_numpy()
     wrong, unsure = ~right & given, ~sure & given

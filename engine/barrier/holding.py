@@ -330,8 +330,8 @@ def _found(held: _Held, old: int, changes: Changes, others: np.ndarray) -> np.nd
     moment = of[some] * (len(changes) + 1) + came[some]
     order = np.argsort(moment)
     place = np.searchsorted(moment[order], names * (len(changes) + 1) + others, "right") - 1
-    found = np.where(place >= 0, np.append(some[order], -1)[place], -1)
-    return np.where((found >= 0) & (np.append(of, -1)[found] == names), found, -1)
+    found = np.append(some[order], -1)[place]  # -1 is the last place, too
+    return np.where(np.append(of, -1)[found] == names, found, -1)
 
 
 def _turns(changes: Changes | None) -> Turns:

@@ -18,7 +18,7 @@ from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query.analysis.cascade import read_statements
 from engine.window.settings import parse_window
-from tests.chain.test_hostile_values import HUGE, Record, traces
+from tests.chain.test_hostile_values import HUGE, Record, traces, without_nulls
 from tests.order.conftest import frame
 
 ALL = "count(*), sum(v), avg(w), min(v), max(w), median(v), stddev(v), first(v), min_by(w, v)"
@@ -108,9 +108,4 @@ def test_every_kind_of_statement_answers_in_every_cut(
 ) -> None:
     with np.errstate(over="raise", invalid="raise"):
         together = told(text, [trace], order, barrier)
-    padded = [
-        record if "attrs" not in record
-        else record | {"attrs": {k: x for k, x in record["attrs"].items() if x is not None}}
-        for record in trace
-    ]  # fmt: skip
-    assert told(text, [[record] for record in padded], order, barrier) == together
+    assert told(text, [[record] for record in without_nulls(trace)], order, barrier) == together

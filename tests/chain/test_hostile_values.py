@@ -80,6 +80,15 @@ def traces(draw: st.DrawFn) -> list[Record]:
     return records
 
 
+def without_nulls(trace: list[Record]) -> list[Record]:
+    """The same records; attributes that have no value are left out."""
+    return [
+        record if "attrs" not in record
+        else record | {"attrs": {k: x for k, x in record["attrs"].items() if x is not None}}
+        for record in trace
+    ]  # fmt: skip
+
+
 def told(batches: list[list[Record]], order: str, guard: int | None) -> str:
     texts = QUERIES[:1] if order.startswith("aq-kslack") else QUERIES  # it takes no pattern
     plans = tuple(query(text, name=f"q{n}") for n, text in enumerate(texts))
@@ -118,11 +127,7 @@ def test_values_at_the_ends_of_their_ranges_are_answered_in_every_cut(
     with np.errstate(over="raise", invalid="raise"):
         together = told([trace], order, guard)
     typed = {"v": 0, "w": 0.0, "tag": ""}  # one row alone does not tell a column's type
-    padded = [
-        record if "attrs" not in record
-        else record | {"attrs": {k: x for k, x in record["attrs"].items() if x is not None}}
-        for record in trace
-    ]  # fmt: skip
+    padded = without_nulls(trace)
     assert typed.keys() >= {name for record in padded for name in record.get("attrs", {})}
     assert told([[record] for record in padded], order, guard) == together
 
