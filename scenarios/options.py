@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from slackwater.scenario import UserError, parse_duration
@@ -25,6 +27,16 @@ def read_options(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[
             known = ", ".join(defaults)
             raise UserError(f"--set {name}: unknown option{meant} (known are {known})")
     return {name: _value(name, given.get(name, kept), kept) for name, kept in defaults.items()}
+
+
+def tables_of(file: Path, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The tables of a scenario's own file, with the ``options`` that all such scenarios have:
+    ``seed``, ``duration``, and ``offset``, how far apart the clocks are.
+    """
+    tables = tomllib.loads(file.read_text("utf-8"))
+    tables |= {name: options[name] for name in ("seed", "duration")}
+    tables["clock"]["offset_spread"] = options["offset"]
+    return tables
 
 
 def _value(name: str, value: Any, default: Any) -> Any:

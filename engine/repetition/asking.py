@@ -28,8 +28,9 @@ from engine.repetition.records import (
 )
 from engine.stream.released import NO_EPOCH
 
-_HALF: Final = 32
-_LOW_HALF: Final = 2**32 - 1
+HALF: Final = 32
+LOW_HALF: Final = 2**32 - 1
+"""Sums are made in two halves, so that one beyond int64 is seen."""
 
 
 @inline
@@ -182,11 +183,11 @@ def collected(s: Chase, from_: int, size: int, present: int) -> None:
                     (number if first else max(real, number)),
                 )
             else:
-                high, low, real = high + (value >> _HALF), low + (value & _LOW_HALF), real + number
+                high, low, real = high + (value >> HALF), low + (value & LOW_HALF), real + number
         if of.function == SUM:
-            high += low >> _HALF
-            whole = (high << _HALF) | (low & _LOW_HALF)
-            if not as_float and high != whole >> _HALF:
+            high += low >> HALF
+            whole = (high << HALF) | (low & LOW_HALF)
+            if not as_float and high != whole >> HALF:
                 known = 0  # it has no room, as what is calculated with + has none
         place = role_of(of.step, ALL_OF)
         s.made_ok[of.target, place] = of.function == NUMBER or known > 0

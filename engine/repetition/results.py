@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -19,14 +19,12 @@ from engine.query.fields import attributes_in, own_attribute, released_columns
 from engine.query.plan import Attribute, SeqPlan
 from engine.query.repeat_plan import COLLECTED, COUNT, FIRST, LAST, step_and_role
 from engine.query.values import Value
+from engine.repetition.asking import HALF, LOW_HALF
 from engine.repetition.compiled import RepeatLayout
 from engine.repetition.match_table import MatchTable
 from engine.stream.columns import VALID_PREFIX
 from engine.stream.frame import ATTR_PREFIX
 from engine.stream.released import Strings
-
-_HALF: Final = 32
-_LOW_HALF: Final = 2**32 - 1
 
 CELLS_MAX = 1 << 22
 """Of the table that some results become at once."""
@@ -163,12 +161,12 @@ def _made(values: np.ndarray, there: np.ndarray, role: str) -> tuple[np.ndarray,
     whole, count = values.dtype.kind == "i", np.maximum(there.sum(axis=1), 1)
     if role in {"sum", "avg"} and whole:
         halves = np.where(there, values, 0)
-        high, low = (halves >> _HALF).sum(axis=1), (halves & _LOW_HALF).sum(axis=1)
-        high, low = high + (low >> _HALF), low & _LOW_HALF
+        high, low = (halves >> HALF).sum(axis=1), (halves & LOW_HALF).sum(axis=1)
+        high, low = high + (low >> HALF), low & LOW_HALF
         if role == "avg":
-            return (high * 2.0**_HALF + low) / count, valid
-        total = (high << _HALF) | low
-        return total, valid & (total >> _HALF == high)  # else it has no room
+            return (high * 2.0**HALF + low) / count, valid
+        total = (high << HALF) | low
+        return total, valid & (total >> HALF == high)  # else it has no room
     if role in {"sum", "avg"}:
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is not shown
             total = np.where(there, values, 0).sum(axis=1)

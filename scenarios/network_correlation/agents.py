@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, Final
 
 from scenarios.network_correlation.incidents import server_name
 from scenarios.network_correlation.seen import SEES_FAILURES, SEES_PACKETS, MachineRoom
+from scenarios.options import tables_of
 from slackwater.simulation import Scenario, build_from_tables
 
 FILE: Final = Path(__file__).with_name("network_correlation.toml")
@@ -26,9 +26,7 @@ def machine_room(options: Mapping[str, Any]) -> Scenario:
     Raises:
         UserError: a setting out of its range.
     """
-    tables = tomllib.loads(FILE.read_text("utf-8"))
-    tables |= {name: options[name] for name in ("seed", "duration")}
-    tables["clock"]["offset_spread"] = options["offset"]
+    tables = tables_of(FILE, options)
     server, *others = tables["sources"]
     tables["sources"] = []
     for number in range(options["servers"]):

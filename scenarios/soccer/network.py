@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from scenarios.options import tables_of
 from scenarios.soccer.heard import Heard
 from scenarios.soccer.pitch import MS
 from slackwater.scenario import UserError
@@ -50,9 +50,7 @@ def soccer_scenario(options: Mapping[str, Any]) -> Scenario:
     if delay != MIXED and delay not in DELAYS:
         known = ", ".join((MIXED, *DELAYS))
         raise UserError(f"--set delay={delay}: unknown model; use one of {known}")
-    tables = tomllib.loads(FILE.read_text("utf-8"))
-    tables |= {name: options[name] for name in ("seed", "duration")}
-    tables["clock"]["offset_spread"] = options["offset"]
+    tables = tables_of(FILE, options)
     tables["clock"]["skew_ppm_spread"] = options["skew_ppm"]
     tables["link"]["up"] |= {name: options[name] for name in ("loss", "duplicate")}
     for source in tables["sources"]:

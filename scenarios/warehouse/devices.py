@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from scenarios.options import tables_of
 from scenarios.warehouse.stored import Stored, zone_name
 from slackwater.simulation import Scenario, build_from_tables
 
@@ -28,9 +28,7 @@ def warehouse_scenario(options: Mapping[str, Any]) -> Scenario:
     Raises:
         UserError: a setting out of its range.
     """
-    tables = tomllib.loads(FILE.read_text("utf-8"))
-    tables |= {name: options[name] for name in ("seed", "duration")}
-    tables["clock"]["offset_spread"] = options["offset"]
+    tables = tables_of(FILE, options)
     size = {name: options[name] for name in ("zones", "pallets")}
     devices = tables["sources"][:_OF_ZONE]
     tables["sources"] = []
