@@ -129,7 +129,6 @@ def test_results_are_those_of_the_definition(tmp_path: Path, seed: int, barrier:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(280)
 def test_spark_gives_the_same(tmp_path: Path) -> None:
     from engine.spark.host import run_on_spark  # noqa: PLC0415 - needs Java
 

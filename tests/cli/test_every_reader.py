@@ -127,7 +127,6 @@ EXPECTED: dict[str, Any] = {}
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(280)
 @pytest.mark.parametrize(
     "writer",
     [

@@ -17,7 +17,7 @@ from engine.query import query
 from engine.spark.host import run_on_spark
 from tests.spark.both_hosts import answers, log_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 QUERIES = {
     "flow": "EVENT SEQ(A a, K k, K l, C c) "

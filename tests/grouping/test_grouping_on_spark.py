@@ -16,7 +16,7 @@ from engine.spark.host import run_on_spark, spark_session
 from tests.grouping.chain_flows import events, plans, trace
 from tests.spark.both_hosts import answers, log_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("barrier", ["bounded:60", "immediate"])

@@ -167,7 +167,6 @@ def test_values_are_the_same_one_by_one_and_as_lines(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(280)
 def test_spark_gives_the_same(tmp_path: Path) -> None:
     from engine.spark.host import run_on_spark  # noqa: PLC0415 - needs Java
 

@@ -50,7 +50,6 @@ def test_another_java_has_another_archive(home: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(280)
 def test_spark_takes_its_classes_from_the_archive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,7 +23,7 @@ from engine.spark.host import spark_session
 from engine.spark.row_input import RowPlan, frame_of
 from engine.spark.typed_output import TypedOutput
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.spark]
 
 PATTERN = "EVENT SEQ(A a, B b) WHERE a.tag = b.tag WITHIN 20"
 WINDOW = "SELECT count(*), sum(v), avg(v) AS mean GROUP BY tag WINDOW TUMBLING 10"

@@ -20,7 +20,7 @@ from engine.spark import chain
 from engine.spark.host import spark_session
 from engine.stream.frame import Frame
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.spark]
 
 PATTERN = "EVENT SEQ(A a, !C c, B b) WHERE a.tag = b.tag AND c.tag = a.tag WITHIN 20"
 SPILL = "state,hot=25,chunk=5,pending=3,wait=40"

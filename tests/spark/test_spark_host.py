@@ -30,7 +30,7 @@ from engine.results.side_output import SIDE_OUTPUT
 from engine.spark.host import run_on_spark
 from engine.stream.frame import STRING, Frame
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.spark]
 
 WINDOW = "SELECT avg(v), count(*) GROUP BY k WINDOW TUMBLING 1 s DRIFT together"
 PATTERN = "EVENT SEQ(A a, B b) WHERE a.k = b.k AND b.v > 60 WITHIN 100 ms"

@@ -18,7 +18,7 @@ from engine.query import query
 from engine.spark.host import run_on_spark
 from tests.spark.both_hosts import answers, log_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 QUERIES = {
     "rising": "EVENT SEQ(A{2,} a[], !D d, B b) WHERE a[i].v > a[i - 1].v WITHIN 60 ns "

@@ -17,7 +17,7 @@ from scenarios import elder_care, network_correlation, supply_chain, ward, wareh
 from slackwater.simulation import data_directory
 from tests.spark.both_hosts import answers
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 SMALL = {
     "warehouse": (

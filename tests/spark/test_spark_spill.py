@@ -19,7 +19,7 @@ from engine.query import query
 from engine.spark.host import run_on_spark
 from tests.spark.both_hosts import answers, log_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(280)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 QUERIES = {
     "middle": "EVENT SEQ(A a, !C c, B b) WHERE a.id = b.id AND c.id = a.id WITHIN 20 ns",

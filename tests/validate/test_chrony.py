@@ -38,9 +38,17 @@ def lacks() -> str | None:
     return None
 
 
+def forget_killed_ones() -> None:
+    """faketime names what it shares by its process; when killed it leaves that to a later one."""
+    for left in Path("/dev/shm").glob("*faketime_s*_*"):
+        if not Path("/proc", left.name.rpartition("_")[2]).exists():
+            left.unlink(missing_ok=True)
+
+
 def start_chrony(emulator: Emulator, bend: str, folder: Path) -> None:
     """In the gateway's namespace; ``-x``: it never touches the machine's clock."""
     (folder / "chrony.conf").write_text(CHRONY.format(folder=folder))
+    forget_killed_ones()
     words = [str(CHRONYD), "-x", "-d", "-f", str(folder / "chrony.conf"), "-u", "root"]
     program = emulator.inside("b", ["faketime", "-f", bend, *words])
     pid = folder / "chronyd.pid"
