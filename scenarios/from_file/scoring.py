@@ -15,7 +15,7 @@ from scenarios.from_file.durable import Durable
 from scenarios.from_file.metrics import METRICS, OF_STREAM, Told, of_query
 from scenarios.from_file.perfect_world import PerfectWorld, match_identity, window_identity
 from scenarios.from_file.thresholds import Threshold, shown
-from scenarios.runs import LATE, LATE_DROPPED, emitted, ints, out_of_order, read_ordered
+from scenarios.runs import IN_ORDER, LATE_DROPPED, emitted, ints, out_of_order, read_ordered
 from slackwater.scenario import Claim, Score, Table, Tile
 from slackwater.simulation import LOG, MANIFEST, FileScenario, Made
 
@@ -96,7 +96,7 @@ def _of_stream(directory: Path, label: str, happened: int) -> dict[str, float]:
                 "hold_p95": 0.0}  # fmt: skip
     table = read_ordered(directory, label)
     status = ints(table, "status")
-    late = (status == LATE) | (status == LATE_DROPPED)
+    late = status != IN_ORDER
     in_place = table.filter(pa.array(status != LATE_DROPPED))
     names = [in_place[name].to_pylist() for name in ("source", "stream", "incarnation", "seq")]
     reached = len(set(zip(*names, strict=True)))
