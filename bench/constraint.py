@@ -159,8 +159,8 @@ def told_of_pm4py(python: str, plan: MonitorPlan, some: Released, rate: float) -
         told += (
             f"pm4py, {answer['way']}: {n:,} events of {answer['traces']:,} traces in "
             f"{seconds:.2f} s, {n / seconds:,.0f} events/s: {rate * seconds / n:,.0f} times as "
-            f"long an event; {len(answer['broken']):,} traces break the flow, by ours {len(mine):,}, of "
-            f"which {len(mine.intersection(answer['broken'])):,} are among them\n"
+            f"long an event; {len(answer['broken']):,} traces break the flow, by ours "
+            f"{len(mine):,}, of which {len(mine.intersection(answer['broken'])):,} are among them\n"
         )
     return told
 
