@@ -24,8 +24,10 @@ def told(
 def test_what_there_is_and_what_may_be_meant(cli: Any, trace: Any) -> None:
     err = told(cli, trace, "EVENT SEQ(SHELV s, !COUNTER c, EXIT e) WITHIN 5 s")
     assert err.splitlines()[:2] == [
-        "q1, line 1, column 11: no event is of type 'SHELV'; there is EXIT, SHELF; "
-        "did you mean 'SHELF'?",
+        (
+            "q1, line 1, column 11: no event is of type 'SHELV'; there is EXIT, SHELF; "
+            "did you mean 'SHELF'?"
+        ),
         "q1, line 1, column 21: no event is of type 'COUNTER'; there is EXIT, SHELF",
     ]
 

@@ -40,7 +40,7 @@ SLACKS_NS: Final = (20, 40, 80)
 IN_ORDER: Final = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Shares of the events."""
 _OTHERS: Final = {
-    "K of 5, 10, 20": ((5, 10, 20), 4), "K of 20, 40, 80": (SLACKS_NS, 4),
+    "K of 15, 20, 30": ((15, 20, 30), 4), "K of 20, 40, 80": (SLACKS_NS, 4),
     "K of 40, 80, 160": ((40, 80, 160), 4), "K of 20, 40, 80 with an eighth": (SLACKS_NS, 8),
 }  # fmt: skip
 """Other slacks [ns], and how many times fewer events: with more, whole stacks are dear."""
