@@ -39,8 +39,8 @@ _READ: Final = 40
 SLACKS_NS: Final = (20, 40, 80)
 IN_ORDER: Final = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Shares of the events."""
-_OTHERS: Final = {
-    "K of 15, 20, 30": ((15, 20, 30), 4), "K of 20, 40, 80": (SLACKS_NS, 4),
+OTHERS: Final = {
+    "K of 30, 40, 60": ((30, 40, 60), 4), "K of 20, 40, 80": (SLACKS_NS, 4),
     "K of 40, 80, 160": ((40, 80, 160), 4), "K of 20, 40, 80 with an eighth": (SLACKS_NS, 8),
 }  # fmt: skip
 """Other slacks [ns], and how many times fewer events: with more, whole stacks are dear."""
@@ -243,7 +243,7 @@ def _others(run: PaperRun) -> Mapping[str, Cases]:
     return run.once("partition, others", lambda: {
         name: {(slack, share): _case(run, slack, share, fewer)
                for slack in slacks for share in IN_ORDER}
-        for name, (slacks, fewer) in _OTHERS.items()
+        for name, (slacks, fewer) in OTHERS.items()
     })  # fmt: skip
 
 
