@@ -131,6 +131,9 @@ def _passed(s: Chase, depth: int, row: int, t_a: int) -> None:
     relevant, level.relevant = level.relevant, 0
     until = s.t.steps[level.step].until
     ends = until >= 0 and s.events[row].member >> until & 1
+    if now.contiguity == NEXT and relevant and spread_of(s):
+        # It breaks what it could have followed, so not as long as it may begin before the end.
+        relevant = int(succession_of(s, level.row, row, t_a) == CERTAIN)
     breaks = now.contiguity == STRICT or (now.contiguity == NEXT and relevant)
     if (ends or breaks) and order_of(s, level.row, row, t_a) == CERTAIN:
         beyond = s.events[row].ref + spread_of(s)
