@@ -17,6 +17,7 @@ from engine.pattern.search.stacks import Beside, find, insert, needed
 from engine.repetition.asking import spread_of
 from engine.repetition.choosing import choose_late, choose_newest
 from engine.repetition.records import ALL_MATCHES, ANY, FAR, Chase
+from engine.repetition.runs import go_on, is_alike, keeps_runs
 from engine.repetition.starts import (
     latest_start,
     may_begin,
@@ -133,7 +134,12 @@ def construct(s: Chase, first: int, stop: int) -> tuple[int, int]:
         if now.contiguity != ANY and (same or not newest):
             revive(s, stack, starts_from(s, stack, event.ref), event.ref)
         found, path, doubts = now.found_n, now.path_n, now.doubts_n
-        if now.rule == ALL_MATCHES:
+        ready = True
+        if newest and not same and keeps_runs(s) and is_alike(s, stack, row):
+            ready = go_on(s, stack, row) or event.member & now.trailing != 0
+        if not ready:
+            fine = True
+        elif now.rule == ALL_MATCHES:
             fine = _all_matches(s, stack, row, newest)
         elif newest and not event.member & now.trailing:
             fine = choose_newest(s, stack, row)

@@ -13,6 +13,7 @@ from engine.kernels.jit import inline, kernel
 from engine.pattern.search.stacks import first_not_below
 from engine.repetition.asking import key_equal, spread_of
 from engine.repetition.records import ANY, FAR, FIRST_OF_START, KEPT, Chase
+from engine.repetition.runs import UNKNOWN, is_ready
 from engine.repetition.walk import Wanted, walk
 
 
@@ -47,6 +48,8 @@ def latest_start(s: Chase, stack: int, place: int) -> int:
 def may_begin(s: Chase, w: Wanted, place: int) -> bool:
     """Whether matches wanted may begin with an entry."""
     row, now = s.stacks.entry[place].row, s.setting[0]
+    if w.last >= 0 and w.last == w.cause and not is_ready(s, row, w.last):
+        return False
     if not s.events[row].member & now.firsts or s.ended[row] + spread_of(s) < w.reach:
         return False
     held = s.events[row].expires >= s.events[w.cause].horizon
@@ -130,4 +133,5 @@ def revive(s: Chase, stack: int, low: int, time: int) -> None:
         row = s.stacks.entry[at].row
         if s.ended[row] + spread >= time:
             s.ended[row] = FAR
+            s.runs[row].status = UNKNOWN
             mark.open = min(mark.open, at - of.start)
