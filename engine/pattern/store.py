@@ -144,18 +144,22 @@ class Store:
             attributes: own attributes to keep; None = all.
             more: the columns of the constants above, of those rows.
         """
-        fresh = {name: released.columns[name][rows] for name in FIELDS} | more
+        n = len(rows)
+        of: np.ndarray | slice = rows
+        if n == released.n and bool((rows == np.arange(released.n)).all()):
+            of = slice(None)  # views, of which ``add`` makes the one copy
+        fresh = {name: released.columns[name][of] for name in FIELDS} | more
         if "site" in released.columns:
-            fresh["site"] = released.columns["site"][rows]
+            fresh["site"] = released.columns["site"][of]
         fresh[REF_END] = fresh.pop(_TE) + (fresh["ref"] - fresh["ts"])
         for attr in released.attr_types:
             name = ATTR_PREFIX + attr
             if name not in released.columns or (attributes is not None and attr not in attributes):
                 continue
             valid = released.columns.get(VALID_PREFIX + attr)
-            fresh[name] = released.columns[name][rows]
+            fresh[name] = released.columns[name][of]
             fresh[VALID_PREFIX + attr] = (
-                np.ones(len(rows), np.bool_) if valid is None else valid[rows]
+                np.ones(n, np.bool_) if valid is None else valid[of]
             )
         self.add(fresh, released.attr_types, released.strings)
 

@@ -21,6 +21,7 @@ from engine.repetition.records import (
     FAR,
     GAP_DOUBT,
     LEVEL,
+    LINK,
     MARK,
     ROLES,
     RUN,
@@ -30,6 +31,8 @@ from engine.repetition.records import (
 from engine.stream.released import Strings
 
 _LEAST: Final = 1 << 10
+_LINKS: Final = 8
+"""Events of runs by event; runs that find no room are walked. What is not used takes no memory."""
 _OPEN: Final = np.empty(0, np.float64)
 
 
@@ -96,12 +99,16 @@ class RepeatKernel:
             made_kinds(self._layout.tables, store.kinds),
             np.zeros(store.n + 1, LEVEL),
         )  # fmt: skip
+        ready = np.zeros(store.n + 1, np.int64)
+        if self._links["row"][0] > len(self._links) // 2:
+            self._forget_runs(len(self._standing))
         while True:
             first, why = c.construct(
                 Chase(
                     self._layout.tables, self._setting, store.events, *store.registers,
                     self._programs, self._ranks, _OPEN, self.stacks, *made, self._chosen,
-                    self._ended, self._marks, self._standing, self._taken, self._own, *self._runs,
+                    self._ended, self._marks, self._standing, self._links, ready, self._taken,
+                    self._own, *self._runs,
                 ),
                 first, store.n,
             )  # fmt: skip
@@ -114,11 +121,14 @@ class RepeatKernel:
                     store.n - first,
                     self.stacks.used[["stacks", "pool"]][0].tolist(),
                 )
+                marks, own = self._marks, self._own
                 self.stacks = stacks.rebuilt(
                     self.stacks, np.arange(store.n), left // 4 + known // 2 + 16,
                     left // 2 + 64 + used // 2, None,
                 )  # fmt: skip
                 self._forget()
+                numbers_of(self._marks)[:known] = numbers_of(marks)[:known]
+                self._own[:known] = own[:known]
             else:
                 self._runs = FoundRuns(*(_longer(part) for part in self._runs))
 
@@ -144,8 +154,11 @@ class RepeatKernel:
         self._own = np.zeros((len(self._marks), 2 * int(self._setting["keys"][0])), np.int64)
 
     def _forget_runs(self, events: int) -> None:
-        """And so is what is known of runs, which are the fewest of so many events."""
+        """And so is what is known of runs; there is room for those of so many events."""
         self._standing = np.zeros(events, STANDING)
+        self._marks["seen"] = 0
+        self._links = np.empty(_LINKS * events + 1, LINK)
+        self._links["row"][0] = 0
         self._taken = np.empty((events, int(self._setting["steps"][0])), np.int64)
 
     def renumber(self, number: np.ndarray, store: Store) -> None:
