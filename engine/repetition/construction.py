@@ -4,7 +4,8 @@ A partition's events stand in one stack, by time. Of all matches asked for, an e
 that it is in, and breaks or puts in doubt those in whose gaps it lies; where some are chosen,
 ``engine.repetition.choosing`` says what it changes. As in SASE+ (Agrawal et al. 2008, "Efficient
 pattern matching over event streams") matches are made from one shared buffer when their last event
-is there, not kept as runs: a late event is then an event like any other.
+is there: a late event is then an event like any other. Under contiguity, while events come in order
+and clocks are exact, they are kept as runs (``engine.repetition.runs``).
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ class RepeatKernel:
                 marks, own = self._marks, self._own
                 self.stacks = stacks.rebuilt(
                     self.stacks, np.arange(store.n), left // 4 + known // 2 + 16,
-                    left // 2 + 64 + used // 2, None,
+                    4 * left + 64 + used // 2, None,  # what is not used takes no memory
                 )  # fmt: skip
                 self._forget()
                 numbers_of(self._marks)[:known] = numbers_of(marks)[:known]
