@@ -20,7 +20,7 @@ from engine.stream.released import Strings
 PATTERNS = [
     "SEQ(A a, B+ b[], C c) WITHIN 90 PARTITION BY k CONTIGUITY NEXT",
     "SEQ(A a, B+ b[], !D n, C c) WITHIN 90 PARTITION BY k CONTIGUITY NEXT SKIP TO NEXT",
-    "SEQ(A+ a[], B+ b[]) WHERE b[i].v > b[i - 1].v WITHIN 90 CONTIGUITY STRICT SKIP PAST LAST EVENT",
+    "SEQ(A+ a[], B+ b[]) WHERE b[i].v > b[i - 1].v WITHIN 90 CONTIGUITY STRICT SKIP PAST LAST",
     "SEQ(A a, B{2,} b[] UNTIL b.v > 7, C c) WITHIN 900 PARTITION BY k CONTIGUITY NEXT LIMIT 2",
 ]
 
