@@ -85,7 +85,7 @@ def _digest(module: Path) -> str | None:
     if any(_written(path) > _BEGAN for path in found):
         return None
     for path in sorted(found):
-        digest.update(_content(path))
+        digest.update(_content_digest(path))
     return digest.hexdigest()[:16]
 
 
@@ -100,18 +100,31 @@ def _content(path: Path) -> bytes:
 
 
 @cache
+def _content_digest(path: Path) -> bytes:
+    return hashlib.sha256(_content(path)).digest()
+
+
+@cache
 def _imported(path: Path) -> list[Path]:
     """The modules of ours that one imports; a name may be a module or something in one."""
 
-    def candidates() -> Iterator[Path]:
+    def candidates() -> Iterator[str]:
         for module, names in _IMPORT.findall(_content(path)):
-            package = _ROOT.joinpath(*module.decode().split("."))
-            yield package.with_suffix(".py")
-            yield package / "__init__.py"
-            for name in re.findall(rb"\w+", names):
-                yield package / f"{name.decode()}.py"
+            place = f"{_ROOT}/{module.decode().replace('.', '/')}"
+            if _is_package(place):
+                yield f"{place}/__init__.py"
+                for name in re.findall(rb"\w+", names):
+                    yield f"{place}/{name.decode()}.py"
+            else:
+                yield f"{place}.py"
 
-    return [module for module in candidates() if module.exists()]
+    # Texts, as to make a path of each takes longer than all the rest.
+    return [Path(module) for module in sorted(set(candidates())) if os.path.exists(module)]  # noqa: PTH110
+
+
+@cache
+def _is_package(place: str) -> bool:
+    return os.path.isdir(place)  # noqa: PTH112 - likewise
 
 
 def njit(function: _F) -> _F:
@@ -189,22 +202,25 @@ class _Compiled:
 
     def _made_ready(self, kinds: Any, arguments: tuple[Any, ...]) -> Callable[..., Any]:
         """What to call with such arguments: the code from the cache, or else Numba's kernel."""
+        made: Callable[..., Any]
         if self._folder is None:
-            return self._dispatcher
+            made = self._dispatcher
+            return made
         from engine.kernels import machine_code  # noqa: PLC0415 - only for those who call a kernel
         from engine.kernels.kinds import named  # noqa: PLC0415 - needs NumPy
 
         with loading.counted():
             file = machine_code.kept_as(self._function, named(kinds))
             if file is None:
-                return self._dispatcher
+                made = self._dispatcher
+                return made
             found = machine_code.read(self._function, self._folder / file)
         if found is not None:
             return found
         made = self._dispatcher
-        types = tuple(map(made.typeof_pyval, arguments))
-        made.compile(types)
-        machine_code.keep(made.overloads[types], self._folder / file)
+        types = tuple(map(self._dispatcher.typeof_pyval, arguments))
+        self._dispatcher.compile(types)
+        machine_code.keep(self._dispatcher.overloads[types], self._folder / file)
         return made
 
     @cached_property
@@ -294,7 +310,7 @@ def _for_any_value(find: Callable[..., Any], types: Any, named: Any) -> Any:
     what cannot be typed so, as it picks from a tuple by that number, is made for each.
     """
     from numba.core.errors import TypingError  # noqa: PLC0415 - needs Numba
-    from numba.core.types import unliteral  # noqa: PLC0415 - likewise
+    from numba.types import unliteral  # noqa: PLC0415 - likewise
 
     try:
         return find(tuple(map(unliteral, types)), named)

@@ -12,7 +12,7 @@ import numpy as np
 
 _IN_C, _IN_FORTRAN, _TO_WRITE = 0x1, 0x2, 0x400
 """Of an array's flags: its order in memory, which may be both, and whether it can be written to."""
-_NUMBERS: Final = {
+_NUMBERS: Final[dict[type, type]] = {
     bool: bool, np.bool_: bool, float: float, np.float64: float, np.int64: int,
     **{
         kind: kind

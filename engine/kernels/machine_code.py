@@ -36,6 +36,7 @@ _SYMBOLS: Final = np.dtype(
 )  # fmt: skip
 """A row of a table of symbols (ELF, 64 bits)."""
 _loading: Final = threading.Lock()
+_loaded: Final[dict[Path, Callable[..., Any]]] = {}
 
 
 class _Kept(NamedTuple):
@@ -77,6 +78,8 @@ def read(function: FunctionType, path: Path) -> Callable[..., Any] | None:
     length = int.from_bytes(content[:8], "big")
     kept = _Kept(*pickle.loads(memoryview(content)[8 : 8 + length]))  # noqa: S301 - our own, whole
     with _loading:
+        if path in _loaded:  # by another thread, just now: LLVM takes each name once
+            return _loaded[path]
         engine, make = _engine(), extension("_dynfunc")
         engine.add_object_file(llvm.ObjectFileRef.from_data(content[8 + length :]))
         engine.finalize_object()
@@ -91,6 +94,7 @@ def read(function: FunctionType, path: Path) -> Callable[..., Any] | None:
         made: Callable[..., Any] = make.make_function(
             module, function.__name__, "compiled by Numba", entry, own, None
         )
+        _loaded[path] = made
     return made
 
 
@@ -158,18 +162,22 @@ def _addresses() -> dict[str, int]:
     found["_Py_NoneStruct"] = id(None)
     for library in (extension("_helperlib"), extension("_dynfunc")):
         found |= {f"numba_{name}": at for name, at in library.c_helpers.items()}
-    found["numba_unpickle"] = ctypes.cast(_unpickle, ctypes.c_void_p).value or 0
+    found["numba_unpickle"] = ctypes.cast(_UNPICKLE, ctypes.c_void_p).value or 0
     runtime = extension("core.runtime._nrt_python").c_helpers
     return found | {name if name[0] == "_" else f"NRT_{name}": at for name, at in runtime.items()}
 
 
-@ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
 def _unpickle(data: int, length: int, _digest: int) -> Any:
     """An object that compiled code uses, as the class of a named tuple or an error that it raises.
 
     Numba's own function for this, in its place, imports all of Numba.
     """
     return _unpickled(ctypes.string_at(data, length))
+
+
+_UNPICKLE: Final = ctypes.PYFUNCTYPE(
+    ctypes.py_object, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p
+)(_unpickle)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Kernels from the cache run without Numba, on the arguments they were compiled for and no others."""
+"""Kernels from the cache run without Numba, on arguments of the kinds they were compiled for."""
 
 from __future__ import annotations
 
@@ -93,7 +93,9 @@ def test_kinds_differ_where_numbas_types_do() -> None:
         assert (named(kinds[i]) == named(kinds[j])) == same, (VALUES[i], VALUES[j])
 
 
-@pytest.mark.parametrize("value", [2**63, "text", [1], np.ma.zeros(3), np.arange(3).view(np.matrix)])
+@pytest.mark.parametrize(
+    "value", [2**63, "text", [1], np.ma.zeros(3), np.arange(3).view(np.matrix)]
+)
 def test_what_numba_alone_can_tell_is_left_to_it(value: Any) -> None:
     with pytest.raises(UnknownKindError):
         kinds_of((1, value))
