@@ -19,6 +19,7 @@ from scenarios.papers.r19.let_go_measures import measures_of
 from scenarios.papers.r19.log_writing import sources
 from scenarios.papers.r19.orders import AQ_KSLACK, AQ_SERVING, MP_KSLACK, PRINTED, Approach
 from scenarios.papers.r19.passes import READING, hold_ms, one_source, the_data_set, the_log
+from scenarios.papers.r19.published import SOURCES
 from scenarios.papers.verdicts import same_with
 from slackwater.measures import Measures, measure_many
 from slackwater.paper import Finding, PaperRun
@@ -118,6 +119,27 @@ def faster_with(run: PaperRun, most: Mapping[int, float]) -> str:
 def most_left_with(run: PaperRun, others: Mapping[int, int]) -> str:
     """For the claim that it leaves more out of order than the others, which leave so many."""
     return _rests(run, lambda each: all(each.left[n] >= others[n] for n in SETS))
+
+
+def many_with(run: PaperRun, judge: Callable[[Mapping[int, Measures]], bool]) -> str:
+    """For a claim on many sources, of which ``judge`` sees what the extension did by their number;
+    our own ``aq-kslack`` is left out, as it would be a pass over each log.
+    """
+    found = run.once("aq variants, many", lambda: _many(run))
+    told = {name: judge(each) for name, each in found.items()}
+    (_, judged), *others = told.items()
+    return f"how AQ-K-slack adapts: {same_with(judged, dict(others))}."
+
+
+def _many(run: PaperRun) -> Mapping[str, Mapping[int, Measures]]:
+    data = the_data_set(run, 3)
+    return {
+        name: {
+            count: measures_of(let_go(data, sources(count), extension), name, count)
+            for count in SOURCES
+        }
+        for name, extension in EXTENSIONS.items()
+    }
 
 
 def _rests(run: PaperRun, judge: Callable[[Variant], bool]) -> str:
