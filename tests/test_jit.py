@@ -29,7 +29,7 @@ def _tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def digest(path: Path) -> str | None:
-    for remembered in (jit._digest, jit._content, jit._imported, jit._written):
+    for remembered in (jit._digest, jit._content, jit._content_digest, jit._imported, jit._written):
         remembered.cache_clear()
     return jit._digest(path)
 

@@ -21,11 +21,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache, cached_property
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, TypeVar, cast
 
 from engine.cache_home import own_cache
 from engine.kernels.left_out import left_out
+from engine.kernels.numba_parts import version
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -74,9 +75,7 @@ def _digest(module: Path) -> str | None:
     None: one of them was written after this process began, which may still run what was there
     before: under the digest of what is there now, others would take it for that.
     """
-    import numba  # noqa: PLC0415 - only for those who call a kernel
-
-    digest = hashlib.sha256(f"{numba.__version__} {os.path.relpath(module, _ROOT)}".encode())
+    digest = hashlib.sha256(version() + os.path.relpath(module, _ROOT).encode())
     found, left = {module}, [module]
     while left:
         new = set(_imported(left.pop())) - found
@@ -86,7 +85,7 @@ def _digest(module: Path) -> str | None:
     if any(_written(path) > _BEGAN for path in found):
         return None
     for path in sorted(found):
-        digest.update(_content(path))
+        digest.update(_content_digest(path))
     return digest.hexdigest()[:16]
 
 
@@ -101,18 +100,31 @@ def _content(path: Path) -> bytes:
 
 
 @cache
+def _content_digest(path: Path) -> bytes:
+    return hashlib.sha256(_content(path)).digest()
+
+
+@cache
 def _imported(path: Path) -> list[Path]:
     """The modules of ours that one imports; a name may be a module or something in one."""
 
-    def candidates() -> Iterator[Path]:
+    def candidates() -> Iterator[str]:
         for module, names in _IMPORT.findall(_content(path)):
-            package = _ROOT.joinpath(*module.decode().split("."))
-            yield package.with_suffix(".py")
-            yield package / "__init__.py"
-            for name in re.findall(rb"\w+", names):
-                yield package / f"{name.decode()}.py"
+            place = f"{_ROOT}/{module.decode().replace('.', '/')}"
+            if _is_package(place):
+                yield f"{place}/__init__.py"
+                for name in re.findall(rb"\w+", names):
+                    yield f"{place}/{name.decode()}.py"
+            else:
+                yield f"{place}.py"
 
-    return [module for module in candidates() if module.exists()]
+    # Texts, as to make a path of each takes longer than all the rest.
+    return [Path(module) for module in sorted(set(candidates())) if os.path.exists(module)]  # noqa: PTH110
+
+
+@cache
+def _is_package(place: str) -> bool:
+    return os.path.isdir(place)  # noqa: PTH112 - likewise
 
 
 def njit(function: _F) -> _F:
@@ -170,13 +182,57 @@ class _Compiled:
 
     def __init__(self, function: Callable[..., Any], **options: bool) -> None:
         functools.update_wrapper(self, function)
-        self._function = function
+        self._function = cast("FunctionType", function)
         self._options = options
+        self._ready: dict[Any, Callable[..., Any]] = {}
 
     def __call__(self, *arguments: Any) -> Any:
         if _plain.get():
             return self._uncompiled(*arguments)
-        return self._dispatcher(*arguments)
+        from engine.kernels.kinds import UnknownKindError, kinds_of  # noqa: PLC0415 - needs NumPy
+
+        try:
+            kinds = kinds_of(arguments)
+        except UnknownKindError:
+            return self._dispatcher(*arguments)
+        ready = self._ready.get(kinds)
+        if ready is None:
+            ready = self._ready[kinds] = self._made_ready(kinds, arguments)
+        return ready(*arguments)
+
+    def _made_ready(self, kinds: Any, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+        """What to call with such arguments: the code from the cache, or else Numba's kernel."""
+        made: Callable[..., Any]
+        if self._folder is None:
+            made = self._dispatcher
+            return made
+        from engine.kernels import machine_code  # noqa: PLC0415 - only for those who call a kernel
+        from engine.kernels.kinds import named  # noqa: PLC0415 - needs NumPy
+
+        with loading.counted():
+            file = machine_code.kept_as(self._function, named(kinds))
+            if file is None:
+                made = self._dispatcher
+                return made
+            found = machine_code.read(self._function, self._folder / file)
+        if found is not None:
+            return found
+        made = self._dispatcher
+        types = tuple(map(self._dispatcher.typeof_pyval, arguments))
+        self._dispatcher.compile(types)
+        machine_code.keep(self._dispatcher.overloads[types], self._folder / file)
+        return made
+
+    @cached_property
+    def _folder(self) -> Path | None:
+        """Where its machine code is kept; None: nowhere, or where Numba is told to keep it."""
+        directory = cache_directory()
+        if "cache" not in self._options or directory is None:
+            return None
+        if any(name.startswith("NUMBA_") for name in os.environ):
+            return None
+        digest = _digest(Path(self._function.__code__.co_filename).resolve())
+        return None if digest is None else directory / digest
 
     @cached_property
     def _uncompiled(self) -> Callable[..., Any]:
@@ -207,6 +263,7 @@ class _Compiled:
         with loading.counted():
             made = self._made()
         made.compile = functools.partial(_timed, made.compile)
+        made.get_call_template = functools.partial(_for_any_value, made.get_call_template)
         return made
 
     def _made(self) -> Any:
@@ -242,6 +299,23 @@ class _Compiled:
 def _timed(compiled: Callable[..., Any], signature: Any) -> Any:
     with loading.counted():
         return compiled(signature)
+
+
+def _for_any_value(find: Callable[..., Any], types: Any, named: Any) -> Any:
+    """What a kernel calls for arguments of these types.
+
+    Numba compiles what is called anew for each number that is written out in a call (``f(x, -1)``),
+    and so what that calls: W1's windows were compiled three to four times over. Here one is made
+    for all values, and LLVM still sees the number where it puts the called into its caller. Only
+    what cannot be typed so, as it picks from a tuple by that number, is made for each.
+    """
+    from numba.core.errors import TypingError  # noqa: PLC0415 - needs Numba
+    from numba.types import unliteral  # noqa: PLC0415 - likewise
+
+    try:
+        return find(tuple(map(unliteral, types)), named)
+    except TypingError:
+        return find(types, named)
 
 
 def _with_runtime(load: Callable[..., Any], signature: Any, context: Any) -> Any:

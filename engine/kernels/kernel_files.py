@@ -13,7 +13,6 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from functools import cache, partial
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,9 +20,8 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 from numba.core.caching import Cache, IndexDataCacheFile
 
-from engine.cache_home import own_bytes
+from engine.kernels.sealed import sealed_bytes, unsealed
 
-_DIGEST: Final = 32
 _LENGTH: Final = 8
 
 
@@ -40,11 +38,11 @@ class SealedFiles(IndexDataCacheFile):  # type: ignore[misc]  # numba is not che
     def __init__(self, cache: Cache, folder: Path | None) -> None:
         implementation = cache._impl  # noqa: SLF001 - there is no public way
         stamp = folder.name if folder else implementation.locator.get_source_stamp()
-        self._bitcode = b""
+        self._code = self._bitcode = b""
         super().__init__(str(folder or cache.cache_path), implementation.filename_base, stamp)
 
     def _load_index(self) -> dict[Any, str]:
-        content = _unsealed(Path(self._index_path))
+        content = unsealed(Path(self._index_path))
         if content is None:
             return {}
         version, stamp, overloads = pickle.loads(content)  # noqa: S301 - our own, and whole
@@ -61,16 +59,18 @@ class SealedFiles(IndexDataCacheFile):  # type: ignore[misc]  # numba is not che
         if found is not None:
             read = cache(partial(llvm.parse_bitcode, self._bitcode))
             found.library._get_module_for_linking = read  # noqa: SLF001 - there is no public way
+            found.library._compiled_object = self._code  # noqa: SLF001 - which loading has dropped
         return found
 
     def _load_data(self, name: str) -> Any:
         """Raises ``FileNotFoundError``, as Numba expects it, if there is nothing to rely on."""
         path = Path(self._data_path(name))
-        content = _unsealed(path)
+        content = unsealed(path)
         if content is None:
             raise FileNotFoundError(path)
         end = _LENGTH + int.from_bytes(content[:_LENGTH], "big")
         data = pickle.loads(memoryview(content)[_LENGTH:end])  # noqa: S301 - our own, and whole
+        (_, _, (self._code, _)), *_ = data
         self._bitcode = content[end:]
         return data
 
@@ -83,8 +83,7 @@ class SealedFiles(IndexDataCacheFile):  # type: ignore[misc]  # numba is not che
         content = b"".join(parts)
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         with self._open_for_write(path) as file:
-            file.write(_digest(content))
-            file.write(content)
+            file.write(sealed_bytes(content))
 
 
 def _names_of(bitcode: bytes) -> bytes:
@@ -100,15 +99,3 @@ def _names_of(bitcode: bytes) -> bytes:
             inside.call(trap, ())
             inside.unreachable()
     return bytes(llvm.parse_assembly(str(names)).as_bitcode())
-
-
-def _digest(content: bytes) -> bytes:
-    return blake2b(content, digest_size=_DIGEST).digest()
-
-
-def _unsealed(path: Path) -> bytes | None:
-    """The file's content; None: absent, another's, or damaged."""
-    whole = own_bytes(path)
-    if whole is None or _digest(whole[_DIGEST:]) != whole[:_DIGEST]:
-        return None
-    return whole[_DIGEST:]
