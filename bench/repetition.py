@@ -167,8 +167,8 @@ def matches_by_hand(columns: Columns, name: str) -> int:
     _, work, returned = PATTERNS[name]
     found = work(zip(*(column.tolist() for column in columns), strict=True))
     ends = [0, *itertools.accumulate(map(len, found))]
-    of_events = zip(*itertools.chain.from_iterable(found), strict=True)
-    fields = [pa.array(values) for values in of_events]
+    events_of_all = list(itertools.chain.from_iterable(found))
+    fields = [pa.array([event[n] for event in events_of_all]) for n in range(4)]
     events = pa.StructArray.from_arrays(fields, names=["type", "k", "v", "ts"])
     values = {
         f"value_{n}": pa.array(column)

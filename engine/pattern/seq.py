@@ -178,15 +178,17 @@ class SeqMatcher:
         late = (member != 0) & (expires < horizon)
         self._too_late += int(late.sum())
         rows = np.flatnonzero((member != 0) & ~late)
+        taken: np.ndarray | slice
+        taken = slice(None) if len(rows) == released.n else rows  # of all, no copies are made
         more = {
             ORDER: moved.first + rows,
-            EXPIRES: expires[rows],
-            MEMBER: member[rows],
-            HORIZON: horizon[rows],
+            EXPIRES: expires[taken],
+            MEMBER: member[taken],
+            HORIZON: horizon[taken],
             T_A: np.full(len(rows), released.t_a),
         }
         if CHANCE in released.columns:
-            more[CHANCE] = released.columns[CHANCE][rows]
+            more[CHANCE] = released.columns[CHANCE][taken]
         now = self._at_once(released, moved, rows, more)
         rows = rows[now]
         if len(rows):

@@ -227,7 +227,7 @@ class Store:
         for which, names in enumerate(self._names):
             for number, read in enumerate(names):
                 node = Attribute(read) if isinstance(read, str) else read
-                view = self.view(rows, released_columns(attributes_in(node)), strings)
+                view = self.view(new, released_columns(attributes_in(node)), strings)
                 value = view_value(node, view)
                 kind, known = _KINDS[value.kind], int(self._kinds[which][number])
                 if kind == ABSENT:
@@ -268,7 +268,7 @@ class Store:
         c = self.columns
         return EventTimes(c["ref"], c["unc"], c["epoch"], c["source"], c[REF_END]).take(rows)
 
-    def view(self, rows: np.ndarray, names: set[str], strings: Strings) -> View:
+    def view(self, rows: np.ndarray | slice, names: set[str], strings: Strings) -> View:
         """The columns ``names`` of ``rows``, for predicates; ``te`` too."""
         c = self.columns
         found = {name: c[name][rows] for name in names if name in c}
