@@ -70,7 +70,7 @@ class RepeatJudge:
             new = found["new"] == 1
             before = self._verdicts(runs, ~new, found["sure_before"], "t_a_before", old=True)
             after = self._verdicts(runs, found["stands"] == 1, found["sure"], "t_a_now")
-        same = (before.confirmed == after.confirmed) & (before.chance == after.chance)
+        same = before.as_sure_as(after)
         seen = np.flatnonzero(~(before.stands & after.stands & same))
         if not len(seen):
             return None

@@ -13,6 +13,7 @@ import numpy as np
 from engine.barrier.changes import Given
 from engine.pattern.match_results import Matches
 from engine.pattern.store import Store
+from engine.pattern.verdict.certainty import no_surer_than
 from engine.query.computed import computed_values
 from engine.query.expression import View
 from engine.query.fields import attributes_in, own_attribute, released_columns
@@ -22,6 +23,7 @@ from engine.query.values import Value
 from engine.repetition.asking import HALF, LOW_HALF
 from engine.repetition.compiled import RepeatLayout
 from engine.repetition.match_table import MatchTable
+from engine.stream.chance import CHANCE
 from engine.stream.columns import VALID_PREFIX
 from engine.stream.frame import ATTR_PREFIX
 from engine.stream.released import Strings
@@ -48,6 +50,8 @@ def shown_runs(
         events, ends = matches.events(piece.rows[:, 0])
         rows, step_of = _columns(events, ends, steps)
         piece = replace(piece, rows=rows)
+        if CHANCE in store.columns:
+            piece = no_surer_than(store.chances(rows), piece)
         yield RepeatMatches(piece, step_of, store, layout, strings, site)
         start += some
 

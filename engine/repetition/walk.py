@@ -132,7 +132,8 @@ def _passed(s: Chase, depth: int, row: int, t_a: int) -> None:
     until = s.t.steps[level.step].until
     ends = until >= 0 and s.events[row].member >> until & 1
     breaks = now.contiguity == STRICT or (now.contiguity == NEXT and relevant)
-    if (ends or breaks) and order_of(s, level.row, row, t_a) == CERTAIN:
+    sure = order_of(s, level.row, row, t_a) == CERTAIN and not s.events[row].doubted
+    if (ends or breaks) and sure:
         beyond = s.events[row].ref + spread_of(s)
         if breaks:
             level.stop = min(level.stop, beyond)

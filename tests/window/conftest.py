@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from engine.query.plan import Drift, WindowPlan
+from engine.stream.chance import CHANCE
 from engine.stream.released import IN_ORDER, LATE, Gaps, Progress, Released, Strings
 from engine.window.time_windows import TimeWindows
 
@@ -32,6 +33,7 @@ class Event:
     stream: str = "events"
     seq: int = 0
     epoch: int = -1
+    chance: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,8 @@ def batch(stream: Stream, strings: Strings, start: int = 0, stop: int | None = N
     for name in ("source", "stream"):
         codes = [strings.code(getattr(event, name)) for event in events]
         columns[name] = np.array(codes, np.int32)
+    if any(event.chance != 1 for event in events):
+        columns[CHANCE] = np.array([event.chance for event in events])
     types = {}
     for attr, name in (("g", "key"), ("v", "v")):
         columns["attrs." + attr], valid, types[attr] = _values(events, name, strings)

@@ -113,8 +113,7 @@ def _difference(before: Changes | None, after: Changes | None) -> Changes | None
     found.before = _either(was, both, at_first)
     found.after = _either(now, both, at_first)
     was_, now_ = found.before, found.after
-    same = (was_.confirmed == now_.confirmed) & (was_.chance == now_.chance)
-    same = (was_.stands == now_.stands) & (same | ~now_.stands)
+    same = (was_.stands == now_.stands) & (was_.as_sure_as(now_) | ~now_.stands)
     changed = np.flatnonzero(~same)
     return found.take(changed) if len(changed) else None
 

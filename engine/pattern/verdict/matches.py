@@ -64,7 +64,7 @@ class Judge:
             made.rows, made.branch, made.completing, made.cause, before, after,
             self._closes(made), made.known_at, made.last_ns,
         )  # fmt: skip
-        same = (before.confirmed == after.confirmed) & (before.chance == after.chance)
+        same = before.as_sure_as(after)
         seen = np.flatnonzero(~(before.stands & after.stands & same))
         return found.take(seen) if len(seen) < n else found
 
@@ -110,7 +110,7 @@ class Judge:
         places = np.lexsort((doubts["scope"], order, match))
         return Doubts(
             match[places], self.store.clock(event[places]), event[places], order[places],
-            doubts["scope"][places],
+            doubts["scope"][places], self.store.chances(event[places]),
         )  # fmt: skip
 
     def _chances(

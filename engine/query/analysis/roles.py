@@ -96,9 +96,8 @@ class RepeatedNames:
             hint = "as in count(a)" if function == COUNT else f"as in {function}(a.v)"
             raise self._refuse(call.at, f"{function} takes a step that repeats", hint)
         if function == COUNT:
-            return Typed(
-                Attribute("seq", with_role(self._counted(argument), COUNT)), ValueKind.NUMBER
-            )
+            counted = with_role(self._counted(argument), COUNT)
+            return Typed(Attribute("seq", counted, argument.at), ValueKind.NUMBER)
         alias, name = self._parts(argument)
         if not self.often[alias].repeats:
             message = f"{alias!r} does not repeat"
@@ -109,7 +108,8 @@ class RepeatedNames:
             hint = f"first({alias}.{name}) and last({alias}.{name}) are its least and largest"
             raise self._refuse(argument.at, message, hint if kind == ValueKind.TIME else "")
         kind = ValueKind.NUMBER if function in _NUMBERS else kind
-        return Typed(Attribute(name, with_role(alias, function)), kind)
+        at = argument.parts[-1].at
+        return Typed(Attribute(name, with_role(alias, function), at), kind)
 
     def partition(self, clause: PartitionBy | None) -> tuple[str, ...]:
         """The attributes of PARTITION BY.
