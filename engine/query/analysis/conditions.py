@@ -211,7 +211,11 @@ def _membership(node: s.Among, context: Context) -> Membership:
         options.append(right.expression)
     kinds = {isinstance(option.value, str) for option in options}
     if len(kinds) > 1:
-        raise context.refuse(node.at, "IN mixes text and numbers", "write all as text, in single quotes, or all as numbers")
+        raise context.refuse(
+            node.at,
+            "IN mixes text and numbers",
+            "write all as text, in single quotes, or all as numbers",
+        )
     return Membership(item.expression, tuple(options))
 
 
