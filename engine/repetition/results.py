@@ -17,9 +17,9 @@ from engine.pattern.verdict.certainty import no_surer_than
 from engine.query.computed import computed_values
 from engine.query.expression import View
 from engine.query.fields import attributes_in, own_attribute, released_columns
-from engine.query.plan import Attribute, SeqPlan
+from engine.query.plan import Attribute, Computed, Expression, SeqPlan
 from engine.query.repeat_plan import COLLECTED, COUNT, FIRST, LAST, step_and_role
-from engine.query.values import Value
+from engine.query.values import NULL, Value
 from engine.repetition.asking import HALF, LOW_HALF
 from engine.repetition.compiled import RepeatLayout
 from engine.repetition.match_table import MatchTable
@@ -108,6 +108,25 @@ class RepeatMatches(Matches):
         for present in np.unique(bits).tolist():
             mine = np.flatnonzero(bits == present)
             yield mine, computed_values(asked, self._views(asked, mine, present), len(mine))
+
+    def _value(self, expression: Expression) -> Value:
+        """Of every match; null where it has not the events."""
+        asked, found = replace(self.plan, computed=(Computed("", expression),)), NULL
+        for mine, values in self.value_columns([asked]):
+            value = values[""]
+            if value.kind == "null":
+                continue
+            data, known = np.asarray(value.data), value.valid
+            if found.kind == "null":
+                found = Value(
+                    value.kind, np.zeros(len(self), data.dtype), np.zeros(len(self), np.bool_)
+                )
+            assert found.valid is not None
+            if found.kind == "int" and value.kind == "float":
+                found = Value("float", found.data.astype(np.float64), found.valid)
+            found.data[mine] = data
+            found.valid[mine] = True if known is None else known
+        return found
 
     def _views(self, asked: SeqPlan, mine: np.ndarray, present: int) -> dict[str, View]:
         """By alias and role, what ``asked`` computes from, of the results ``mine``."""

@@ -28,7 +28,8 @@ from engine.query.repeat_plan import (
     with_role,
 )
 
-_ROLES: Final = {FIRST, LAST, *COLLECTED}
+ROLES_OF_ALL: Final = {FIRST, LAST, *COLLECTED}
+"""Functions of all events of a step that repeats."""
 _NUMBERS: Final = {"sum", "avg", "min", "max"}
 
 
@@ -37,7 +38,7 @@ class RepeatedNames:
 
     def __init__(self, text: str, steps: Mapping[str, Step], often: Mapping[str, Often]) -> None:
         self.text, self.steps, self.often = text, steps, often
-        self.roles = ["", *(ROLE + role for role in (EACH, BEFORE, *sorted(_ROLES)))]
+        self.roles = ["", *(ROLE + role for role in (EACH, BEFORE, *sorted(ROLES_OF_ALL)))]
 
     def resolve(self, reference: s.Reference) -> Attribute:
         """What a condition names.
@@ -60,6 +61,24 @@ class RepeatedNames:
             message = "RETURN has values of whole matches"
             raise self._refuse(reference.at, message, self._choices(alias, name, of_match=True))
         return Attribute(name, alias)
+
+    def one_value(self, reference: s.Reference) -> Attribute:
+        """What names one value of a whole match.
+
+        Raises:
+            UserError: several events of a match have it.
+        """
+        if reference.step_index is not None:
+            alias, name = self._parts(reference)
+            message = "a CHECK has values of whole matches"
+            raise self._refuse(reference.at, message, self._choices(alias, name, of_match=True))
+        found = self.returned(reference)
+        alias = str(found.alias)
+        if self.often[alias].repeats:
+            message = f"{alias!r} repeats, so this has several values"
+            hint = self._choices(alias, found.name, of_match=True)
+            raise self._refuse(reference.at, message, hint)
+        return found
 
     def checked(self, entry: Returned) -> Returned:
         """An entry of RETURN, which is computed if it is made of several events.
@@ -85,7 +104,7 @@ class RepeatedNames:
             UserError: of no step that repeats, or of times, whose clocks may err.
         """
         function = call.function.text.lower()
-        if function not in _ROLES:
+        if function not in ROLES_OF_ALL:
             return None
         argument = call.arguments[0] if len(call.arguments) == 1 else None
         if (

@@ -76,11 +76,11 @@ def _find_doubts(
     free.n = 0
     for j in range(there):
         low = j - _shift(place, book, widest, False)
-        inside = low >= 0 and j + _shift(place, book, widest, True) < rows
-        if inside and kept.part[place] == WHOLE:
+        holds = low >= 0 and j + _shift(place, book, widest, True) < rows
+        if holds and kept.part[place] == WHOLE:
             book.counted.places[sure] = place
             sure += 1
-        elif inside:
+        elif holds:
             d.place[DOUBTS_MAX + free.n] = place
             free.n += 1
         else:

@@ -4,8 +4,8 @@ Window k has the events number k * m to k * m + n - 1 of its group, of equal tim
 release. A late event takes its number, and every one behind it moves by one: so it corrects its own
 window and all told ones of the group that follow it. Hence each event is held until its windows are
 corrected no more, and a window is added up when it is told. At the end of the input a window that
-is not full is not told. An event that may not be there, as an uncertain result of another statement,
-takes a number all the same: bounds are with it and without it.
+is not full is not told. An event that may not be there, as an uncertain result of another
+statement, takes a number all the same: bounds are with it and without it.
 """
 
 from __future__ import annotations
