@@ -33,11 +33,6 @@ class Verdicts:
     def take(self, which: np.ndarray) -> Verdicts:
         return Verdicts(self.stands[which], self.confirmed[which], self.chance[which])
 
-    def as_sure_as(self, other: Verdicts) -> np.ndarray:
-        """Where both say the same of what stands; an unknown chance (NaN) is as another one."""
-        alike = (self.chance == other.chance) | (np.isnan(self.chance) & np.isnan(other.chance))
-        return np.asarray((self.confirmed == other.confirmed) & alike)
-
 
 @dataclass(slots=True)
 class Changes:

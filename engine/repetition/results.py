@@ -111,22 +111,18 @@ class RepeatMatches(Matches):
 
     def _value(self, expression: Expression) -> Value:
         """Of every match; null where it has not the events."""
-        asked, found = replace(self.plan, computed=(Computed("", expression),)), NULL
+        asked = replace(self.plan, computed=(Computed("", expression),))
+        kind, known = "null", np.zeros(len(self), np.bool_)
+        data = np.zeros(len(self), np.int64)
         for mine, values in self.value_columns([asked]):
             value = values[""]
             if value.kind == "null":
                 continue
-            data, known = np.asarray(value.data), value.valid
-            if found.kind == "null":
-                found = Value(
-                    value.kind, np.zeros(len(self), data.dtype), np.zeros(len(self), np.bool_)
-                )
-            assert found.valid is not None
-            if found.kind == "int" and value.kind == "float":
-                found = Value("float", found.data.astype(np.float64), found.valid)
-            found.data[mine] = data
-            found.valid[mine] = True if known is None else known
-        return found
+            kind = value.kind if kind in {"null", value.kind} else "float"
+            data = data.astype(np.result_type(data, value.data))
+            data[mine] = value.data
+            known[mine] = True if value.valid is None else value.valid
+        return NULL if kind == "null" else Value(kind, data, known)
 
     def _views(self, asked: SeqPlan, mine: np.ndarray, present: int) -> dict[str, View]:
         """By alias and role, what ``asked`` computes from, of the results ``mine``."""

@@ -81,7 +81,8 @@ def _find_doubts(
             book.counted.places[sure] = place
             sure += 1
         elif holds:
-            d.place[DOUBTS_MAX + free.n] = place
+            spare = DOUBTS_MAX + free.n
+            d.place[spare] = place
             free.n += 1
         else:
             doubtful = _doubt(d, doubtful, place, j)
