@@ -27,10 +27,10 @@ from engine.errors import UserError
 from engine.operator import Result
 from engine.query.check_plan import DOUBTFUL, checks_of
 from engine.query.derived_plan import asked_plan
+from engine.query.derived_types import DerivedTypes
 from engine.query.fields import FIELDS, ValueKind, own_attribute
 from engine.query.plan import Aggregate, Attribute, Drift, Expression, Plan
 from engine.results.schema import ALERTS, ITEMS, SO_FAR, as_json
-from engine.spark.derived_types import DerivedTypes
 
 _TYPES: Final[dict[str, DataType]] = {
     "int": LongType(), "float": DoubleType(), "bool": BooleanType(), "str": StringType(),
@@ -84,7 +84,11 @@ class TypedOutput:
         keys: dict[str, DataType] = {}
         read: dict[str, DataType] = {}
         monitored = derived = checked = False
-        types = DerivedTypes(attributes, _of_aggregate, _of_value)
+        types = DerivedTypes(
+            attributes,
+            lambda one, known: _name(_of_aggregate(one, known)),
+            lambda one, known: _name(_of_value(one, known)),
+        )
         for each in plans:
             monitored |= each.result_kind == ALERTS
             derived |= each.result_kind == ITEMS
@@ -162,6 +166,10 @@ def _typed(types: Mapping[str, str], shown: frozenset[str] | None) -> dict[str, 
 def _struct(types: Mapping[str, DataType]) -> StructType | None:
     """None without fields: few formats can keep such a struct."""
     return StructType([StructField(n, kind) for n, kind in types.items()]) if types else None
+
+
+def _name(kind: DataType) -> str:
+    return next(name for name, of in _TYPES.items() if of == kind)
 
 
 def _text(value: Any) -> str:

@@ -1,11 +1,8 @@
-"""Spark's types of what statements read: the log's attributes, or columns of other results."""
+"""Types of what statements read: the log's attributes, or columns of other results."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
-
-from pyspark.sql.types import BooleanType, DataType, DoubleType, LongType
 
 from engine.query.analysis.returned import OF_ALERTS, OF_MATCHES, OF_WINDOWS, returned_values
 from engine.query.derived_plan import DerivedPlan, asked_plan
@@ -15,7 +12,6 @@ from engine.query.plan import Aggregate, Expression, Plan, WindowPlan
 
 Known = Mapping[str, str] | None
 """Types (``int float bool str``) of attributes by name; None: not known."""
-_NAMES: Final = {LongType(): "int", DoubleType(): "float", BooleanType(): "bool"}
 
 
 class DerivedTypes:
@@ -30,8 +26,8 @@ class DerivedTypes:
     def __init__(
         self,
         attributes: Known,
-        of_aggregate: Callable[[Aggregate, Known], DataType],
-        of_value: Callable[[Expression, Known], DataType],
+        of_aggregate: Callable[[Aggregate, Known], str],
+        of_value: Callable[[Expression, Known], str],
     ) -> None:
         self._attributes = attributes
         self._of_aggregate, self._of_value = of_aggregate, of_value
@@ -49,17 +45,13 @@ class DerivedTypes:
             yield from OF_WINDOWS.items()
             for key in asked.group_by:
                 if key.name not in FIELDS:
-                    yield key.name, _name(self._of_value(key, known))
+                    yield key.name, self._of_value(key, known)
             for one in asked.aggregates:
-                yield one.label, _name(self._of_aggregate(one, known))
+                yield one.label, self._of_aggregate(one, known)
         elif isinstance(asked, MonitorPlan):
             yield from OF_ALERTS.items()
         else:
             yield from OF_MATCHES.items()
             for branch in asked.branches:
                 for value in returned_values(branch):
-                    yield value.label, _name(self._of_value(value.expression, known))
-
-
-def _name(kind: DataType) -> str:
-    return _NAMES.get(kind, "str")
+                    yield value.label, self._of_value(value.expression, known)
