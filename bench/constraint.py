@@ -1,21 +1,32 @@
 """Patterns under a constraint: 100,000 open traces, an automaton of some 60 states, one core.
 
-Goal (issue 16): at least 10 M events/s, at most 32 bytes of state per open trace beside its last
-event. Beside it, in the same run: one NumPy sort of the same events by their time, and the same
-alerts by plain Python, a dict of traces and a dict of states, as one would write it at home.
+Goal (issue 16): at least 10 M events/s, at most 32 bytes of state per open trace beside its
+buffered events. Beside it, in the same run: one NumPy sort of the same events by their time; the
+same alerts by plain Python, a dict of traces and a dict of states, as one would write it at home;
+and pm4py's two streaming checks (``bench.peers.conformance_by_pm4py``), where there is a Python
+that has it. These tell of traces that break the flow, as some do there; they know no query, so no
+alert and no ``cleared``, and take events as they come. Here footprints see nothing: a SHIP, which
+is what is wrong there, may follow any type. Token-based replay takes the first of several ways
+through steps that nobody sees, and calls traces broken that are not.
 
-Seconds are processor time of this process. ``python -m bench.constraint``
+Seconds are processor time. ``python -m bench.constraint [--pm4py PYTHON]``
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import subprocess
 import sys
 import time
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 
 from engine.constraint.monitor import MonitorOperator
-from engine.constraint.traces import TRACE
+from engine.constraint.traces import OF_LAST_EVENT, TRACE
 from engine.query import query
 from engine.query.automata.compiled import automata_of
 from engine.query.monitor_plan import MonitorPlan
@@ -28,6 +39,10 @@ ROUNDS = 3
 GOAL_PER_S = 10_000_000
 PLAIN_EVENTS = 1_000_000
 """Of those, for plain Python."""
+PEER_TRACES = 2_000
+"""Of those, for pm4py."""
+BROKEN_EVERY = 2_003
+"""One in so many of pm4py's events is made a SHIP, wherever it may be."""
 FLOW = "(ORDER, (PICK+, PACK) & PAY?, SHIP, (DAMAGE | REFUND)?)+"
 PATTERN = "EVENT SEQ(ORDER o, PAY p, DAMAGE d, REFUND r)"
 
@@ -96,8 +111,65 @@ def plain(plan: MonitorPlan, stream: list[Released]) -> tuple[int, int, float]:
     return len(events), len(told), time.process_time() - begun
 
 
+def told_of_memory(operator: MonitorOperator) -> str:
+    """What the operator has room for, by open trace."""
+    n, memory = operator.counters()["open"], operator.held.memory
+    last = sum(TRACE.fields[name][0].itemsize for name in OF_LAST_EVENT)  # type: ignore[index]
+    keys = memory.keys / n
+    return (
+        f"{n:,} open traces of {TRACE.itemsize} bytes, {last} of them of the last event, and "
+        f"{keys:.1f} in the table of keys: {TRACE.itemsize - last + keys:.1f} beside buffered "
+        f"events (goal 32), {(memory.traces + memory.keys) / n:.1f} with the last event and the "
+        "room for more"
+    )
+
+
+def of_some(stream: list[Released]) -> Released:
+    """The events of the first traces, of which some break the flow."""
+    columns: dict[str, np.ndarray] = {}
+    for name in stream[0].columns:
+        columns[name] = np.concatenate([
+            released.columns[name][released.columns["attrs.order"] < PEER_TRACES]
+            for released in stream
+        ])  # fmt: skip
+    strings, n = stream[0].strings, len(columns["ref"])
+    columns["type"][BROKEN_EVERY - 1 :: BROKEN_EVERY] = strings.code("SHIP")
+    return replace(stream[0], n=n, columns=columns)
+
+
+def told_of_pm4py(python: str, plan: MonitorPlan, some: Released, rate: float) -> str:
+    """Its ways over ``some``; ``rate``: ours, events/s."""
+    if python == sys.executable and find_spec("pm4py") is None:
+        return (
+            "pm4py: left out, as it is not installed; python -m venv PM && PM/bin/pip install "
+            "pm4py, then --pm4py PM/bin/python\n"
+        )
+    orders, types = some.columns["attrs.order"].tolist(), some.columns["type"].tolist()
+    lines = [f"{o} {some.strings.text(t)}\n" for o, t in zip(orders, types, strict=True)]
+    script = Path(__file__).with_name("peers") / "conformance_by_pm4py.py"
+    said = subprocess.run(
+        [python, script], input="".join(lines), capture_output=True, text=True, check=True
+    ).stdout
+    told = ""
+    for answer in (json.loads(line) for line in said.splitlines() if line.startswith("{")):
+        n, seconds = answer["events"], answer["seconds"]
+        first = replace(some, n=n, columns={k: v[:n] for k, v in some.columns.items()})
+        found = MonitorOperator(plan, "beside").process(first)
+        mine = {result["trace"] for result in found if result["alert"] == "violation"}
+        told += (
+            f"pm4py, {answer['way']}: {n:,} events of {answer['traces']:,} traces in "
+            f"{seconds:.2f} s, {n / seconds:,.0f} events/s: {rate * seconds / n:,.0f} times as "
+            f"long an event; {len(answer['broken']):,} traces break the flow, by ours "
+            f"{len(mine):,}, of which {len(mine.intersection(answer['broken'])):,} are among them\n"
+        )
+    return told
+
+
 def main() -> int:
     """Prints the table; 1 if the goal is not met."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pm4py", default=sys.executable, metavar="PYTHON", help="that has pm4py")
+    given = parser.parse_args()
     plan = query(f"{PATTERN} UNDER CONSTRAINT flow FOR TRACE BY order AS {FLOW}")
     assert isinstance(plan, MonitorPlan)
     begun = time.process_time()
@@ -117,10 +189,8 @@ def main() -> int:
         told = sum(len(operator.process(released)) for released in stream)
         best = min(best, time.process_time() - begun)
     rate = len(refs) / best
-    size = TRACE.itemsize
     sys.stdout.write(
-        f"{states} states, made in {built:.3f} s; {operator.counters()['open']:,} open traces of "
-        f"{size} bytes, half of them of the last event\n"
+        f"{states} states, made in {built:.3f} s; {told_of_memory(operator)}\n"
         f"{len(refs):,} events, {told:,} results: {best:.2f} s, {rate / 1e6:.1f} M events/s, "
         f"{best / sort:.2f} x a shuffle and a sort (goal {GOAL_PER_S / 1e6:.0f} M events/s)\n"
     )
@@ -129,6 +199,7 @@ def main() -> int:
         f"plain Python: {n:,} events in {seconds:.2f} s, {n / seconds / 1e6:.2f} M events/s: "
         f"{rate * seconds / n:.0f} times as long an event\n"
     )
+    sys.stdout.write(told_of_pm4py(given.pm4py, plan, of_some(stream), rate))
     return int(rate < GOAL_PER_S)
 
 

@@ -1,15 +1,18 @@
 """Repetition beside plain Python on the same events: runs between two marks, and rising ones.
 
 Each pattern is answered by the operator with the barrier ``immediate`` and by a loop over the
-events with one dict per partition, written for that pattern alone: from the same columns to tables,
-of results on the one side and of the times of each match's events on the other; both must find as
-many. The loop knows nothing of late events or clocks. Events are in order, of KEYS partitions.
+events with one dict per partition, written for that pattern alone: from the same columns to tables
+that have a row per match with its events (type, partition, value, time) and what RETURN asks for;
+both must find as many. The loop knows nothing of late events or clocks, and its table nothing of
+sources, sequence numbers, certainty or when a match was known. Events are in order, of KEYS
+partitions.
 Seconds are processor time of this process, the best of ROUNDS that take turns.
 ``python -m bench.repetition``
 """
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -36,76 +39,88 @@ TYPES = "ABBBBBBCDD"
 
 Row = tuple[str, int, int, int]
 """Type, partition, value, time [ns]."""
+Match = list[Row]
 Columns = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
-def between(rows: Iterable[Row]) -> list[list[int]]:
+def between(rows: Iterable[Row]) -> list[Match]:
     """Of each A all B up to the first C: SEQ(A a, B+ b[], C c) CONTIGUITY NEXT."""
-    open_: dict[int, list[list[int]]] = {}
-    found = list[list[int]]()
-    for kind, key, _, time_ns in rows:
+    open_: dict[int, list[Match]] = {}
+    found = list[Match]()
+    for row in rows:
+        kind, key, _, time_ns = row
         if kind == "A":
-            open_.setdefault(key, []).append([time_ns])
+            open_.setdefault(key, []).append([row])
         elif kind == "B":
             for run in open_.get(key, ()):
-                run.append(time_ns)
+                run.append(row)
         elif kind == "C":
             kept = []
             for run in open_.pop(key, ()):
                 if len(run) == 1:
                     kept.append(run)
-                elif time_ns - run[0] <= WITHIN_NS:
-                    run.append(time_ns)
+                elif time_ns - run[0][3] <= WITHIN_NS:
+                    run.append(row)
                     found.append(run)
             if kept:
                 open_[key] = kept
     return found
 
 
-def rising(rows: Iterable[Row]) -> list[list[int]]:
+def rising(rows: Iterable[Row]) -> list[Match]:
     """Three B beside one another that rise, none in two matches: STRICT, SKIP PAST LAST EVENT."""
-    runs: dict[int, list[tuple[int, int]]] = {}
-    found = list[list[int]]()
-    for kind, key, value, time_ns in rows:
+    runs: dict[int, Match] = {}
+    found = list[Match]()
+    for row in rows:
+        kind, key, value, time_ns = row
         if kind != "B":
             runs[key] = []
             continue
         run = runs.get(key)
-        if not run or value <= run[-1][0]:
-            runs[key] = [(value, time_ns)]
+        if not run or value <= run[-1][2]:
+            runs[key] = [row]
             continue
-        run.append((value, time_ns))
+        run.append(row)
         if len(run) == 3:
-            if time_ns - run[0][1] <= WITHIN_NS:
-                found.append([at for _, at in run])
+            if time_ns - run[0][3] <= WITHIN_NS:
+                found.append(run)
                 runs[key] = []
             else:
                 del run[0]
     return found
 
 
-def bursts(rows: Iterable[Row]) -> list[list[int]]:
+def bursts(rows: Iterable[Row]) -> list[Match]:
     """Three D beside one another: STRICT."""
-    runs: dict[int, list[int]] = {}
-    found = list[list[int]]()
-    for kind, key, _, time_ns in rows:
+    runs: dict[int, Match] = {}
+    found = list[Match]()
+    for row in rows:
+        kind, key, _, time_ns = row
         if kind != "D":
             runs[key] = []
             continue
         run = runs.setdefault(key, [])
-        run.append(time_ns)
-        if len(run) >= 3 and time_ns - run[-3] <= WITHIN_NS:
+        run.append(row)
+        if len(run) >= 3 and time_ns - run[-3][3] <= WITHIN_NS:
             found.append(run[-3:])
     return found
 
 
-PATTERNS: dict[str, tuple[str, Callable[[Iterable[Row]], list[list[int]]]]] = {
-    "NEXT": ("SEQ(A a, B+ b[], C c) CONTIGUITY NEXT RETURN a.k, count(b)", between),
+Work = Callable[[Iterable[Row]], list[Match]]
+PATTERNS: dict[str, tuple[str, Work, Callable[[Match], tuple[int, ...]]]] = {
+    "NEXT": (
+        "SEQ(A a, B+ b[], C c) CONTIGUITY NEXT RETURN a.k, count(b)", between,
+        lambda match: (match[0][1], len(match) - 2),
+    ),
     "STRICT, SKIP": (
         "B{3} b[] WHERE b[i].v > b[i - 1].v CONTIGUITY STRICT SKIP PAST LAST EVENT", rising,
+        lambda _: (),
     ),
-    "STRICT": ("D{3} d[] CONTIGUITY STRICT RETURN first(d.v)", bursts),
+    "STRICT": (
+        "D{3} d[] CONTIGUITY STRICT RETURN first(d.v)", bursts, lambda match: (match[0][2],),
+    ),
 }  # fmt: skip
+"""The query, the loop, and what RETURN asks for."""
 
 
 def plan_of(name: str) -> RepeatPlan:
@@ -147,10 +162,20 @@ def matches_of(batches: list[Released], plan: RepeatPlan) -> int:
     return rows
 
 
-def matches_by_hand(columns: Columns, work: Callable[[Iterable[Row]], list[list[int]]]) -> int:
-    """How many rows the table has that is made of what ``work`` finds: the times of the events."""
+def matches_by_hand(columns: Columns, name: str) -> int:
+    """How many rows the table has that is made of what the loop finds."""
+    _, work, returned = PATTERNS[name]
     found = work(zip(*(column.tolist() for column in columns), strict=True))
-    return int(pa.table({"events": pa.array(found, pa.list_(pa.int64()))}).num_rows)
+    ends = [0, *itertools.accumulate(map(len, found))]
+    of_events = zip(*itertools.chain.from_iterable(found), strict=True)
+    fields = [pa.array(values) for values in of_events]
+    events = pa.StructArray.from_arrays(fields, names=["type", "k", "v", "ts"])
+    values = {
+        f"value_{n}": pa.array(column)
+        for n, column in enumerate(zip(*map(returned, found), strict=True))
+    }
+    made = {"events": pa.ListArray.from_arrays(pa.array(ends, pa.int32()), events)}
+    return int(pa.table(made | values).num_rows)
 
 
 def timed(work: Callable[[], int]) -> tuple[int, float]:
@@ -163,14 +188,14 @@ def main() -> int:
     """Prints the table; 1 if a goal is not met."""
     batches, columns = stream(np.random.default_rng(7))
     slow = 0
-    for name, (_, work) in PATTERNS.items():
+    for name in PATTERNS:
         plan = plan_of(name)
         matches_of(batches, plan)
         engine, python = [], []
         for _ in range(ROUNDS):
             found, seconds = timed(lambda plan=plan: matches_of(batches, plan))  # type: ignore[misc]
             engine.append(seconds)
-            wanted, seconds = timed(lambda work=work: matches_by_hand(columns, work))  # type: ignore[misc]
+            wanted, seconds = timed(lambda name=name: matches_by_hand(columns, name))  # type: ignore[misc]
             python.append(seconds)
             assert found == wanted, (name, found, wanted)
         ratio = min(python) / min(engine)

@@ -8,8 +8,10 @@
 from __future__ import annotations
 
 from edge_agent.units import NS_PER
+from engine.barrier.registry import parse_barrier
 from engine.errors import UserError
 from engine.order.base import Guards
+from engine.order.registry import parse_order
 from engine.query import query as parse_query
 from engine.query.fields import named_attributes
 from engine.report.units import number, percent
@@ -46,7 +48,9 @@ __all__ = [
     "UserError",
     "named_attributes",
     "number",
+    "parse_barrier",
     "parse_duration",
+    "parse_order",
     "parse_query",
     "percent",
     "read_results",

@@ -113,10 +113,14 @@ def _validate(setting: TwinSetting, programs: Programs, seconds: int) -> None:
 
 
 class _Watching:
-    """Looks at a file of answers and keeps each line with the time at which it was there."""
+    """Looks at a file of answers and keeps each line with the time at which it was there.
+
+    It runs before other work of the machine, as the set-up's programs do: one that waits for a
+    processor sees lines late, and measures that.
+    """
 
     def __init__(self, path: Path) -> None:
-        self.seen: list[tuple[dict[str, Any], int]] = []
+        self._seen: list[tuple[bytes, int]] = []
         self._path = path
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -129,7 +133,13 @@ class _Watching:
         self._over.set()
         self._thread.join()
 
+    @property
+    def seen(self) -> list[tuple[dict[str, Any], int]]:
+        """Lines and times [ns], so far."""
+        return [(json.loads(line), at_ns) for line, at_ns in self._seen]
+
     def _run(self) -> None:
+        os.sched_setscheduler(threading.get_native_id(), os.SCHED_RR, os.sched_param(1))
         read, rest = 0, b""
         while True:
             over = self._over.is_set()
@@ -140,7 +150,7 @@ class _Watching:
                 at_ns = time.time_ns()
                 read += len(new)
                 *lines, rest = (rest + new).split(b"\n")
-                self.seen += [(json.loads(line), at_ns) for line in lines]
+                self._seen += [(line, at_ns) for line in lines]
             if over:
                 return
             time.sleep(_LOOK_S)

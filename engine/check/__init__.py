@@ -5,7 +5,7 @@ taken back while it is held never shows. ``Judging`` is what a chain does after 
 ``HistoryFile`` what a run leaves to the next one.
 """
 
-from engine.check.history_file import HistoryFile, KnownOfSite
+from engine.check.history_file import HistoryFile, KnownOfSite, LogOverlapsError
 from engine.check.judging import Judging
 
-__all__ = ["HistoryFile", "Judging", "KnownOfSite"]
+__all__ = ["HistoryFile", "Judging", "KnownOfSite", "LogOverlapsError"]

@@ -33,6 +33,10 @@ CREATE INDEX IF NOT EXISTS by_query ON results (site, query, at);
 """
 
 
+class LogOverlapsError(UserError):
+    """The log begins in the middle of the last one of this history."""
+
+
 class PastResults(NamedTuple):
     """Results of one query at a site, in the order told.
 
@@ -71,13 +75,14 @@ class HistoryFile:
         """By query, what was known of ``site`` before its log, which begins at ``since_ns``.
 
         Raises:
-            UserError: no such file can be; or the log neither is the last run's nor follows it.
+            LogOverlapsError: the log neither is the last run's nor follows it.
+            UserError: no such file can be.
         """
         found: dict[str, list[tuple[str, int, int, int]]] = {}
         with self._opened() as base:
             span = base.execute("SELECT since, until FROM spans WHERE site = ?", (site,)).fetchone()
             if span is not None and since_ns != span[0] and since_ns < span[1]:
-                raise UserError(
+                raise LogOverlapsError(
                     f"{self.path}: the last run with it read what arrived at {site!r} from "
                     f"{span[0]} to {span[1]} ns; this log begins at {since_ns} ns: give the same "
                     "log again, one that begins later, or another file"

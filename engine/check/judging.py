@@ -140,6 +140,7 @@ class Judging:
             "history": self._history.snapshot(),
             "judges": {number: judge.snapshot() for number, judge in self._judges.items()},
             "told": list(self._told),
+            "texts": None if self._texts is None else dict(self._texts),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -148,6 +149,7 @@ class Judging:
         for number, saved in state["judges"].items():
             self._judges[number].restore(saved)
         self._told = list(state["told"])
+        self._texts = None if state["texts"] is None else dict(state["texts"])
 
 
 def _number(query: str, numbers: dict[str, int]) -> int:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from engine.cli.options.window_option import HistoryPath
 from engine.cli.terminal.visible import tell
 from engine.errors import UserError
 from engine.live.claim import check_claim
@@ -38,6 +39,7 @@ def serve_site(
         Engine | None,
         typer.Option(help="Who answers the queries, instead of what the settings say."),
     ] = None,
+    history: HistoryPath = None,
     check: Annotated[
         bool,
         typer.Option("--check", help="Only say whether the settings are right, and print them."),
@@ -57,13 +59,13 @@ def serve_site(
             tell(f"{line}\n")
 
     if demo:
-        if config is not None or engine is not None or check:
+        if config is not None or engine is not None or history is not None or check:
             raise UserError("--demo has settings of its own: give no others")
         demonstrate(say)
         return
     if config is None:
         raise UserError("--config FILE must be given; --demo shows what it is like")
-    settings = read_site(config, None if engine is None else engine.value)
+    settings = read_site(config, None if engine is None else engine.value, history)
     if check:
         if settings.tls is not None:
             settings.tls.context()

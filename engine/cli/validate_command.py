@@ -54,9 +54,7 @@ Servers = Annotated[
 Gap = Annotated[
     str | None, typer.Option(metavar="TIME", help="Typical time between a match's events.")
 ]
-Out = Annotated[
-    Path | None, typer.Option(metavar="DIR", help="Folder for validate.html, validate.json.")
-]
+Out = Annotated[Path | None, typer.Option(metavar="DIR", help="Folder for a page and its JSON.")]
 Scenario = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Write a scenario file with these clocks and links."),
@@ -109,11 +107,14 @@ def validate_setup(
     if recording is not None and scenario is None:
         raise UserError("--recording FILE goes with --scenario FILE, which names it")
     recorded = None if recording is None else read_recorded(recording, scenario)
+    if two_logs is not None:
+        for name, value in {"--site": site, "--query": queries, "--scenario": scenario}.items():
+            if value:
+                raise UserError(f"{name} goes with --config or --log: two logs are only compared")
+        _compare_two(*two_logs, out, as_json=as_json, quiet=quiet)
+        return
     if out is not None:
         check_page(out)
-    if two_logs is not None:
-        _show_two(*two_logs, as_json=as_json, quiet=quiet)
-        return
     if log is not None:
         found = _of_log(log, asked, wanted, quiet=quiet)
     else:
@@ -315,16 +316,25 @@ def _show(found: Validation, *, as_json: bool) -> None:
         tell("no query was given, so nothing is judged but the hardware: add --site or --query\n")
 
 
-def _show_two(first: Path, second: Path, *, as_json: bool, quiet: bool) -> None:
+def _compare_two(
+    first: Path, second: Path, out: Path | None, *, as_json: bool, quiet: bool
+) -> None:  # fmt: skip
+    from engine.cli.options.report_option import typed
     from engine.cli.terminal.watch import watched
     from engine.report.plain import as_json as json_text
     from engine.report.plain import plain
     from engine.validate.logs.log_columns import read_columns
     from engine.validate.logs.two_logs import compare_logs
+    from engine.validate.logs.two_logs_page import check_two_logs_page, write_two_logs
+    from engine.validate.spoken import duration
     from engine.validate.tables import beside_table
 
+    if out is not None:
+        check_two_logs_page(out)
     with watched("reading", quiet=quiet) as advanced:
         found = compare_logs(read_columns(first, advanced), read_columns(second, advanced))
+    if out is not None:
+        write_two_logs(found, first, second, out, typed())
     if as_json:
         json_out().write(json_text(plain(found), indent=1) + "\n")
         return
@@ -333,7 +343,7 @@ def _show_two(first: Path, second: Path, *, as_json: bool, quiet: bool) -> None:
     console.print(_rich(beside_table(found)))
     console.print(
         "later in B: B's arrival less A's, less the median of all "
-        f"({found.median_ns / 1e6:.3f} ms: clocks and ways together)",
+        f"({duration(found.median_ns)}: clocks and ways together)",
         highlight=False, markup=False,
     )  # fmt: skip
 

@@ -2,7 +2,8 @@
 
 Keys are mostly numbers in a row, such as those of texts. A slot is the upper bits of a key's
 product with the golden ratio, which puts numbers in a row apart (Knuth, TAOCP 3, 6.4: Fibonacci
-hashing): nearly every key is alone in its slot then.
+hashing): most keys are alone in their slot then, though four of five slots are taken. Of any number
+of slots, not only of powers of two, so that memory follows the traces closely.
 """
 
 from __future__ import annotations
@@ -38,37 +39,34 @@ class Keyed(NamedTuple):
     entry: np.ndarray
 
 
-@inline
-def _shift(slots: np.ndarray) -> np.uint64:
-    """Which bits of a hash are a slot's number; the number of slots is a power of two."""
-    shift, slot = 64, len(slots)
-    while slot > 1:
-        shift -= 1
-        slot >>= 1
-    return np.uint64(shift)
+def slots_for(entries: int) -> np.ndarray:
+    """Free slots for so many traces, which take four of five."""
+    return np.full(entries + entries // 4 + 1, NONE, np.int32)
 
 
 @inline
-def _home(key: int, shift: np.uint64) -> int:
-    """The slot of a key that is alone there."""
-    return int(np.int64(np.uint64(np.int64(mixed(0, key))) >> shift))
+def _home(slots: np.ndarray, key: int) -> int:
+    """The slot of a key that is alone there: upper bits, scaled to the number of slots."""
+    upper = np.uint64(np.int64(mixed(0, key))) >> np.uint64(32)
+    return int(np.int64(upper * np.uint64(len(slots)) >> np.uint64(32)))
 
 
 @inline
-def _slot(slots: np.ndarray, traces: np.ndarray, key: int, shift: np.uint64) -> int:
+def _slot(slots: np.ndarray, traces: np.ndarray, key: int) -> int:
     """The slot of the trace with this key, or the free one where it belongs."""
-    slot = _home(key, shift)
+    slot = _home(slots, key)
     while slots[slot] != NONE and traces[slots[slot]].key != key:
-        slot = (slot + 1) & (len(slots) - 1)
+        slot += 1
+        if slot == len(slots):
+            slot = 0
     return int(slot)
 
 
 @kernel
 def enter_all(slots: np.ndarray, traces: np.ndarray, known: int) -> None:
     """Enter the first ``known`` traces; no two have one key."""
-    shift = _shift(slots)
     for entry in range(known):
-        slots[_slot(slots, traces, traces[entry].key, shift)] = entry
+        slots[_slot(slots, traces, traces[entry].key)] = entry
 
 
 @inline
@@ -80,9 +78,8 @@ def enter_traces(first: int, stop: int, symbol: np.ndarray, keyed: Keyed) -> Non
     found without a branch, in the slot where their key would be if it were alone there.
     """
     known, traces, slots = keyed.tally[0], keyed.traces, keyed.slots
-    shift = _shift(slots)
     for i in range(first, stop):
-        keyed.entry[i] = slots[_home(keyed.key[i], shift)]
+        keyed.entry[i] = slots[_home(slots, keyed.key[i])]
     for i in range(first, stop):
         entry = keyed.entry[i]
         there = int(entry != NONE and symbol[i] >= 0)
@@ -91,7 +88,7 @@ def enter_traces(first: int, stop: int, symbol: np.ndarray, keyed: Keyed) -> Non
     for i in range(first, stop):
         if keyed.entry[i] != NONE or symbol[i] < 0:
             continue
-        slot = _slot(slots, traces, keyed.key[i], shift)
+        slot = _slot(slots, traces, keyed.key[i])
         if slots[slot] == NONE:
             slots[slot] = known
             traces[known].key = keyed.key[i]

@@ -43,7 +43,7 @@ _READ: Final = {"release", "status", *_OF_EVENT}
 
 
 class MonitorOperator:
-    """Follows every trace of one site through the automata of ``plan``."""
+    """Follows every trace of one site through the automata of ``plan``; ``held``: what it keeps."""
 
     def __init__(
         self, plan: MonitorPlan, site: str, settings: MonitorSettings | None = None
@@ -59,7 +59,7 @@ class MonitorOperator:
         self._tables = _tables(both, self._allowed, by_types=plan.by_types)
         self._timeout, self._horizon = plan.timeout_ns or 0, settings.horizon_ns
         self._keys = GroupKeys((plan.trace,), plan.name)
-        self._held = OpenTraces(rewrites=self._horizon is not None)
+        self.held = OpenTraces(rewrites=self._horizon is not None)
         self._clock = self._now = INT_MIN
         self._rows = 0
         self._told = np.zeros(_ROOM, TOLD)
@@ -94,8 +94,8 @@ class MonitorOperator:
             self._sweep(found)
         if self._horizon is not None and released.n:
             self._clock = max(self._clock, int(columns["ref"].max()))
-            self._held.settle(self._limit(), self._timeout, self._tables, self._basic)
-        self._counts["over"] += self._held.forget(self._limit(), self._timeout)
+            self.held.settle(self._limit(), self._timeout, self._tables, self._basic)
+        self._counts["over"] += self.held.forget(self._limit(), self._timeout)
         return self._results(found, released, moves)
 
     def _leave_out(self, symbols: np.ndarray, rows: np.ndarray, why: str) -> None:
@@ -120,7 +120,7 @@ class MonitorOperator:
         if self._horizon is not None:
             clock = np.maximum.accumulate(np.append(self._clock, events.ref))[:-1]
             limits = np.maximum(clock, INT_MIN + self._horizon) - self._horizon
-        held, first, wanted, entry = self._held, 0, 0, np.empty(len(keys), np.int32)
+        held, first, wanted, entry = self.held, 0, 0, np.empty(len(keys), np.int32)
         while True:
             held.make_room(min(_ROOM, len(keys) - first) + 3 * (wanted + 2))
             if 2 * TELLS * (wanted + 2) > len(self._told):
@@ -139,7 +139,7 @@ class MonitorOperator:
 
     def _sweep(self, found: list[tuple[np.ndarray, SoFar]]) -> None:
         """End the traces whose time has run out."""
-        held, first = self._held, 0
+        held, first = self.held, 0
         while first < held.open:
             first, rows = sweep(
                 held.traces, held.open, self._now, self._timeout, self._tables, self._told, 0, first
@@ -150,7 +150,7 @@ class MonitorOperator:
         """Take what was told, and the events so far, before they move."""
         if rows:
             told = copy_of(self._told[:rows])
-            found.append((told, so_far(told["path"], self._held.pool.nodes)))
+            found.append((told, so_far(told["path"], self.held.pool.nodes)))
 
     def _results(
         self, found: list[tuple[np.ndarray, SoFar]], released: Released, moves: Moves | None
@@ -183,18 +183,18 @@ class MonitorOperator:
         return ()
 
     def counters(self) -> dict[str, int]:
-        over, beyond = self._held.over(), {}
+        over, beyond = self.held.over(), {}
         if self._horizon is not None:
-            beyond = {"beyond_horizon": self._held.beyond}
+            beyond = {"beyond_horizon": self.held.beyond}
         counts = {**self._counts, **beyond, "over": self._counts["over"] + over}
-        return {**counts, "open": self._held.open - over}
+        return {**counts, "open": self.held.open - over}
 
     def codes(self) -> np.ndarray:
-        keys = self._held.traces["key"][: self._held.open]
-        return np.concatenate((self._keys.used(keys[:, None]), self._held.codes()))
+        keys = self.held.traces["key"][: self.held.open]
+        return np.concatenate((self._keys.used(keys[:, None]), self.held.codes()))
 
     def snapshot(self) -> dict[str, Any]:
-        held = self._held.snapshot()
+        held = self.held.snapshot()
         return {
             "held": held,
             "keys": self._keys.snapshot(held["traces"]["key"][:, None], np.zeros(0, np.int64)),
@@ -206,7 +206,7 @@ class MonitorOperator:
         self._keys.restore(state["keys"])
         self._counts = dict(state["counts"])
         self._clock, self._now, self._rows = state["clocks"]
-        self._held.restore(state["held"])
+        self.held.restore(state["held"])
 
 
 def _tables(both: Encoded, allowed: list[str], *, by_types: bool) -> Tables:

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from engine.constraint.basic import Basic
 from engine.constraint.follow import keep_open
-from engine.constraint.keyed import AT_ONCE, Keyed, enter_all
+from engine.constraint.keyed import AT_ONCE, Keyed, enter_all, slots_for
 from engine.constraint.rewrite import Rewritable, kept_of, mark_over, settle
 from engine.constraint.step import TELLS
 from engine.constraint.traces import FRESH, NODE, TOLD, TRACE, Pool, Tables
 from engine.kernels.integers import INT_MAX, NONE
 from engine.kernels.jit import kernel
 from engine.kernels.records import copy_of, numbers_of
-from engine.kernels.table import empty_slots
 
 _LEAST: Final = 64
 """Traces, and events, for which there is room at first."""
+
+
+class Memory(NamedTuple):
+    """Bytes of traces, of the table of their keys, and of buffered events but traces' last."""
+
+    traces: int
+    keys: int
+    events: int
 
 
 class OpenTraces:
@@ -41,7 +48,7 @@ class OpenTraces:
         self._left = 0
         """Events that the last tidying up left."""
         self.pool = Pool(np.zeros(_LEAST, NODE), np.zeros(1, np.int64))
-        self._take(np.zeros(0, TRACE), _LEAST)
+        self._take(np.zeros(0, TRACE), _room(0))
 
     @property
     def beyond(self) -> int:
@@ -53,10 +60,16 @@ class OpenTraces:
         """How many traces there are."""
         return int(self._tally[0])
 
+    @property
+    def memory(self) -> Memory:
+        """What there is room for, a quarter more traces than are open at most."""
+        kept = self._settled.nbytes + self._tails.nbytes
+        return Memory(self.traces.nbytes + kept, self._slots.nbytes, self.pool.nodes.nbytes)
+
     def keyed(self, keys: np.ndarray, entry: np.ndarray) -> Keyed:
         """For events with these keys; ``entry`` is filled. There is room for some new traces."""
         if self.open + AT_ONCE > len(self.traces):
-            self._take(self.traces[: self.open], 2 * (self.open + AT_ONCE))
+            self._take(self.traces[: self.open], _room(self.open))
         return Keyed(self.traces, self._slots, self._tally, keys, entry)
 
     def _take(self, traces: np.ndarray, room: int) -> None:
@@ -64,7 +77,7 @@ class OpenTraces:
         n, old = len(traces), (self._settled, self._tails)
         self._tally[0], self.traces = n, _aligned(room)
         numbers_of(self.traces)[:n] = numbers_of(traces)
-        self._slots = empty_slots(room)
+        self._slots = slots_for(room)
         enter_all(self._slots, self.traces, n)
         if self._rewrites:
             # A trace of which no event has settled begins with the next one, as a new one does.
@@ -132,7 +145,7 @@ class OpenTraces:
         self._tails[kept:] = NONE
         self._settled["flags"][kept:] = FRESH
         self._settled["path"][kept:] = NONE
-        self._take(self.traces[:kept], max(_LEAST, 2 * kept))
+        self._take(self.traces[:kept], _room(kept))
         return count
 
     def over(self) -> int:
@@ -163,12 +176,17 @@ class OpenTraces:
         """Takes over a snapshot."""
         n = len(state["traces"])
         self._settled, self._tails = state["settled"].copy(), state["tails"].copy()
-        self._take(state["traces"], max(_LEAST, 2 * n))
+        self._take(state["traces"], _room(n))
         nodes = np.zeros(max(_LEAST, 2 * len(state["nodes"])), NODE)
         nodes[: len(state["nodes"])] = state["nodes"]
         self._left = len(state["nodes"])
         self.pool = Pool(nodes, np.array([self._left]))
         self._beyond[0] = state["beyond"]
+
+
+def _room(traces: int) -> int:
+    """For how many traces there is room where there are so many: a quarter more."""
+    return traces + traces // 4 + 2 * AT_ONCE
 
 
 def _aligned(room: int) -> np.ndarray:

@@ -30,7 +30,11 @@ TRACE: Final = np.dtype(
     ],
     align=True,
 )
-"""64 bytes: 32 of the trace, 32 of its last event, which is buffered as it may not be the last."""
+"""64 bytes, which begin where a cache line does. 34 are of the last event, which is buffered as it
+may change places with the next one: its time and how far that may be off (in ``until``), its clock,
+its number and its type. The other 30 are the trace's.
+"""
+OF_LAST_EVENT: Final = ("last_ref", "until", "epoch", "source", "number", "symbol")
 FRESH: Final = 1
 """Flag: the next event of this key begins a trace: none has come, or the last was allowed none."""
 DOUBTFUL: Final = 2

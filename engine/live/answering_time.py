@@ -10,6 +10,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,7 +44,7 @@ def answering_time_ns(beside: Path, questions: Questions) -> int:
     Raises:
         UserError: a question is at fault, or ``beside`` cannot be written.
     """
-    settings = questions.chain_settings()
+    settings = replace(questions.chain_settings(), history=None)  # what is tried is no result
     with tempfile.TemporaryDirectory(prefix=".slackwater-validate-", dir=beside) as scratch:
         folder = Path(scratch)
 

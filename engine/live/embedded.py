@@ -19,6 +19,7 @@ from engine.chain import Chain, ChainSettings, ChunksOf
 from engine.chain.output_parts import parts_of
 from engine.chain.site_chain import SNAPSHOT_VERSION
 from engine.live.attribute_watch import AttributeWatch
+from engine.live.kept_history import KeptHistory
 from engine.log.files.log_files import file_mark
 from engine.log.files.retired import retired
 from engine.log.following import frames_after
@@ -77,6 +78,7 @@ class EmbeddedEngine:
         self._snapshots: dict[str, bytes] = {}
         self._changed: set[str] = set()
         self.done = self.saved = 0
+        self._history = None if settings.history is None else KeptHistory(settings.history, tell)
         self._answers = self._opened(open_answers)
         self._saved_at = time.monotonic()
         self._saving_s = 0.0
@@ -108,6 +110,8 @@ class EmbeddedEngine:
             self._chains[site] = Chain.restored(self._settings, site, snapshot, chunks)
         answers = open_answers(state["answers"])
         self._snapshots = dict(state["chains"])
+        if self._history is not None:
+            self._history.since = dict(state["since"])
         self._watch = AttributeWatch(self._settings, dict(state["attributes"]))
         self.done = self.saved = state["done"]
         return answers
@@ -183,8 +187,9 @@ class EmbeddedEngine:
             OSError: it cannot be; the state saved before holds.
         """
         begun = time.monotonic()
-        for site in self._changed:
-            self._snapshots[site] = self._chains[site].snapshot()
+        changed = {site: self._chains[site] for site in self._changed}
+        for site, chain in changed.items():
+            self._snapshots[site] = chain.snapshot()
         self._changed.clear()
         save(
             self._place.state,
@@ -196,8 +201,11 @@ class EmbeddedEngine:
                 "attributes": self._watch.known,
                 "answers": self._answers.state(),
                 "chains": self._snapshots,
+                "since": {} if self._history is None else self._history.since,
             },
         )
+        if self._history is not None:
+            self._history.keep(changed)
         self.saved = self.done
         self._saved_at = time.monotonic()
         self._saving_s = self._saved_at - begun
@@ -221,6 +229,8 @@ class EmbeddedEngine:
         for site, of_site in sorted(of_sites.items()):
             if site not in self._chains:
                 self._chains[site] = Chain(self._settings, site, self._chunks(site))
+                if self._history is not None:
+                    self._history.begin(site, self._chains[site], of_site[0].first_arrival)
             self._changed.add(site)
             self._answers.take(parts_of(site, self._chains[site].process(of_site)))
 

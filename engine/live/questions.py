@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from edge_agent.records import DEFAULT_SITE
 from engine.chain import ChainSettings
 from engine.chain.operators import build_operator
 from engine.errors import UserError
-from engine.passes.asked import asked_of_queries
+from engine.passes.asked import asked_of_queries, history_file
 from engine.pattern.spill.settings import STATE
 from engine.query import query
 from engine.query.analysis.cascade import read_statements
+from engine.query.check_plan import checks_of
 from engine.query.derived_plan import of_log
 from engine.query.endpoints.path import IBP
 from engine.query.endpoints.tree_joins import COST
@@ -50,6 +51,8 @@ class Questions:
     """Empty: by default."""
     monitor: str = ""
     """Empty: by default."""
+    history: str = ""
+    """File of results of logs before, and for logs to come; empty: none. The engine is embedded."""
     guard: str = "1s"
     time_unit: str = "ns"
 
@@ -93,6 +96,8 @@ class Questions:
             window=self.window or None, monitor=self.monitor or None, guard=self.guard,
             late=self.late, spill=self.spill or None, on_spark=True, joins=self.joins,
         )  # fmt: skip
+        history = history_file(self.history or None, plans, on_spark=False)
+        settings = replace(settings, history=history)
         settings.order.attributes(of_log(plans))
         for plan in plans if self.spill else ():
             build_operator(plan, settings, DEFAULT_SITE)  # which refuses what cannot spill
@@ -113,13 +118,15 @@ class Questions:
     def of_each(self) -> dict[str, dict[str, Any]]:
         """By name, all that a query's answers depend on beside the log."""
         shared = asdict(self)
-        for name in ("queries", "late", *_SAME_ANSWERS):
+        for name in ("queries", "late", "history", *_SAME_ANSWERS):
             del shared[name]
         if self.order.partition(":")[0] in _READ_QUERIES:
             shared["beside"] = [text for _, text in self.queries]
-        found: dict[str, dict[str, Any]] = {
-            plan.name: {"query": whole_text(plan), **shared} for plan in self.plans()
-        }
+        found: dict[str, dict[str, Any]] = {}
+        for plan in self.plans():
+            found[plan.name] = {"query": whole_text(plan), **shared}
+            if self.history and checks_of(plan) is not None:
+                found[plan.name]["history"] = self.history
         if self.late:
             of_order: dict[str, Any] = {name: shared[name] for name in _OF_ORDER if name in shared}
             for name in SIDE_OUTPUT.folders:

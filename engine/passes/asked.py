@@ -91,11 +91,18 @@ def asked_of_queries(
         spill=read_spill(spill, time_unit, plans, purged, on_spark=on_spark),
         window=read_window(window, time_unit, plans),
         monitor=read_monitor(monitor, time_unit, plans),
-        history=_history(history, plans, on_spark=on_spark),
+        history=history_file(history, plans, on_spark=on_spark),
     )
 
 
-def _history(given: str | Path | None, plans: tuple[Plan, ...], *, on_spark: bool) -> Path | None:
+def history_file(
+    given: str | Path | None, plans: tuple[Plan, ...], *, on_spark: bool
+) -> Path | None:
+    """The file of ``--history``; None: none is asked for.
+
+    Raises:
+        UserError: it would have nothing to keep, or cannot.
+    """
     if given is None:
         return None
     if on_spark:

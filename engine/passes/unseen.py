@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -19,7 +20,7 @@ _LISTED = 8
 
 
 def unseen_types(log: Path | Log, plans: Iterable[Plan]) -> list[str]:
-    """One line per query and type that no event of ``log`` has, with what there is.
+    """One line per query and type that no event of ``log`` has: where it stands, what there is.
 
     The log is read no further than until every type was seen once. A negated step's type may
     rightly be missing, and any type may still come on a stream without end: no error.
@@ -27,8 +28,8 @@ def unseen_types(log: Path | Log, plans: Iterable[Plan]) -> list[str]:
     Raises:
         UserError: not an arrival log, or a damaged one.
     """
-    named = {plan.name: kinds for plan in plans if (kinds := named_types(plan))}
-    missing = {kind for kinds in named.values() for kind in kinds}
+    named = [(plan, kinds) for plan in plans if (kinds := named_types(plan))]
+    missing = {kind for _, kinds in named for kind in kinds}
     seen: set[str] = set()
     if missing:
         for frame in opened(log).one_by_one():
@@ -36,11 +37,21 @@ def unseen_types(log: Path | Log, plans: Iterable[Plan]) -> list[str]:
             if missing <= seen:
                 break
     return [
-        f"{name}: no event is of type {kind!r}{_there_is(kind, seen)}"
-        for name, kinds in named.items()
+        f"{plan.name}{_place(plan.text, kind)}: no event is of type {kind!r}{_there_is(kind, seen)}"
+        for plan, kinds in named
         for kind in kinds
         if kind not in seen
     ]
+
+
+def _place(text: str, kind: str) -> str:
+    """Where a query names it first."""
+    found = re.search(rf"(?<!\w){re.escape(kind)}(?!\w)", text)
+    if found is None:
+        return ""
+    start = found.start()
+    column = start - text.rfind("\n", 0, start)
+    return f", line {text.count(chr(10), 0, start) + 1}, column {column}"
 
 
 def _there_is(wrong: str, seen: set[str]) -> str:

@@ -49,6 +49,8 @@ _TE: Final = "te"
 """Not held: it follows of ``REF_END``, ``ref`` and ``ts``."""
 _LEAST: Final = 1 << 6
 _MANY: Final = 1 << 12
+_BLOCK: Final = 1 << 11
+"""Records that the cache of a processor has room for."""
 _WHOLE: Final = 1
 _BROKEN: Final = 2
 _TEXT: Final = 3
@@ -148,19 +150,21 @@ class Store:
             attributes: own attributes to keep; None = all.
             more: the columns of the constants above, of those rows.
         """
-        fresh = {name: released.columns[name][rows] for name in FIELDS} | more
+        n = len(rows)
+        of: np.ndarray | slice = rows
+        if n == released.n and bool((rows == np.arange(released.n)).all()):
+            of = slice(None)  # views, of which ``add`` makes the one copy
+        fresh = {name: released.columns[name][of] for name in FIELDS} | more
         if "site" in released.columns:
-            fresh["site"] = released.columns["site"][rows]
+            fresh["site"] = released.columns["site"][of]
         fresh[REF_END] = fresh.pop(_TE) + (fresh["ref"] - fresh["ts"])
         for attr in released.attr_types:
             name = ATTR_PREFIX + attr
             if name not in released.columns or (attributes is not None and attr not in attributes):
                 continue
             valid = released.columns.get(VALID_PREFIX + attr)
-            fresh[name] = released.columns[name][rows]
-            fresh[VALID_PREFIX + attr] = (
-                np.ones(len(rows), np.bool_) if valid is None else valid[rows]
-            )
+            fresh[name] = released.columns[name][of]
+            fresh[VALID_PREFIX + attr] = np.ones(n, np.bool_) if valid is None else valid[of]
         self.add(fresh, released.attr_types, released.strings)
 
     def add(self, fresh: dict[str, np.ndarray], types: dict[str, str], strings: Strings) -> None:
@@ -180,7 +184,13 @@ class Store:
             room = 4 * self.n if self.n >= _MANY else 2 * self.n
             self._take_over(max(room, _LEAST), slice(start), start)
         for name, column_of in fresh.items():
-            self._column(name, column_of.dtype, start)[start : self.n] = column_of
+            if name not in _IN_RECORD:
+                self._column(name, column_of.dtype, start)[start : self.n] = column_of
+        fields = [(self.columns[name], fresh[name]) for name in _IN_RECORD if name in fresh]
+        for low in range(0, self.n - start, _BLOCK):  # all fields of a record while it is at hand
+            some = slice(low, min(low + _BLOCK, self.n - start))
+            for held, new in fields:
+                held[start + some.start : start + some.stop] = new[some]
         for name in self.columns.keys() - fresh.keys():
             self.columns[name][start : self.n] = 0
         self._fill(np.arange(start, self.n), strings)
@@ -198,8 +208,6 @@ class Store:
     def _column(self, name: str, dtype: np.dtype[Any], held: int) -> np.ndarray:
         """The column, made or widened if need be."""
         known = self.columns.get(name)
-        if name in _IN_RECORD:
-            return self.columns[name]
         if known is None and dtype == np.int64 and name.startswith(ATTR_PREFIX):
             attr = name.removeprefix(ATTR_PREFIX)
             fits = self.attr_types.get(attr) == "int" and VALID_PREFIX + attr not in self.columns

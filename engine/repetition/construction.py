@@ -4,7 +4,8 @@ A partition's events stand in one stack, by time. Of all matches asked for, an e
 that it is in, and breaks or puts in doubt those in whose gaps it lies; where some are chosen,
 ``engine.repetition.choosing`` says what it changes. As in SASE+ (Agrawal et al. 2008, "Efficient
 pattern matching over event streams") matches are made from one shared buffer when their last event
-is there, not kept as runs: a late event is then an event like any other.
+is there: a late event is then an event like any other. Under contiguity, while events come in order
+and clocks are exact, they are kept as runs (``engine.repetition.runs``).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from engine.pattern.search.stacks import Beside, find, insert, needed
 from engine.repetition.asking import spread_of
 from engine.repetition.choosing import choose_late, choose_newest
 from engine.repetition.records import ALL_MATCHES, ANY, FAR, Chase
+from engine.repetition.runs import go_on, is_alike, keeps_runs, place_of
 from engine.repetition.starts import (
     latest_start,
     may_begin,
@@ -67,8 +69,20 @@ def _from_all(s: Chase, w: Wanted, low: int, high: int) -> bool:
 
 
 @kernel
-def _all_matches(s: Chase, stack: int, row: int, newest: bool) -> bool:
-    """The matches that ``row`` changes and completes; False: there is no room."""
+def _from_ready(s: Chase, w: Wanted) -> bool:
+    """``walks`` from all entries whose runs may end with the newest event."""
+    for n in range(1, s.ready[0] + 1):
+        place = place_of(s, w.stack, s.ready[n])
+        if may_begin(s, w, place) and walks(s, w, place) < 0:
+            return False
+    return True
+
+
+@kernel
+def _all_matches(s: Chase, stack: int, row: int, newest: bool, runs: bool) -> bool:
+    """The matches that ``row`` changes and completes; ``runs``: runs tell with which events these
+    begin. False: there is no room.
+    """
     now, event, of = s.setting[0], s.events[row], s.stacks.stack[stack]
     spread, within = spread_of(s), max(now.within, 0)
     harms = event.member & now.trailing
@@ -89,18 +103,28 @@ def _all_matches(s: Chase, stack: int, row: int, newest: bool) -> bool:
     if newest:
         high = latest_start(s, stack, of.start + of.size - 1)
     wanted = Wanted(stack, row, row, last, -1, 0, FAR, NEW, event.ref)
+    if runs:
+        return _from_ready(s, wanted)
     return _from_all(s, wanted, low, high)
 
 
 @inline
-def _put_in(s: Chase, row: int) -> bool:
-    """Puts ``row`` in its stack; False: there is no room."""
-    key, used = _key(s, row), s.stacks.used[0]
+def _put_in(s: Chase, row: int) -> int:
+    """Puts ``row`` in its stack, and gives that; -1: there is no room."""
+    key, used, entry, time = _key(s, row), s.stacks.used[0], s.stacks.entry, s.events[row].ref
+    stack = find(s.stacks, 0, key)
+    if stack >= 0:
+        of = s.stacks.stack[stack]
+        end = of.start + of.size
+        if of.size < of.room and entry[end - 1].time <= time:
+            entry[end].time, entry[end].row = time, row
+            of.size += 1
+            return stack
     entries = needed(s.stacks, 0, key)
     if used.stacks == len(s.stacks.stack) or used.pool + entries > len(s.stacks.entry):
-        return False
-    insert(s.stacks, key, s.events[row].ref, row, Beside(0, -1, -1, 0, 0, 1))
-    return True
+        return -1
+    insert(s.stacks, key, time, row, Beside(0, -1, -1, 0, 0, 1))
+    return find(s.stacks, 0, key)
 
 
 @kernel
@@ -119,10 +143,12 @@ def construct(s: Chase, first: int, stop: int) -> tuple[int, int]:
             s.ended[:] = FAR
         now.widest_t_a = max(now.widest_t_a, event.t_a)
         if row > now.inserted:
-            if not _put_in(s, row):
+            stack = _put_in(s, row)
+            if stack < 0:
                 return row, STACKS_FULL
             now.inserted = row
-        stack = find(s.stacks, 0, _key(s, row))
+        else:
+            stack = find(s.stacks, 0, _key(s, row))
         of = s.stacks.stack[stack]
         end = of.start + of.size
         # Events of equal times are in no match together and lie in no gap of one another.
@@ -133,8 +159,11 @@ def construct(s: Chase, first: int, stop: int) -> tuple[int, int]:
         if now.contiguity != ANY and (same or not newest):
             revive(s, stack, starts_from(s, stack, event.ref), event.ref)
         found, path, doubts = now.found_n, now.path_n, now.doubts_n
-        if now.rule == ALL_MATCHES:
-            fine = _all_matches(s, stack, row, newest)
+        runs = newest and not same and keeps_runs(s) and is_alike(s, stack, row)
+        if runs and not go_on(s, stack, row) and not event.member & now.trailing:
+            fine = True
+        elif now.rule == ALL_MATCHES:
+            fine = _all_matches(s, stack, row, newest, runs)
         elif newest and not event.member & now.trailing:
             fine = choose_newest(s, stack, row)
         else:

@@ -16,10 +16,23 @@ from engine.pattern.settings import Rule
 from engine.pattern.store import Store
 from engine.repetition import construction as c
 from engine.repetition.compiled import RepeatLayout, made_kinds
-from engine.repetition.records import EVENT_OF, FAR, GAP_DOUBT, LEVEL, MARK, ROLES, RUN, Chase
+from engine.repetition.records import (
+    EVENT_OF,
+    FAR,
+    GAP_DOUBT,
+    LEVEL,
+    LINK,
+    MARK,
+    ROLES,
+    RUN,
+    STANDING,
+    Chase,
+)
 from engine.stream.released import Strings
 
 _LEAST: Final = 1 << 10
+_LINKS: Final = 8
+"""Events of runs by event; runs that find no room are walked. What is not used takes no memory."""
 _OPEN: Final = np.empty(0, np.float64)
 
 
@@ -47,7 +60,8 @@ class RepeatKernel:
         self._setting["keep"] = -1 if keep_ns is None else keep_ns
         self.stacks = stacks.empty_stacks()
         self._chosen, self._ended = np.empty(0, np.int8), np.empty(0, np.int64)
-        self._marks = np.zeros(len(self.stacks.stack), MARK)
+        self._forget()
+        self._forget_runs(0)
         self._programs: Programs = NO_PROGRAMS
         self._kinds = np.full(len(layout.layout.reads), -1, np.int8)
         self._texts, self._generation = -1, -1
@@ -76,6 +90,7 @@ class RepeatKernel:
             never = np.full(2 * store.n, FAR)
             never[: len(self._ended)] = self._ended
             self._ended = never
+            self._forget_runs(2 * store.n)
         self._chosen[first : store.n], self._ended[first : store.n] = 0, FAR
         registers = len(store.registers.raw)
         made = (
@@ -84,12 +99,16 @@ class RepeatKernel:
             made_kinds(self._layout.tables, store.kinds),
             np.zeros(store.n + 1, LEVEL),
         )  # fmt: skip
+        ready = np.zeros(store.n + 1, np.int64)
+        if self._links["row"][0] > len(self._links) // 2:
+            self._forget_runs(len(self._standing))
         while True:
             first, why = c.construct(
                 Chase(
                     self._layout.tables, self._setting, store.events, *store.registers,
                     self._programs, self._ranks, _OPEN, self.stacks, *made, self._chosen,
-                    self._ended, self._marks, *self._runs,
+                    self._ended, self._marks, self._standing, self._links, ready, self._taken,
+                    self._own, *self._runs,
                 ),
                 first, store.n,
             )  # fmt: skip
@@ -102,11 +121,14 @@ class RepeatKernel:
                     store.n - first,
                     self.stacks.used[["stacks", "pool"]][0].tolist(),
                 )
+                marks, own = self._marks, self._own
                 self.stacks = stacks.rebuilt(
                     self.stacks, np.arange(store.n), left // 4 + known // 2 + 16,
-                    left // 2 + 64 + used // 2, None,
+                    4 * left + 64 + used // 2, None,  # what is not used takes no memory
                 )  # fmt: skip
-                self._marks = np.zeros(len(self.stacks.stack), MARK)
+                self._forget()
+                numbers_of(self._marks)[:known] = numbers_of(marks)[:known]
+                self._own[:known] = own[:known]
             else:
                 self._runs = FoundRuns(*(_longer(part) for part in self._runs))
 
@@ -126,6 +148,19 @@ class RepeatKernel:
             if uses_text_order(self._programs):
                 self._ranks = text_ranks(strings, text_constants(layout.predicates))
 
+    def _forget(self) -> None:
+        """What is known of stacks is made anew when they are next looked at."""
+        self._marks = np.zeros(len(self.stacks.stack), MARK)
+        self._own = np.zeros((len(self._marks), 2 * int(self._setting["keys"][0])), np.int64)
+
+    def _forget_runs(self, events: int) -> None:
+        """And so is what is known of runs; there is room for those of so many events."""
+        self._standing = np.zeros(events, STANDING)
+        self._marks["seen"] = 0
+        self._links = np.empty(_LINKS * events + 1, LINK)
+        self._links["row"][0] = 0
+        self._taken = np.empty((events, int(self._setting["steps"][0])), np.int64)
+
     def renumber(self, number: np.ndarray, store: Store) -> None:
         """Row i of ``store`` is now called ``number[i]``; -1: it is gone, as its error."""
         kept = store.events[: store.n]
@@ -135,7 +170,8 @@ class RepeatKernel:
         self._chosen = self._chosen[: len(number)][kept_rows]
         self._ended = self._ended[: len(number)][kept_rows]
         self.stacks = stacks.rebuilt(self.stacks, number, 16, 64, None)
-        self._marks = np.zeros(len(self.stacks.stack), MARK)
+        self._forget()
+        self._forget_runs(len(self._ended))
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
@@ -151,7 +187,8 @@ class RepeatKernel:
         self.stacks = stacks.Stacks(*(copy_of(part) for part in state["stacks"]))
         self._setting, self._chosen = state["setting"].copy(), state["chosen"].copy()
         self._ended = state["ended"].copy()
-        self._marks = np.zeros(len(self.stacks.stack), MARK)
+        self._forget()
+        self._forget_runs(len(self._ended))
 
 
 def _longer(part: np.ndarray) -> np.ndarray:

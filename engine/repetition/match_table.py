@@ -13,7 +13,7 @@ import numpy as np
 from engine.kernels.hashing import mixed
 from engine.kernels.jit import kernel
 from engine.kernels.records import numbers_of, record
-from engine.kernels.table import places_of
+from engine.kernels.table import numbered, places_of
 from engine.repetition.records import EVENT_OF
 
 NAME: Final = record("size", "one", "two")
@@ -59,8 +59,9 @@ class MatchTable:
         names = np.empty(len(start), NAME)
         _named(start, size, path, order, names)
         name = numbers_of(names)
-        _, first, which = np.unique(name, axis=0, return_index=True, return_inverse=True)
-        once = np.sort(first)
+        which = numbered(name)
+        highest = np.maximum.accumulate(which)
+        once = np.flatnonzero(np.diff(highest, prepend=-1))
         found = places_of(self.name, name[once])
         new = once[found < 0]
         found[found < 0] = len(self) + np.arange(len(new))
@@ -68,7 +69,7 @@ class MatchTable:
         self.size = np.concatenate((self.size, size[new]))
         self.name = np.concatenate((self.name, name[new]))
         self.path = np.concatenate((self.path, path))
-        return np.asarray(found[np.searchsorted(once, first)][which.reshape(-1)])
+        return np.asarray(found[which])
 
     def events(self, matches: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Of ``matches`` all EVENT_OF one behind the other, and where each one's begin and end."""

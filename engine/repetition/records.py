@@ -94,9 +94,29 @@ KEPT: Final = 1
 """Bits of ``Chase.chosen``: of a match that is chosen this is the event that the rule goes by;"""
 KEPT_NOW: Final = 2
 """in the sweep at hand."""
-MARK: Final = record("open", "ended", "known", "kept")
+MARK: Final = record(
+    "open", "ended", "known", "kept", "alike", "first_run", "last_run", "seen"
+)  # fmt: skip
 """Of a stack, places counted from its first entry. ``open``: below it all matches have ended, and
 that before ``ended``. ``kept``: from it on no event is marked KEPT, if that is ``known``.
+``alike``: whether it is of one partition; ``first_run``, ``last_run``: 1 + the first and the last
+event whose run is open, ``seen``: 1 + the row with which all of them went on last
+(``engine.repetition.runs``).
+"""
+STANDING: Final = record(
+    "status", "step", "count", "present", "last", "end", "closed", "expires", "seen", "begun",
+    "next", "link", "size",
+)  # fmt: skip
+"""Where the run stands that begins with an event. ``step``, ``count``: its last event, the row
+``last``, is the ``count``-th of the step; ``end``: when that ends. ``present``: bits of its steps.
+``closed``: 1: no more events of that step. ``expires``: when the first event is forgotten that it
+has looked at. ``seen``: 1 + the row that it looked at last. ``begun``: the time of its first event;
+``next``: 1 + the event whose run is the next open one of the stack. ``link``: where its last event
+stands among the links, ``size``: how many it has.
+"""
+LINK: Final = record("row", "step", "before")
+"""An event of a run, and the place of the link of the one before. Of link 0 ``row`` is the place of
+the last link in use.
 """
 
 
@@ -115,6 +135,9 @@ class Chase(NamedTuple):
     (registers, events). ``same``, ``tag``: (registers of keys, events). ``rows``: by place of a
     role, the event there, or -1. ``made_raw``, ``made_ok``: (registers, places), ``made_events``:
     EVENT by place, ``itself``: 0, 1, ...: what programs read that name what is collected.
+    ``runs``: STANDING by event; ``links``: LINK; ``ready``: of ``engine.repetition.runs.go_on``;
+    ``taken``: (events, steps), the last row that a run has taken as a
+    step; ``own``: (stacks, 2 registers of keys), what ``same`` and ``tag`` are of a stack.
     ``levels``: of LEVEL. ``chosen``: by event, what the rule keeps of it; ``ended``: the time at
     which the matches that begin with it have ended (``starts``), or FAR; ``marks``: MARK by stack.
     ``found``: RUN; ``path``: EVENT_OF; ``doubts``: GAP_DOUBT.
@@ -141,6 +164,11 @@ class Chase(NamedTuple):
     chosen: np.ndarray
     ended: np.ndarray
     marks: np.ndarray
+    runs: np.ndarray
+    links: np.ndarray
+    ready: np.ndarray
+    taken: np.ndarray
+    own: np.ndarray
     found: np.ndarray
     path: np.ndarray
     doubts: np.ndarray

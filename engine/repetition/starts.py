@@ -13,6 +13,7 @@ from engine.kernels.jit import inline, kernel
 from engine.pattern.search.stacks import first_not_below
 from engine.repetition.asking import key_equal, spread_of
 from engine.repetition.records import ANY, FAR, FIRST_OF_START, KEPT, Chase
+from engine.repetition.runs import RUNNING, UNKNOWN, match_of, may_end, stands
 from engine.repetition.walk import Wanted, walk
 
 
@@ -27,10 +28,14 @@ def starts_from(s: Chase, stack: int, time: int) -> int:
 @inline
 def open_from(s: Chase, stack: int, time: int) -> int:
     """As ``starts_from``, without places at which all matches have ended before ``time``."""
-    low, mark, of = starts_from(s, stack, time), s.marks[stack], s.stacks.stack[stack]
-    if mark.open and mark.ended + spread_of(s) < time:
-        return int(max(low, of.start + mark.open))
-    return low
+    now, mark, of, spread = s.setting[0], s.marks[stack], s.stacks.stack[stack], spread_of(s)
+    if not mark.open or mark.ended + spread >= time:
+        return starts_from(s, stack, time)
+    place, stop = of.start + mark.open, of.start + of.size
+    low = -FAR if now.within < 0 else time - now.within - spread
+    while place < stop and s.stacks.entry[place].time < low:
+        place += 1
+    return int(place)
 
 
 @inline
@@ -47,6 +52,8 @@ def latest_start(s: Chase, stack: int, place: int) -> int:
 def may_begin(s: Chase, w: Wanted, place: int) -> bool:
     """Whether matches wanted may begin with an entry."""
     row, now = s.stacks.entry[place].row, s.setting[0]
+    if stands(s, w, row):
+        return may_end(s, row, w.last)
     if not s.events[row].member & now.firsts or s.ended[row] + spread_of(s) < w.reach:
         return False
     held = s.events[row].expires >= s.events[w.cause].horizon
@@ -55,8 +62,10 @@ def may_begin(s: Chase, w: Wanted, place: int) -> bool:
 
 @kernel
 def walks(s: Chase, w: Wanted, place: int) -> int:
-    """``walk`` from an entry, as each step that a match may begin with."""
+    """``walk`` from an entry, as each step that a match may begin with, unless its run stands."""
     row, written, now = s.stacks.entry[place].row, 0, s.setting[0]
+    if stands(s, w, row):
+        return match_of(s, w, row)
     now.is_open, now.reach = 0, -FAR
     for step in range(now.steps):
         if s.events[row].member & now.firsts & (1 << step) and written < w.most:
@@ -105,7 +114,9 @@ def pass_by(s: Chase, stack: int, time: int) -> None:
         mark.ended = -FAR
     while mark.open < of.size:
         row = s.stacks.entry[of.start + mark.open].row
-        if not _is_done(s, row, time):
+        its = s.runs[row]
+        runs = its.status == RUNNING and now.rule != FIRST_OF_START
+        if (runs and its.seen == mark.seen) or not _is_done(s, row, time):
             break
         if s.events[row].member & now.firsts and not _has_its_match(s, row):
             ended = s.ended[row]
@@ -123,11 +134,12 @@ def revive(s: Chase, stack: int, low: int, time: int) -> None:
     of, spread, mark = s.stacks.stack[stack], spread_of(s), s.marks[stack]
     place = first_not_below(s.stacks.entry, of.start, of.size, time) - of.start
     mark.open = min(mark.open, place)
-    mark.known = 0
+    mark.known = mark.seen = 0
     for at in range(low, of.start + of.size):
         if s.stacks.entry[at].time > time + spread:
             break
         row = s.stacks.entry[at].row
         if s.ended[row] + spread >= time:
             s.ended[row] = FAR
+            s.runs[row].status = UNKNOWN
             mark.open = min(mark.open, at - of.start)

@@ -131,6 +131,9 @@ def _passed(s: Chase, depth: int, row: int, t_a: int) -> None:
     relevant, level.relevant = level.relevant, 0
     until = s.t.steps[level.step].until
     ends = until >= 0 and s.events[row].member >> until & 1
+    if now.contiguity == NEXT and relevant and spread_of(s):
+        # It breaks what it could have followed, so not as long as it may begin before the end.
+        relevant = int(succession_of(s, level.row, row, t_a) == CERTAIN)
     breaks = now.contiguity == STRICT or (now.contiguity == NEXT and relevant)
     sure = order_of(s, level.row, row, t_a) == CERTAIN and not s.events[row].doubted
     if (ends or breaks) and sure:
@@ -153,7 +156,7 @@ def _latest_t_a(s: Chase, completing: int, first_doubt: int) -> int:
 
 
 @kernel
-def _verdict(s: Chase, from_: int, size: int, present: int, t_a: int) -> int:
+def verdict_of(s: Chase, from_: int, size: int, present: int, t_a: int) -> int:
     """Whether the events are a match, as far as clocks can say, gaps apart."""
     found, first = CERTAIN, s.path[from_].row
     if spread_of(s):
@@ -173,6 +176,36 @@ def _verdict(s: Chase, from_: int, size: int, present: int, t_a: int) -> int:
         found = min(found, finals_hold(s, from_, size, present, t_a))
         placed(s, from_, size)
     return found
+
+
+@inline
+def note_match(
+    s: Chase, w: Wanted, completing: int, size: int, sure_before: int, sure: int, stands: int,
+    t_a_before: int, t_a: int,
+) -> None:  # fmt: skip
+    """Writes what is done to the match whose ``size`` events are next in the path."""
+    now = s.setting[0]
+    run = s.found[now.found_n]
+    run.cause, run.completing, run.new = w.cause, completing, w.phase
+    run.sure_before, run.sure, run.stands = sure_before == CERTAIN, sure == CERTAIN, stands
+    run.t_a_before, run.t_a_now = t_a_before, t_a
+    run.from_, run.size = now.path_n, size
+    now.path_n += size
+    now.found_n += 1
+
+
+@inline
+def is_scanned(s: Chase, w: Wanted, completing: int, exact: bool) -> bool:
+    """Whether events may break a match that has been walked.
+
+    With exact clocks the walk itself has looked at all events in gaps for what is not negated, if
+    all were there before the match was complete.
+    """
+    now = s.setting[0]
+    between = now.breakable
+    if exact and completing == w.cause and w.left_out < 0:
+        between &= ~now.positive & ((1 << now.steps) - 1)
+    return bool(between or now.leading or now.trailing)
 
 
 @kernel
@@ -195,10 +228,11 @@ def _whole(s: Chase, w: Wanted, depth: int) -> int:
         return 0
     t_a = now.widest_t_a
     present = placed(s, from_, size)
-    verdict = _verdict(s, from_, size, present, t_a)
+    verdict = verdict_of(s, from_, size, present, t_a)
     if verdict == IMPOSSIBLE:
         return 0
-    if now.breakable or now.leading or now.trailing:
+    exact = not spread_of(s)
+    if is_scanned(s, w, completing, exact):
         broken = scan(s, from_, size, w.stack, completing, w.left_out, present)
         if broken:
             now.doubts_n = first_doubt
@@ -212,19 +246,15 @@ def _whole(s: Chase, w: Wanted, depth: int) -> int:
             now.doubts_n = first_doubt
             return -1 if broken < 0 else 0
     t_a = _latest_t_a(s, completing, first_doubt)
-    sure_before = sure = _verdict(s, from_, size, present, t_a_before)
-    if t_a != t_a_before:
-        sure = _verdict(s, from_, size, present, t_a)
+    sure_before = sure = verdict
+    if not exact:
+        sure_before = sure = verdict_of(s, from_, size, present, t_a_before)
+        if t_a != t_a_before:
+            sure = verdict_of(s, from_, size, present, t_a)
     if sure_before == IMPOSSIBLE:
         now.doubts_n = first_doubt
         return 0
-    run = s.found[now.found_n]
-    run.cause, run.completing, run.new = w.cause, completing, w.phase
-    run.sure_before, run.sure, run.stands = sure_before == CERTAIN, sure == CERTAIN, stands
-    run.t_a_before, run.t_a_now = t_a_before, t_a
-    run.from_, run.size = from_, size
-    now.path_n += size
-    now.found_n += 1
+    note_match(s, w, completing, size, sure_before, sure, stands, t_a_before, t_a)
     return 1
 
 

@@ -56,7 +56,7 @@ _MORE: Final = (
         "matches",
     ),
     ("taken back", "matches that were retracted and not given out again", "matches"),
-    ("answer delay", "instant a match was given out minus the end of its last event", "ms"),
+    ("told after", "instant a match was given out minus the end of its last event", "ms"),
     ("seconds of a pass", "how long the computer took for it; not part of any result", "s"),
 )  # fmt: skip
 

@@ -66,6 +66,10 @@ def _of_events(report: Report) -> Iterator[Kpi]:
         yield _share("out of order after ordering", rest, left["events"], note, "out of order")
         if marked:
             yield _share("came too late", marked, left["events"], "and marked so", "late passed")
+    dropped = counts["late_dropped"] + counts["residual_dropped"]
+    if dropped:
+        note = f"{amount(dropped)}: they are in no answer"
+        yield _share("dropped as too late", dropped, counts["arrived"], note, "late dropped")
     yield from _clocks(report)
     hold = report["holds"][main]["hold_ns"]
     if hold["p95"] is not None and report["run"]["arrival_given"]:
@@ -86,7 +90,7 @@ def _lost(report: Report, counts: Mapping[str, int]) -> Iterator[Kpi]:
         yield _share("never arrived", lost, before["accepted"], note, "never logged")
     elif counts["missing_total"] or counts["missing"]:
         known = counts["missing"] + counts["arrived"]
-        note = f"{amount(counts['missing'])} numbers never came"
+        note = f"{amount(counts['missing'])} number{'s' * (counts['missing'] != 1)} never came"
         yield _share("known to be missing", counts["missing"], known, note, "missing")
 
 
@@ -117,7 +121,7 @@ def _of_queries(report: Report) -> Iterator[Kpi]:
         if delay is not None and report["run"]["arrival_given"]:
             note = f"half within {duration(found['delay_ns']['p50'])}"
             yield Kpi(f"{query}: told after, p95", delay, "ns", duration(delay), note, "less",
-                      "answer delay")  # fmt: skip
+                      "told after")  # fmt: skip
     for query, found in report["windows"].items():
         windows = found["windows"] - found["phantom"]
         note = f"{amount(found['with_missing'])} of them miss events"

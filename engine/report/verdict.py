@@ -87,6 +87,10 @@ def _numbers(report: Mapping[str, Any]) -> str:
         median, most = (duration(holds[name]) for name in ("p50", "p99"))
         text += f" and held half of them at most {median}, 99 % at most {most}"
     clauses = [text]
+    dropped = counts["late_dropped"] + counts["residual_dropped"]
+    if dropped:
+        share = percent(dropped, counts["arrived"])
+        clauses.append(f"{share} came too late and were dropped")
     lost = report["conservation"]["before"]["total"].get("never_logged")
     if lost is not None:
         numbered = report["conservation"]["before"]["total"]["accepted"]

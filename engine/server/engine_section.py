@@ -18,6 +18,7 @@ from engine.live.questions import Questions
 KINDS: Final = ("spark", "embedded", "none")
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 CERTAINTIES: Final = ("pairwise", "max-delay")
+_EMBEDDED: Final = 'kind = "embedded" in [engine], or --engine embedded'
 _SAVE_NS: Final = 10 * 10**9
 _PARQUET_NS: Final = 60 * 10**9
 
@@ -46,7 +47,9 @@ class EngineSettings:
         )
 
 
-def read_engine(whole: Table, folder: Path, log: Path, kind: str | None) -> EngineSettings | None:
+def read_engine(
+    whole: Table, folder: Path, log: Path, kind: str | None, history: Path | None = None
+) -> EngineSettings | None:
     """What the file says; None: nothing is asked, or nobody is to answer.
 
     Args:
@@ -54,6 +57,7 @@ def read_engine(whole: Table, folder: Path, log: Path, kind: str | None) -> Engi
         folder: to which files are relative.
         log: the arrival log.
         kind: of the engine, instead of the file's; None: as the file says.
+        history: file of it, instead of the file's; None: as the file says.
 
     Raises:
         SettingsError: a mistake in the tables.
@@ -77,8 +81,14 @@ def read_engine(whole: Table, folder: Path, log: Path, kind: str | None) -> Engi
     parquet_every = table.duration_ns("parquet_every", _PARQUET_NS, low=10**6)
     if "jsonl" not in formats or not set(formats) <= {"jsonl", "parquet"}:
         raise table.wrong("formats", 'write ["jsonl"] or ["jsonl", "parquet"]')
+    kind, kept = said if kind is None else kind, table.text("history", "")
+    if kind == "spark" and (kept or history is not None):
+        told = f"is of {_EMBEDDED}; on Spark the checkpoint has the history"
+        raise table.wrong("history", told) if kept else UserError(f"--history {told}")
+    if kept or history is not None:
+        options["history"] = str((folder / kept if history is None else history).resolve())
     settings = EngineSettings(
-        kind=said if kind is None else kind,
+        kind=kind,
         questions=Questions(queries=asked, **options),
         answers=folder / table.text("answers", f"{log.name}.answers"),
         save_every_ns=table.duration_ns("save_every", _SAVE_NS, low=10**6),
@@ -134,7 +144,7 @@ def spark_ready() -> None:
     Raises:
         UserError: it cannot; says what to install, or whom to ask instead.
     """
-    instead = 'or answer without Spark: kind = "embedded" in [engine], or --engine embedded'
+    instead = f"or answer without Spark: {_EMBEDDED}"
     if find_spec("pyspark") is None:
         raise UserError(
             f"[engine] kind spark needs pyspark: pip install slackwater[engine]; {instead}"

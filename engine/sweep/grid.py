@@ -71,6 +71,9 @@ def _axis(text: str) -> Axis:
     values = _filled(found, text) if found else [each.strip() for each in given.split(",")]
     if not all(values) or len(set(values)) < len(values) or (found is None and ".." in given):
         raise UserError(f"--sweep {text}: a value is empty, given twice or half a range; {_HOW}")
+    sizes = [size_of(each) for each in values]
+    if None not in sizes:  # steps from value to value are counted, so that they must lie in order
+        values = [each for _, each in sorted(zip(sizes, values, strict=True))]
     return Axis(path, tuple(values))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +26,7 @@ ALL: Final = "all thresholds together"
 FACETS_MAX: Final = 24
 """Maps of one threshold that are drawn; the table has all cells."""
 _CHAPTERS: Final = {"verdict": "Verdict", "maps": "Maps", "cells": "Cells", **CHAPTER}
+Point = tuple[float, float]
 _SCALE: Final = [[0, BAD], [0.5, "#e9c46a"], [1, GOOD]]
 
 
@@ -45,9 +47,15 @@ def write_sweep(
         what ``sweep.json`` holds.
     """
     found: dict[str, Any] = plain(_plain(findings, title, own, command, seeds))
-    maps = [figure for text in (ALL, *findings.thresholds) for figure in _maps(findings, text, own)]
+    everywhere = [text for text, held in findings.holding.items() if min(held.values()) == 1]
+    maps, flat = (
+        [figure for text in texts for figure in _maps(findings, text, own)]
+        for texts in ([ALL, *(text for text in findings.thresholds if text not in everywhere)],
+                      everywhere)
+    )  # fmt: skip
     page = document(
-        "sweep.html", f"Sweep: {title}", _CHAPTERS, maps, found, JSON, maps=maps,
+        "sweep.html", f"Sweep: {title}", _CHAPTERS, [*maps, *flat], found, JSON, maps=maps,
+        flat=flat, everywhere=everywhere,
         tables={"cells": _table(findings)}, shown=FACETS_MAX, kpis=_kpis(findings, own),
         how=how_made(command, found["made_with"]),
     )  # fmt: skip
@@ -174,12 +182,14 @@ def _map(findings: Findings, text: str, own: Cell, others: list[str]) -> Figure:
             "hovertemplate": "%{text}<br>holds with %{z:.0%} of the seeds<extra></extra>",
         },
     ]  # fmt: skip
-    if len(places_x) > 1 and len(places_y) > 1 and len({s for row in shares for s in row}) > 1:
+    border = frontier([[share == 1 for share in row] for row in shares])
+    if border:
         data.append(
             {
-                "type": "contour", "x": places_x, "y": places_y, "z": shares, "name": "frontier",
-                "contours": {"coloring": "none", "start": 0.5, "end": 0.5, "size": 1},
-                "line": {"color": "#222222", "width": 3}, "showscale": False, "hoverinfo": "skip",
+                "mode": "lines", "name": "frontier", "showlegend": False, "hoverinfo": "skip",
+                "x": [at for (start, _), (end, _) in border for at in (start, end, None)],
+                "y": [at for (_, start), (_, end) in border for at in (start, end, None)],
+                "line": {"color": "#222222", "width": 4},
             }
         )  # fmt: skip
     layout: dict[str, Any] = {
@@ -203,6 +213,22 @@ def _map(findings: Findings, text: str, own: Cell, others: list[str]) -> Figure:
         layout,
         height_px=max(180, 60 * len(places_y) + 110),
     )
+
+
+def frontier(holds: Sequence[Sequence[bool]]) -> list[tuple[Point, Point]]:
+    """The edges between cells that hold and cells that do not; a cell's middle is at (x, y).
+
+    >>> frontier([[True, False]])
+    [((0.5, -0.5), (0.5, 0.5))]
+    """
+    found = []
+    for y, row in enumerate(holds):
+        for x, mine in enumerate(row):
+            if x + 1 < len(row) and row[x + 1] != mine:
+                found.append(((x + 0.5, y - 0.5), (x + 0.5, y + 0.5)))
+            if y + 1 < len(holds) and holds[y + 1][x] != mine:
+                found.append(((x - 0.5, y + 0.5), (x + 0.5, y + 0.5)))
+    return found
 
 
 def _ticks(axis: Axis) -> dict[str, Any]:

@@ -13,11 +13,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from edge_agent.measure.findings import Exchange, Findings, ServerFindings
-from engine.units import neat
 from engine.validate.allan import allan_deviation, wander_ppb
 from engine.validate.delay_law import DelayLaw, delay_law
 from engine.validate.marzullo import Agreement, agreement
 from engine.validate.quality import AgentHabits, ClockQuality, LinkQuality, Setup, SourceQuality
+from engine.validate.spoken import duration
 
 SECOND: Final = 10**9
 _FSYNC_SLOW_NS: Final = 100_000_000
@@ -308,9 +308,9 @@ def _concerns(
     if clock.steps:
         largest = max((abs(jump) for _, jump in clock.steps))
         made.append(((f"the clock was set {len(clock.steps)} times meanwhile, by up to "
-                     f"{neat(largest)}: let one program alone steer it"), False))  # fmt: skip
+                     f"{duration(largest)}: let one program alone steer it"), False))  # fmt: skip
     if clock.resolution_ns >= _COARSE_NS:
-        made.append((f"the clock reads in steps of {neat(clock.resolution_ns)}", False))
+        made.append((f"the clock reads in steps of {duration(clock.resolution_ns)}", False))
     silent = [each.name for each in found.servers if not each.exchanges]
     if silent:
         made.append((f"time servers that gave no good answer: {', '.join(silent)}", False))
@@ -330,7 +330,7 @@ def _machine_concerns(found: Findings, facts: AgentFacts) -> list[tuple[str, boo
         if disk.error:
             made.append((f"the outbox's disk cannot be written: {disk.folder}: {disk.error}", True))
         if slow > _FSYNC_SLOW_NS:
-            made.append(((f"the disk takes {neat(slow)} for an fsync (p99): raise [outbox] "
+            made.append(((f"the disk takes {duration(slow)} for an fsync (p99): raise [outbox] "
                          "sync_every, or use another disk"), False))  # fmt: skip
         if disk.free_bytes is not None and disk.free_bytes < facts.outbox_bytes:
             made.append(((f"{disk.free_bytes >> 20} MiB are free for the outbox, it may want "

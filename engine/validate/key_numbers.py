@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from engine.report.kpis import Kpi
-from engine.report.units import duration
 from engine.validate.report import Validation
-from engine.validate.verdict import CARE, Fitness, QueryVerdict, percent
+from engine.validate.spoken import duration, nearest, percent
+from engine.validate.verdict import CARE, QueryVerdict
 
-_HOLDS = {Fitness.FIT: True, Fitness.CARE: None, Fitness.NOT_FIT: False}
+_UNBROKEN = "\N{NO-BREAK SPACE}"
 
 
 def key_numbers(found: Validation) -> tuple[list[Kpi], list[str]]:
@@ -20,38 +20,38 @@ def key_numbers(found: Validation) -> tuple[list[Kpi], list[str]]:
 
 def _tiles(found: Validation) -> Iterator[tuple[Kpi, bool]]:
     """Each with whether it is to be taken with care."""
-    fitness = found.fitness
-    count = len(found.verdicts)
-    note = f"{count} quer{'y' if count == 1 else 'ies'}" if count else "the hardware alone"
-    verdict = Kpi("verdict", fitness, "", fitness.words, note, holds=_HOLDS[fitness])
-    yield verdict, fitness is Fitness.CARE
     if found.verdicts:
         yield _uncertain(found, max(found.verdicts, key=lambda each: each.share))
         gap = max(each.order_gap_ns for each in found.verdicts)
         if gap:
             note = "events further apart are surely in order"
-            yield Kpi("order gap", gap, "ns", duration(gap), note, "less"), False
+            yield Kpi("order gap", gap, "ns", duration(gap), note, "less", "order gap"), False
     setup = found.setup
     if setup.synced:
         worst = setup.worst()[0]
         bound = worst.clock.bound_ns()
-        note = worst.name if len(setup.sources) > 1 else f"offset {_signed(worst.clock.offset_ns)}"
-        yield Kpi("clock known to ±", bound, "ns", duration(bound), note, "less"), False
+        note = worst.name if len(setup.sources) > 1 else f"offset {nearest(worst.clock.offset_ns)}"
+        yield Kpi("clock known to ±", bound, "ns", duration(bound), note, "less",
+                  "wrong by at most"), False  # fmt: skip
     linked = [(each.name, each.link) for each in setup.sources if each.link is not None]
     if linked:
         name, slowest = max(linked, key=lambda pair: pair[1].p95_ns)
         note = f"half within {duration(slowest.p50_ns)}" + (f"; {name}" if len(linked) > 1 else "")
         way = Kpi("way to the gateway, p95", slowest.p95_ns, "ns", duration(slowest.p95_ns), note,
-                  "less")  # fmt: skip
+                  "less", "p50, p95, p99.9")  # fmt: skip
         yield way, False
-        name, lossy = max(linked, key=lambda pair: pair[1].loss)
-        low, high = lossy.loss_bounds
-        note = f"95 % between {percent(low)} and {percent(high)}"
-        yield Kpi("lost on the way", lossy.loss, "share", percent(lossy.loss), note, "less"), False
+    counted = [pair for pair in linked if pair[1].asked]
+    if counted:
+        name, lossy = max(counted, key=lambda pair: pair[1].loss)
+        low, high = (percent(share).replace(" ", _UNBROKEN) for share in lossy.loss_bounds)
+        note = f"95{_UNBROKEN}%: {low} to {high}" + (f"; {name}" if len(counted) > 1 else "")
+        yield Kpi("lost on the way", lossy.loss, "share", percent(lossy.loss), note, "less",
+                  "lost"), False  # fmt: skip
     if found.verdicts:
         delay = max(each.detection_p95_ns for each in found.verdicts)
         note = "as far as order and link decide it"
-        yield Kpi("told after, p95", delay, "ns", duration(delay), note, "less"), False
+        yield Kpi("told after, p95", delay, "ns", duration(delay), note, "less",
+                  "detection p95"), False  # fmt: skip
 
 
 def _uncertain(found: Validation, worst: QueryVerdict) -> tuple[Kpi, bool]:
@@ -60,13 +60,7 @@ def _uncertain(found: Validation, worst: QueryVerdict) -> tuple[Kpi, bool]:
     note = f"{worst.asked.name}: {'as answered' if is_measured else 'expected'}"
     is_care = wanted < worst.share <= CARE * wanted and worst.share < 1
     tile = Kpi(
-        "uncertain", worst.share, "share", percent(worst.share), note, "less",
+        "uncertain", worst.share, "share", percent(worst.share), note, "less", "uncertain",
         bound=f"<= {percent(wanted)}", holds=None if is_care else worst.share <= wanted,
     )  # fmt: skip
     return tile, is_care
-
-
-def _signed(offset_ns: int | None) -> str:
-    return (
-        "not known" if offset_ns is None else f"{'-' * (offset_ns < 0)}{duration(abs(offset_ns))}"
-    )

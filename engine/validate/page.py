@@ -18,6 +18,7 @@ from engine.report.page.figures import (
     NEUTRAL,
     Figure,
     digits,
+    duration_axis,
     log_axis,
     ms,
 )
@@ -28,6 +29,7 @@ from engine.report.versions import versions
 from engine.scenario import Table
 from engine.validate.key_numbers import key_numbers
 from engine.validate.report import Validation, as_plain
+from engine.validate.spoken import duration, nearest
 from engine.validate.tables import (
     clock_table,
     deviation_table,
@@ -35,15 +37,19 @@ from engine.validate.tables import (
     link_table,
     query_table,
 )
+from engine.validate.words import GLOSSARY, TERMS
 
 HTML: Final = "validate.html"
 JSON: Final = "validate.json"
 _CHAPTERS: Final = {
     "verdict": "Verdict", "queries": "Queries", "clocks": "Clocks", "links": "Links",
-    "besides": "Besides", "formulas": "Formulas", **CHAPTER,
+    "besides": "Measured besides", "formulas": "How it is computed", **CHAPTER,
+    "glossary": "Glossary",
 }  # fmt: skip
-_SHOWN: Final = 30
-_UNIT: Final = re.compile(r"([0-9]) (ns|us|ms|s|min|h|ppm|ppb|B|%)(?![A-Za-z])")
+_SHOWN: Final = 12
+FEW: Final = 8
+"""A table of more sources than that is folded: its figure shows the worst of them."""
+_UNIT: Final = re.compile(r"([0-9]) (ns|\u00b5s|ms|s|min|h|ppm|ppb|B|%)(?![A-Za-z])")
 
 
 def check_page(out: Path) -> None:
@@ -72,8 +78,8 @@ def page(found: Validation, plain: Mapping[str, Any], command: str) -> str:
     """The page; ``plain`` is what validate.json holds."""
     kpis, care = key_numbers(found)
     figures = {
-        "bounds": _bounds(plain), "offset": _offset(plain), "allan": _allan(plain),
-        "transit": _transit(plain),
+        "bounds": _bounds(plain), "offset": _offset(plain), "known": _known(plain),
+        "allan": _allan(plain), "transit": _transit(plain),
     }  # fmt: skip
     made = {
         "queries": query_table(found), "clocks": clock_table(found), "links": link_table(found),
@@ -83,7 +89,8 @@ def page(found: Validation, plain: Mapping[str, Any], command: str) -> str:
     return document(
         "validate.html", f"Validated: {plain['looked_at']}", _CHAPTERS,
         [each for each in figures.values() if each is not None], plain, JSON, tables=tables,
-        figures=figures, kpis=kpis, care=care, how=how_made(command, plain["made_with"]),
+        figures=figures, kpis=kpis, care=care, how=how_made(command, plain["made_with"]), few=FEW,
+        glossary=GLOSSARY, terms=TERMS,
     )  # fmt: skip
 
 
@@ -113,16 +120,20 @@ def _bounds(plain: Mapping[str, Any]) -> Figure | None:
             {
                 "name": "smallest", "type": "bar", "orientation": "h", "y": names,
                 "x": ms([max(each["smallest_ns"], 1) for each in asked]),
-                "marker": {"color": NEUTRAL}, "hovertemplate": "smallest %{x:.4g} ms",
+                "customdata": [duration(each["smallest_ns"]) for each in asked],
+                "marker": {"color": NEUTRAL}, "hovertemplate": "smallest %{customdata}",
             },
             {
                 "name": "asked", "mode": "markers", "y": names, "x": ms(own),
                 "marker": {"size": 13, "color": [colours[each["verdict"]] for each in asked]},
-                "hovertemplate": "asked %{x:.4g} ms",
+                "customdata": [f"{duration(at)}: {each['verdict']}"
+                               for at, each in zip(own, asked, strict=True)],
+                "hovertemplate": "asked %{customdata}",
             },
         ],
         {
-            "xaxis": log_axis("time [ms]"), "yaxis": {"automargin": True, "autorange": "reversed"},
+            "xaxis": duration_axis("time", [*own, *(each["smallest_ns"] for each in asked)]),
+            "yaxis": {"automargin": True, "autorange": "reversed"},
             "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"},
         },
         height_px=150 + 36 * len(asked),
@@ -155,6 +166,37 @@ def _offset(plain: Mapping[str, Any]) -> Figure | None:
     )  # fmt: skip
 
 
+def _known(plain: Mapping[str, Any]) -> Figure | None:
+    """How well the clocks of several sources are known: the worst first."""
+    found = [each for each in plain["sources"] if each["clock"]["offset_ns"] is not None]
+    if len(found) < 2:
+        return None
+    found = sorted(found, key=lambda each: -each["clock"]["bound_ns"])[:_SHOWN]
+    bounds = [each["clock"]["bound_ns"] for each in found]
+    return Figure(
+        "known", "How well each clock is known",
+        "By how much a source's times may be wrong after correction, until its next sync: the "
+        f"least known first{_left_out(plain)}. How far the clock itself is off does not matter.",
+        [
+            {
+                "type": "bar", "orientation": "h", "y": [each["name"] for each in found],
+                "x": ms(bounds), "marker": {"color": COLOURS[0]},
+                "customdata": [f"± {duration(bound)}; offset {nearest(each['clock']['offset_ns'])}"
+                               for bound, each in zip(bounds, found, strict=True)],
+                "hovertemplate": "%{y}: %{customdata}",
+            }
+        ],
+        {"xaxis": {"title": {"text": "known to ± [ms]"}, "rangemode": "tozero"},
+         "yaxis": {"automargin": True, "autorange": "reversed"}, "showlegend": False},
+        height_px=110 + 24 * len(found),
+    )  # fmt: skip
+
+
+def _left_out(plain: Mapping[str, Any]) -> str:
+    count = len(plain["sources"])
+    return f" ({_SHOWN} of {count})" if count > _SHOWN else ""
+
+
 def _allan(plain: Mapping[str, Any]) -> Figure | None:
     found = [pair for each in plain["sources"] for pair in each["clock"]["deviations"]]
     if len(found) < 2:
@@ -170,7 +212,8 @@ def _allan(plain: Mapping[str, Any]) -> Figure | None:
                 "hovertemplate": "%{y:.4g} ppb over %{x:.3g} s",
             }
         ],
-        {"xaxis": log_axis("over [s]"), "yaxis": log_axis("deviation [ppb]"),
+        {"xaxis": log_axis("over [s]", (tau / 1e9 for tau, _ in found)),
+         "yaxis": log_axis("deviation [ppb]", (ppb for _, ppb in found)),
          "showlegend": False},
         height_px=300,
     )  # fmt: skip
@@ -185,20 +228,24 @@ def _transit(plain: Mapping[str, Any]) -> Figure | None:
     names = [each["name"] for each in found]
     parts = (("least", "least_ns", "line-ns-open"), ("p50", "p50_ns", "circle"),
              ("p95", "p95_ns", "diamond"), ("p99.9", "p999_ns", "square"))  # fmt: skip
+    ways = [each["link"][key] for each in found for _, key, _ in parts]
     return Figure(
         "transit", "The way to the gateway",
-        "How long events take from the device to the gateway: the slowest sources first. It "
-        "is wrong by up to what the source's clock is; what is not above 0 is not drawn.",
+        "How long events take from the device to the gateway: the slowest sources first"
+        f"{_left_out(plain)}. It is wrong by up to what the source's clock is; what is not above "
+        "0 is not drawn.",
         [
             {
                 "name": label, "mode": "markers", "y": names,
                 "x": ms([each["link"][key] for each in found]),
                 "marker": {"size": 9, "symbol": symbol, "color": COLOURS[place]},
-                "hovertemplate": f"{label} %{{x:.4g}} ms",
+                "customdata": [duration(each["link"][key]) for each in found],
+                "hovertemplate": f"{label} %{{customdata}}",
             }
             for place, (label, key, symbol) in enumerate(parts)
         ],
-        {"xaxis": log_axis("one way [ms]"), "yaxis": {"automargin": True, "autorange": "reversed"},
+        {"xaxis": duration_axis("one way", ways),
+         "yaxis": {"automargin": True, "autorange": "reversed"},
          "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"}},
         height_px=170 + 26 * len(found),
     )  # fmt: skip

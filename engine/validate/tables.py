@@ -7,23 +7,9 @@ from typing import Any
 
 from engine.report.units import Cell, number
 from engine.scenario import Table
-from engine.units import neat
 from engine.validate.logs.two_logs import TwoLogs
 from engine.validate.report import Validation
-from engine.validate.verdict import percent
-
-
-def duration(ns: int | None) -> str:
-    """For people: three digits and a unit, rounded up; with its sign.
-
-    >>> duration(1_234_567), duration(-5), duration(None)
-    ('1.24 ms', '-5 ns', '\N{EN DASH}')
-    """
-    if ns is None:
-        return "\N{EN DASH}"
-    text = neat(abs(ns))
-    unit = text.lstrip("0123456789.")
-    return f"{'-' if ns < 0 else ''}{text.removesuffix(unit)} {unit}"
+from engine.validate.spoken import duration, nearest, percent
 
 
 def ppm(ppb: float | None) -> str:
@@ -43,7 +29,8 @@ def query_table(found: Validation) -> Table:
         source = "" if each.measured is None or each.measured.share is None else " (measured)"
         rows.append(
             (
-                each.asked.name, each.fitness.words, duration(each.order_gap_ns), duration(own),
+                each.asked.name, each.fitness.words, duration(each.order_gap_ns or None),
+                duration(own),
                 duration(each.smallest_ns), f"{percent(each.share)}{source}",
                 duration(each.timeout_ns), duration(each.hold_ns),
                 duration(each.detection_p95_ns),
@@ -53,13 +40,14 @@ def query_table(found: Validation) -> Table:
 
 
 def clock_table(found: Validation) -> Table:
-    """A row per source: its clock."""
+    """A row per source: its clock. The least known first."""
     headings = (
         "source", "offset", "bound there", "delay", "between syncs", "wrong by at most", "skew",
         "jitter", "steps",
     )  # fmt: skip
     rows: list[tuple[Cell, ...]] = []
-    for each in found.setup.sources:
+    unknown = [each for each in found.setup.sources if each.clock.offset_ns is None]
+    for each in (*unknown, *found.setup.worst()):
         clock = each.clock
         if clock.offset_ns is None:
             rows.append((each.name, "never synchronised", *[None] * 7))
@@ -69,7 +57,7 @@ def clock_table(found: Validation) -> Table:
             skew += f" ± {number(clock.skew_bound_ppb / 1000)}"
         rows.append(
             (
-                each.name, duration(clock.offset_ns), duration(clock.offset_bound_ns),
+                each.name, nearest(clock.offset_ns), duration(clock.offset_bound_ns),
                 duration(clock.delay_ns), duration(clock.age_ns), duration(clock.bound_ns()),
                 skew, duration(clock.jitter_ns), len(clock.steps),
             )
@@ -78,13 +66,14 @@ def clock_table(found: Validation) -> Table:
 
 
 def link_table(found: Validation) -> Table:
-    """A row per source: its way to the gateway."""
+    """A row per source: its way to the gateway. The longest tail first."""
     headings = (
         "source", "least", "p50", "p95", "p99.9", "wrong by at most", "lost", "95 % between",
         "reordered", "events",
     )  # fmt: skip
     rows: list[tuple[Cell, ...]] = []
-    for each in found.setup.sources:
+    by_tail = sorted(found.setup.sources, key=lambda each: -each.link.p999_ns if each.link else 0)
+    for each in by_tail:
         link = each.link
         if link is None:
             rows.append((each.name, "not measured", *[None] * 8))
@@ -94,8 +83,9 @@ def link_table(found: Validation) -> Table:
             (
                 each.name, duration(link.least_ns), duration(link.p50_ns), duration(link.p95_ns),
                 duration(link.p999_ns), duration(link.transit_error_ns),
-                f"{number(link.lost)} of {number(link.asked)}",
-                f"{percent(low)} .. {percent(high)}", link.reordered, each.events or None,
+                f"{number(link.lost)} of {number(link.asked)}" if link.asked else None,
+                f"{percent(low)} .. {percent(high)}" if link.asked else None,
+                link.reordered, each.events or None,
             )
         )  # fmt: skip
     return Table("", headings, tuple(rows))

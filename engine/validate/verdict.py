@@ -6,8 +6,9 @@ T_a, R19 Eq 3.16):
 * two events are certainly in order when their reference times are more than ``g`` apart;
 * a match of n events one after another is certain when each is more than ``g`` after the one before
   it and all span at most ``WITHIN - g``; so no match at all can be certain unless WITHIN > n * g;
-* where its steps are spread evenly over WITHIN, each of its comparisons is closer than ``g`` with
-  probability ``g / WITHIN``; a typical gap t (``--gap``) makes it ``1 - exp(-g / t)``;
+* where its events are spread evenly over WITHIN, they and WITHIN's end cut it in c parts, one for
+  each comparison, and all of these are longer than ``g`` with probability ``(1 - c g / WITHIN)^o``
+  for its o orders (broken stick); a typical gap t (``--gap``) makes it ``exp(-o g / t)``;
 * a window of size w has a border at both ends, and an event is ambiguous when it lies within u of
   one: ``4 u`` of the ``w + 2 u`` from which its events may come. R19's windows need w > T_a.
 
@@ -22,19 +23,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
 from engine.units import neat
 from engine.validate.asked import Asked
 from engine.validate.quality import IN_TIME, RTO_MIN_NS, Setup, SourceQuality
+from engine.validate.spoken import duration, percent
 
 CARE: Final = 5
 """Up to so many times the share of uncertain results that is wanted, a query is fit with care."""
 LATENCY_NS: Final = 500_000_000
 _RESENDS_MAX: Final = 8
 _SHOWN: Final = 3
+_MORE_OFTEN: Final = 6
+"""So many times as often is what is proposed where clocks are synchronised too seldom."""
 
 
 class Fitness(IntEnum):
@@ -111,8 +115,7 @@ def judge(
     asked: Asked, setup: Setup, wanted: Wanted, measured: Measured | None = None
 ) -> QueryVerdict:
     """The verdict of one query; ``measured``: of a log's own answers."""
-    gap = setup.t_a_ns if wanted.certainty == "max-delay" else setup.pair_ns
-    single = setup.t_a_ns if wanted.certainty == "max-delay" else setup.single_ns
+    gap, single = _known_to(setup, wanted)
     expected = _expected(asked, gap, single, wanted.gap_ns)
     timeout = needed_timeout(setup)
     hold = _hold(setup, gap, timeout)
@@ -134,20 +137,26 @@ def judge(
     )  # fmt: skip
 
 
+def _known_to(setup: Setup, wanted: Wanted) -> tuple[int, int]:
+    """How wrong two clocks may be together, and one alone."""
+    if wanted.certainty == "max-delay":
+        return setup.t_a_ns, setup.t_a_ns
+    return setup.pair_ns, setup.single_ns
+
+
 def _expected(asked: Asked, gap: int, single: int, typical: int | None) -> float:
     """Share of uncertain results (of ambiguous events, of a window)."""
     if asked.window_ns is not None:
         return min(4 * single / (asked.window_ns + 2 * single), 1.0)
     if not asked.comparisons or not gap:
         return 0.0
-    certain = 1.0
+    if asked.within_ns is not None and asked.within_ns <= asked.comparisons * gap:
+        return 1.0
     if typical:
-        certain = math.exp(-gap / typical) ** asked.orders
-    elif asked.within_ns:
-        certain = max(1 - gap / asked.within_ns, 0.0) ** asked.orders
-    if asked.within_ns and asked.events > 1 and not typical:
-        certain *= max(1 - gap / asked.within_ns, 0.0)
-    return 1 - certain
+        return 1 - math.exp(-asked.orders * gap / typical)
+    if asked.within_ns is None:
+        return 0.0
+    return 1 - (1 - asked.comparisons * gap / asked.within_ns) ** max(asked.orders, 1)
 
 
 def _smallest(asked: Asked, gap: int, single: int, t_a: int, share: float) -> int:
@@ -188,10 +197,10 @@ def _reasons(own: QueryVerdict, setup: Setup, wanted: Wanted) -> list[tuple[Fitn
         said = f"never synchronised: {_names(unknown)}; its times mean nothing"
         found.append((Fitness.NOT_FIT, said))
     if own.is_too_short:
-        said = f"WITHIN {neat(asked.within_ns or 0)} is below {neat(own.smallest_ns)}"
+        said = f"WITHIN {duration(asked.within_ns or 0)} is below {duration(own.smallest_ns)}"
         found.append((Fitness.NOT_FIT, f"{said}: no match can be certain"))
     if asked.window_ns is not None and asked.window_ns <= setup.t_a_ns:
-        said = f"the window is not longer than T_a, {neat(setup.t_a_ns)} (R19 Eq 3.16)"
+        said = f"the window is not longer than T_a, {duration(setup.t_a_ns)} (R19 Eq 3.16)"
         found.append((Fitness.NOT_FIT, said))
     share = own.share
     what = "events ambiguous" if asked.window_ns is not None else "results uncertain"
@@ -200,8 +209,8 @@ def _reasons(own: QueryVerdict, setup: Setup, wanted: Wanted) -> list[tuple[Fitn
         worse = share > CARE * wanted.uncertain or share >= 1
         found.append((Fitness.NOT_FIT if worse else Fitness.CARE, said))
     if own.timeout_ns > wanted.latency_ns:
-        said = f"late numbers need {neat(own.timeout_ns)}, the order waits "
-        found.append((Fitness.CARE, f"{said}{neat(wanted.latency_ns)} at most"))
+        said = f"late numbers need {duration(own.timeout_ns)}, the order waits "
+        found.append((Fitness.CARE, f"{said}{duration(wanted.latency_ns)} at most"))
     unsent = [
         each.name for each in setup.sources
         if each.link and each.link.lost and not each.link.resends
@@ -222,33 +231,63 @@ def remedy(own: QueryVerdict, setup: Setup, wanted: Wanted) -> str:
         return "let the agent reach the gateway's clock (UDP, [gateway] ntp_port) or [time] servers"
     worst = setup.worst()
     if worst and (own.share > wanted.uncertain or own.is_too_short):
-        return _clock_remedy(worst[0])
+        return _clock_remedy(worst[0], own, setup, wanted)
     if own.timeout_ns > wanted.latency_ns:
-        return f'write order = "sequence:latency={neat(own.timeout_ns)}" in [engine]'
+        wait = f'write order = "sequence:latency={neat(own.timeout_ns)}" in [engine]'
+        slow = max((each for each in setup.sources if each.link), key=_p95_ns)
+        if _p95_ns(slow) <= wanted.latency_ns:
+            return wait
+        return (
+            f"{slow.name}: mend its link, 5 % of its events take longer than "
+            f"{duration(_p95_ns(slow))}; or wait for them: {wait}"
+        )
     return "mend the link: a cable, a nearer access point, or [delivery] with resends"
 
 
-def _clock_remedy(source: SourceQuality) -> str:
+def _p95_ns(source: SourceQuality) -> int:
+    assert source.link is not None
+    return source.link.p95_ns
+
+
+def _clock_remedy(
+    source: SourceQuality, own: QueryVerdict, setup: Setup, wanted: Wanted
+) -> str:  # fmt: skip
     clock = source.clock
     bound, half = clock.bound_ns(), (clock.delay_ns + 1) // 2
     parts = {"grown": bound - clock.fresh_ns, "delay": half, "precision": clock.precision_ns}
     largest = max(parts, key=lambda name: parts[name])
     if largest == "grown":
-        better = clock.age_ns // 6
+        better = clock.age_ns // _MORE_OFTEN
         return (
-            f"{source.name}: synchronise more often: every {neat(better)} instead of "
-            f"{neat(clock.age_ns)} ([sync] resync) makes its clock's bound "
-            f"{neat(clock.bound_ns(better))} instead of {neat(bound)}"
+            f"{source.name}: synchronise more often: every {duration(better)} instead of "
+            f"{duration(clock.age_ns)} ([sync] resync) makes its clock's bound "
+            f"{duration(clock.bound_ns(better))} instead of {duration(bound)}"
+            f"{_would_be(own, setup, wanted, better)}"
         )
     if largest == "delay":
         return (
-            f"{source.name}: shorten the way to the time server: half its delay, {neat(half)}, is "
-            f"the largest part of its bound {neat(bound)}; use a cable, or a nearer gateway"
+            f"{source.name}: shorten the way to the time server: half its delay, {duration(half)}, "
+            f"is the largest part of its bound {duration(bound)}; use a cable, or a nearer gateway"
         )
     return (
-        f"{source.name}: its clock reads in steps of {neat(clock.precision_ns)}: use another "
+        f"{source.name}: its clock reads in steps of {duration(clock.precision_ns)}: use another "
         f"device, or its finer clock"
     )
+
+
+def _would_be(own: QueryVerdict, setup: Setup, wanted: Wanted, age_ns: int) -> str:
+    """What share is uncertain once no clock is synchronised less often than that."""
+    if own.measured is not None and own.measured.share is not None:
+        return ""  # only the events can tell, and they were seen with these clocks
+    sources = tuple(
+        replace(each, clock=replace(each.clock, age_ns=min(each.clock.age_ns, age_ns)))
+        for each in setup.sources
+    )
+    gap, single = _known_to(replace(setup, sources=sources), wanted)
+    share = _expected(own.asked, gap, single, wanted.gap_ns)
+    still = " still" if share > wanted.uncertain else ""
+    what = "ambiguous" if own.asked.window_ns is not None else "uncertain"
+    return f"; then {percent(share)} are{still} {what}"
 
 
 def overall(verdicts: Sequence[QueryVerdict], setup: Setup) -> Fitness:
@@ -257,12 +296,3 @@ def overall(verdicts: Sequence[QueryVerdict], setup: Setup) -> Fitness:
     for _, forbids in setup.concerns:
         worst = max(worst, Fitness.NOT_FIT if forbids else Fitness.CARE)
     return worst
-
-
-def percent(share: float) -> str:
-    """For people.
-
-    >>> percent(0.05), percent(0.00012), percent(0)
-    ('5 %', '0.012 %', '0 %')
-    """
-    return f"{float(f'{100 * share:.3g}'):g} %"

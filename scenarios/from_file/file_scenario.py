@@ -91,6 +91,7 @@ class FromFile:
             values = {path: value for path, value in options.items() if path != FILE}
             scenario = self._read.scenario(values)
             self._read.check_queries(scenario, scenario.attributes)
+            self._read.check_answering(scenario)
             self._read.thresholds(scenario)
             self._described[key] = scenario
         return self._described[key]

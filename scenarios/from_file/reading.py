@@ -15,7 +15,7 @@ from scenarios.from_file.thresholds import Threshold, read_threshold
 from scenarios.network_correlation.agents import WORLDS as MACHINE_ROOM
 from scenarios.soccer.network import WORLDS as SOCCER
 from scenarios.warehouse.devices import WORLDS as COLD_STORE
-from slackwater.scenario import UserError
+from slackwater.scenario import UserError, parse_barrier, parse_order
 from slackwater.simulation import FileScenario, build_from_tables, line_numbers, line_of
 
 WORLDS: Final = {**SOCCER, **COLD_STORE, **MACHINE_ROOM}
@@ -75,6 +75,20 @@ class ScenarioText:
             except UserError as error:
                 raise self.wrong(f"queries.{name}", f"queries.{name}: {error}") from error
 
+    def check_answering(self, scenario: FileScenario) -> None:
+        """Reads its order and barrier.
+
+        Raises:
+            UserError: one is wrong; names the line.
+        """
+        for name, read in (("order", parse_order), ("barrier", parse_barrier)):
+            text = getattr(scenario.answering, name)
+            try:
+                if text is not None:
+                    read(text, "ns")
+            except UserError as error:
+                raise self.wrong(f"engine.{name}", f"engine.{name}: {error}") from error
+
     def thresholds(self, scenario: FileScenario) -> tuple[Threshold, ...]:
         """Its thresholds.
 
@@ -86,7 +100,13 @@ class ScenarioText:
             try:
                 found.append(read_threshold(text, list(scenario.queries)))
             except UserError as error:
-                raise self.wrong("thresholds", f"thresholds[{number}]: {error}") from error
+                message = f"thresholds[{number}]: {error}"
+                line = next(
+                    (n for n, each in enumerate(self.text.splitlines(), 1) if text in each), 0
+                )
+                if line:
+                    raise UserError(f"{self.path}:{line}: {message}") from error
+                raise self.wrong("thresholds", message) from error
         return tuple(found)
 
     def wrong(self, place: str, message: str) -> UserError:

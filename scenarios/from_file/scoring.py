@@ -15,12 +15,13 @@ from scenarios.from_file.durable import Durable
 from scenarios.from_file.metrics import METRICS, OF_STREAM, Told, of_query
 from scenarios.from_file.perfect_world import PerfectWorld, match_identity, window_identity
 from scenarios.from_file.thresholds import Threshold, shown
-from scenarios.runs import LATE, LATE_DROPPED, emitted, ints, out_of_order, read_ordered
+from scenarios.runs import IN_ORDER, LATE_DROPPED, emitted, ints, out_of_order, read_ordered
 from slackwater.scenario import Claim, Score, Table, Tile
 from slackwater.simulation import LOG, MANIFEST, FileScenario, Made
 
 STREAM: Final = "events"
 _CLOSE: Final = 1e-9
+_NOTHING: Final = ", of nothing: what it asks for never happens; see its types and attributes"
 
 
 def score_run(
@@ -60,7 +61,7 @@ def score_run(
         ],
         "true_results": {name: len(results) for name, results in true.items()},
     }
-    judged = [pair for each in thresholds for pair in _judged(each, values)]
+    judged = [pair for each in thresholds for pair in _judged(each, values, true)]
     claims, tiles = tuple(claim for claim, _ in judged), tuple(tile for _, tile in judged)
     return Score(claims, (_table(values, true),), facts, tiles=tiles, decisive=True)
 
@@ -96,7 +97,7 @@ def _of_stream(directory: Path, label: str, happened: int) -> dict[str, float]:
                 "hold_p95": 0.0}  # fmt: skip
     table = read_ordered(directory, label)
     status = ints(table, "status")
-    late = (status == LATE) | (status == LATE_DROPPED)
+    late = status != IN_ORDER
     in_place = table.filter(pa.array(status != LATE_DROPPED))
     names = [in_place[name].to_pylist() for name in ("source", "stream", "incarnation", "seq")]
     reached = len(set(zip(*names, strict=True)))
@@ -120,18 +121,29 @@ def _arrived(directory: Path) -> bool:
 
 
 def _judged(
-    threshold: Threshold, values: Mapping[str, Mapping[str, float]]
-) -> list[tuple[Claim, Tile]]:
+    threshold: Threshold, values: Mapping[str, Mapping[str, float]],
+    true: Mapping[str, Mapping[Any, Any]],
+) -> list[tuple[Claim, Tile]]:  # fmt: skip
     """A claim and its tile for the stream, or for each query that the threshold is about."""
     metric = threshold.metric
     if metric in OF_STREAM:
         value = values[STREAM][metric]
-        return [_claim(threshold, "", value)]
+        return [_claim(threshold, "", value, "")]
     asked = [threshold.query] if threshold.query else [name for name in values if name != STREAM]
-    return [_claim(threshold, name, values[name].get(metric)) for name in asked]
+    return [
+        _claim(
+            threshold,
+            name,
+            values[name].get(metric),
+            "" if true[name] or values[name]["results"] else _NOTHING,
+        )
+        for name in asked
+    ]
 
 
-def _claim(threshold: Threshold, query: str, value: float | None) -> tuple[Claim, Tile]:
+def _claim(
+    threshold: Threshold, query: str, value: float | None, doubt: str
+) -> tuple[Claim, Tile]:  # fmt: skip
     text = threshold.text if threshold.query or not query else f"{query}: {threshold.text}"
     name = f"{query}: {threshold.metric}" if query else threshold.metric
     if value is None:
@@ -139,7 +151,7 @@ def _claim(threshold: Threshold, query: str, value: float | None) -> tuple[Claim
         return Claim(text, False, why), Tile(name, None, "none", threshold.bound_text, False)
     held, told = threshold.holds(value), threshold.shown(value)
     return (
-        Claim(text, held, f"it is {told}"),
+        Claim(text, held, f"it is {told}{doubt}"),
         Tile(name, value, told, threshold.bound_text, held),
     )
 

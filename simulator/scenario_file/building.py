@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 from edge_agent.near_miss import near_miss
@@ -40,6 +40,11 @@ GROUP: Final = ("name", "count", "workload", "recording", "clock", "link")
 _CONNECT_TIMEOUT: Final = "10 s"
 """As the agent's driver; a handshake over a slow link takes its time."""
 _OF_LINK: Final = ("up", "down")
+_OF_SOURCE: Final = tuple(
+    each.name.removesuffix("_ns")
+    for each in fields(SourceSettings)
+    if each.name not in (*GROUP, *_OF_LINK)
+)
 MAX_EVENTS: Final = 10**9
 """Of a whole run; some hours of simulation."""
 
@@ -193,6 +198,10 @@ def _group(
 ) -> _Group:  # fmt: skip
     for key in _OF_LINK:
         check(key not in given, f"{place}.{key}", f"write [sources.link.{key}]")
+    for key in given:
+        known = (*GROUP, *_OF_SOURCE)
+        how = f"known are {', '.join(known)}{near_miss(key, known)}"
+        check(key.removesuffix("_ns") in known, f"{place}.{key}", f"unknown setting; {how}")
     if "workload" in given and "recording" in given:
         raise UserError(f"{place}.recording: give a workload or a recording, not both")
     recorded: Recording = {}

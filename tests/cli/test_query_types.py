@@ -24,8 +24,11 @@ def told(
 def test_what_there_is_and_what_may_be_meant(cli: Any, trace: Any) -> None:
     err = told(cli, trace, "EVENT SEQ(SHELV s, !COUNTER c, EXIT e) WITHIN 5 s")
     assert err.splitlines()[:2] == [
-        "q1: no event is of type 'SHELV'; there is EXIT, SHELF; did you mean 'SHELF'?",
-        "q1: no event is of type 'COUNTER'; there is EXIT, SHELF",
+        (
+            "q1, line 1, column 11: no event is of type 'SHELV'; there is EXIT, SHELF; "
+            "did you mean 'SHELF'?"
+        ),
+        "q1, line 1, column 21: no event is of type 'COUNTER'; there is EXIT, SHELF",
     ]
 
 
@@ -34,7 +37,7 @@ def test_each_query_and_each_alternative_once(cli: Any, trace: Any) -> None:
         cli, trace, "EVENT SEQ(SHELF s, EXIT e, EXIT f)", "EVENT SEQ(GATE g, GATE h, SHELF s)"
     )
     assert err.count("no event is of type") == 1
-    assert "q2: no event is of type 'GATE'" in err
+    assert "q2, line 1, column 11: no event is of type 'GATE'" in err
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.constraint.monitor import MonitorOperator
-from engine.constraint.traces import TRACE
+from engine.constraint.traces import OF_LAST_EVENT, TRACE
 from engine.query import query
 from engine.query.automata.compiled import automata_of
 from engine.query.monitor_plan import MonitorPlan
@@ -156,15 +156,22 @@ def test_with_within_no_alert_is_given_but_what_cannot_come_is_cleared() -> None
     assert [(r["alert"], r["trace"]) for r in found] == [("cleared", "2")]
 
 
-def test_a_trace_takes_32_bytes_beside_its_last_event() -> None:
+def test_what_an_open_trace_takes() -> None:
     plan = plan_of(Seq((("A",), ("B",)), ("",)), "A, B*")
     operator, strings = MonitorOperator(plan, "main"), Strings()
-    events = [Event("A", 0, attrs={"id": trace}) for trace in range(1000)]
-    operator.process(batch(events, strings, 0, len(events)))
-    held = operator.snapshot()["held"]
-    own = TRACE.fields["until_before"][1]  # what follows is of the last event
-    assert (own, held["traces"].nbytes) == (32, 64_000)
-    assert np.unique(held["traces"]["key"]).size == 1000
+    sizes = []
+    for lot in range(40):
+        events = [Event("A", lot, attrs={"id": lot * 500 + trace}) for trace in range(500)]
+        operator.process(batch(events, strings, 0, len(events)))
+        sizes.append(operator.held.memory)
+    traces = 500 * np.arange(1, 41)
+    assert np.unique(operator.snapshot()["held"]["traces"]["key"]).size == traces[-1]
+    last = sum(TRACE.fields[name][0].itemsize for name in OF_LAST_EVENT)
+    assert (TRACE.itemsize, last) == (64, 34)
+    many = traces > 5_000  # of few, the least room is most
+    for size, each in ((64, "traces"), (5, "keys")):
+        taken = np.array([getattr(of, each) for of in sizes])[many] / traces[many]
+        assert size <= taken.min() and taken.max() <= 1.4 * size  # noqa: PT018
 
 
 @pytest.mark.parametrize("flow", FLOWS)

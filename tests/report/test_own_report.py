@@ -82,6 +82,28 @@ def test_an_order_has_one_too_and_without_arrivals_nothing_is_told_in_time() -> 
     assert 'id="matches"' not in page
 
 
+def test_events_that_were_dropped_are_told_and_the_banner_is_amber() -> None:
+    rows = [
+        ("a", 0, 0, 1),
+        ("a", 2, 20, 21),
+        ("a", 3, 900, 901),
+        ("a", 1, 10, 2000),
+        ("a", 4, 1990, 2001),
+    ]
+    lines = [json.dumps(dict(zip(("source", "seq", "ts", "arrival"), row, strict=True)))
+             for row in rows]  # fmt: skip
+    Path("late.jsonl").write_text("\n".join(lines) + "\n")
+    for order, colour in (("sequence:late=drop,timeout=fixed:10ms", "care"), ("none", "holds")):
+        assert command(["order", "--input", "late.jsonl", "--time-unit", "ms", "--order", order,
+                        "--report", order[:4], "--out", "x.jsonl", "--quiet"]) == 0  # fmt: skip
+        made = found(order[:4])
+        page = Path(order[:4], "report.html").read_text(encoding="utf-8")
+        assert f'<section id="verdict" class="{colour}">' in page
+        shown = {each["name"]: each["shown"] for each in made["kpis"]}
+        assert shown.get("dropped as too late") == ("20.0 %" if colour == "care" else None)
+        assert ("20.0 % came too late and were dropped" in page) is (colour == "care")
+
+
 def test_two_queries_are_compared_in_text_page_and_numbers(capfd: Any) -> None:
     assert query("before") == 0
     capfd.readouterr()

@@ -78,8 +78,9 @@ def test_pages_of_own_data_and_of_two_runs(
     log = ["log", "import", "shop.jsonl", "--time-unit", "ms", "--out", "shop.log"]
     assert command(log) == 0
     assert command(["validate", "--log", "shop.log", "--query", PAIRS, "--out", "e"]) in (0, 1)
+    assert command(["validate", "--two-logs", "shop.log", "shop.log", "--out", "f"]) == 0
     for page in ("a/report.html", "b/against.html", "c/report.html", "d/compare.html",
-                 "e/validate.html"):  # fmt: skip
+                 "e/validate.html", "f/two-logs.html"):  # fmt: skip
         check(browser, Path(page))
 
 

@@ -42,6 +42,9 @@ CHANGES = [
     ("<= 0.1 %", "<= many", "'many' is not a number"),
     ("[engine]", "[engin]", "engin: unknown setting; known are title"),
     ("[engine]", '[engine]\nanswers_after = "-1 ms"', "answers_after: must not be negative"),
+    ('order = "sequence"', 'order = "seqence"', "engine.order: order 'seqence': unknown operator"),
+    ('"bounded:1s"', '"bounded:soon"', "engine.barrier: "),
+    ("count = 3", "cuont = 3", "cuont: unknown setting; known are name, count, workload"),
     ("[clock]", "[clock", "not TOML"),
     ('type = "TEMPERATURE"', "type = { A = -1 }", "type.A: expected a chance"),
     ("attrs.celsius", "attrs.celsius.x.y", "celsius"),
@@ -73,6 +76,16 @@ def test_the_line_is_the_one_that_is_wrong(tmp_path: Path) -> None:
     path = tmp_path / "shop.toml"
     path.write_text("\n".join(lines))
     with pytest.raises(UserError, match=f"{path.name}:{at}: machines"):
+        FromFile(path)
+
+
+def test_of_several_thresholds_the_line_is_that_of_the_wrong_one(tmp_path: Path) -> None:
+    lines = TEMPLATE.read_text("utf-8").splitlines()
+    at = next(number for number, line in enumerate(lines, 1) if "missing <= 0.1" in line)
+    lines[at - 1] = '  "mising <= 0.1 %",'
+    path = tmp_path / "shop.toml"
+    path.write_text("\n".join(lines))
+    with pytest.raises(UserError, match=f"{path.name}:{at}: thresholds"):
         FromFile(path)
 
 

@@ -63,6 +63,13 @@ def test_a_perfect_world_is_answered_perfectly(tmp_path: Path) -> None:
         assert 0 < found["stays"]["detection_delay_max"] <= 20e6
 
 
+def test_a_query_for_what_never_happens_says_so(tmp_path: Path) -> None:
+    with ran(tmp_path / "typo.toml", BASE.replace("SEQ(ENTRY i", "SEQ(ENTYR i")) as done:
+        said = {claim.text: claim.detail for claim in done.score.claims}
+    assert said["stays: recall >= 99 %"].startswith("it is 100 %, of nothing: what it asks for")
+    assert said["counts: recall >= 99 %"] == "it is 100 %"
+
+
 def test_what_is_lost_is_missing(tmp_path: Path) -> None:
     lossy = BASE + "[link]\nloss = 0.3\nreliable = false\n"
     lossy = lossy.replace("count = 2", "count = 2\nresend = false")

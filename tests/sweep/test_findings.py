@@ -12,6 +12,7 @@ from engine.errors import UserError
 from engine.sweep.cells import Answer, jobs_of
 from engine.sweep.findings import Estimate, Findings
 from engine.sweep.grid import Axis, cells, nearest, read_axes
+from engine.sweep.page import frontier
 
 AXES = (Axis("link.delay", ("1ms", "10ms", "100ms")), Axis("count", ("1", "2", "3", "4")))
 
@@ -52,10 +53,20 @@ def test_too_many_cells_are_refused() -> None:
         read_axes(["a=1..2/200", "b=1..2/200"])
 
 
+def test_the_frontier_lies_between_cells_that_hold_and_cells_that_do_not() -> None:
+    holds = [[True, True, False], [True, False, False]]
+    assert frontier(holds) == [
+        ((1.5, -0.5), (1.5, 0.5)), ((0.5, 0.5), (1.5, 0.5)), ((0.5, 0.5), (0.5, 1.5)),
+    ]  # fmt: skip
+    assert frontier([[True, True]]) == frontier([[False], [False]]) == []
+
+
 def test_the_nearest_value_is_of_the_same_size() -> None:
     assert nearest(AXES[0], "20 ms") == "10ms"
     assert nearest(AXES[0], 90_000_000) == "100ms"
     assert nearest(AXES[0], None) == "1ms"
+    assert read_axes(["link.jitter=1s, 20ms, 300ms"])[0].values == ("20ms", "300ms", "1s")
+    assert read_axes(["engine.order=sequence,none"])[0].values == ("sequence", "none")
     assert nearest(Axis("order", ("none", "kslack:1s")), "kslack:1s") == "kslack:1s"
 
 

@@ -157,7 +157,7 @@ def test_two_logs_are_compared_as_brute_force_does(
     later = sorted(came[1][each] - came[0][each] for each in shared)
     assert found.median_ns == later[(len(later) - 1) // 2]
     for each in found.sources:
-        code = int(each.name.removeprefix("main/s"))
+        code = int(each.name.removeprefix("s"))
         mine = [{key for key in log if key[0] == code} for log in came]
         assert each.both == len(mine[0] & mine[1])
         assert each.missing_a == len(mine[1] - mine[0])
@@ -229,6 +229,24 @@ def test_two_logs_by_the_command(shop: Path, capsys: pytest.CaptureFixture[str])
     assert [each["missing_a"] + each["missing_b"] for each in found["sources"]] == [0, 0]
 
 
+def test_two_logs_have_a_page(shop: Path, tmp_path: Path) -> None:
+    scenario = shop.parent / "shop.toml"
+    words = ["simulate", str(scenario), "--set", "sources.a.link.up.jitter=50ms", "--quiet"]
+    assert run([*words, "--out", str(tmp_path / "wifi.log")]) == 0
+    words = ["validate", "--two-logs", str(shop), str(tmp_path / "wifi.log"), "--quiet"]
+    assert run([*words, "--out", str(tmp_path / "out")]) == 0
+    found = json.loads((tmp_path / "out" / "two-logs.json").read_text())
+    page = (tmp_path / "out" / "two-logs.html").read_text()
+    a = found["sources"][0]
+    assert a["name"] == "a"
+    for name, other in (("A", "B"), ("B", "A")):
+        missing = a[f"missing_{name.lower()}"]
+        assert missing > 1  # 3 % of 450, other ones in each
+        assert f"{name} misses {missing} events that {other} has" in page
+    assert "How much later B had the events than A" in page
+    assert "Again: <code>slackwater" in page
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -238,6 +256,7 @@ def test_two_logs_by_the_command(shop: Path, capsys: pytest.CaptureFixture[str])
         (["--config", "nothing.toml"], "nothing.toml"),
         (["--log", "x", "--uncertain", "200 %"], "--uncertain 200 %"),
         (["--log", "x", "--query", "EVENT SEQ(A a"], "query q1"),
+        (["--two-logs", "x", "y", "--scenario", "z"], "--scenario goes with --config or --log"),
     ],
 )
 def test_bad_input(
@@ -266,7 +285,8 @@ def test_a_page_says_how_it_was_made_and_has_tiles_in_the_colour_of_the_verdict(
         assert run([*words, "--query", query]) == code
         page = (tmp_path / "out" / "validate.html").read_text()
         assert f'<section id="verdict" class="{kind}">' in page
-        assert f'<div class="tile {kind}">' in page
+        assert f'<li class="{kind}">' in page
+        assert ('<div class="tile fails">' in page) is bool(code)  # care is amber, never red
         assert f'<li class="{kind}">' in page
         for said in ("clock known to ±", "lost on the way", "told after, p95", "Done on 20"):
             assert said in page

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from engine.query import query
 from engine.validate.asked import asked_of
 from engine.validate.quality import ClockQuality, LinkQuality, Setup, SourceQuality
+from engine.validate.spoken import percent
 from engine.validate.verdict import Fitness, Measured, Wanted, judge, overall
 
 MS = 10**6
@@ -60,7 +62,7 @@ def test_the_numbers_of_a_pattern() -> None:
     g = found.order_gap_ns
     assert g == 2 * CLOCK.bound_ns()
     assert found.smallest_ns == 3 * g + 1
-    assert found.expected == pytest.approx(1 - (1 - g / (10 * SECOND)) ** 3)
+    assert found.expected == pytest.approx(1 - (1 - 3 * g / (10 * SECOND)) ** 2)
     assert found.timeout_ns == 20 * MS
     assert found.hold_ns == 20 * MS + g
     assert found.detection_p95_ns == 9 * MS + found.hold_ns
@@ -71,6 +73,47 @@ def test_the_numbers_of_a_pattern() -> None:
     assert near.fitness is Fitness.CARE
     by_delay = judge(plan, setup(), Wanted(certainty="max-delay"))
     assert by_delay.order_gap_ns == 9 * MS
+
+
+@pytest.mark.parametrize("names", ["A a, B b", "A a, B b, C c", "A a, B b, C c, D d"])
+@pytest.mark.parametrize("within_ms", [50, 200])
+def test_the_expected_share_is_that_of_events_spread_evenly(names: str, within_ms: int) -> None:
+    found = judge(asked_of(query(f"EVENT SEQ({names}) WITHIN {within_ms} ms")), setup(), Wanted())
+    more = len(names.split(", ")) - 1
+    after = np.sort(np.random.default_rng(3).uniform(0, within_ms * MS, (40_000, more)), axis=1)
+    ends = np.full((len(after), 1), within_ms * MS)
+    apart = np.diff(np.hstack([0 * ends, after, ends]), axis=1)
+    uncertain = (apart <= found.order_gap_ns).any(axis=1).mean()
+    assert found.expected == pytest.approx(uncertain, abs=0.01)
+
+
+def test_where_no_match_can_be_certain_all_are_expected_to_be_uncertain() -> None:
+    plan = asked_of(query("EVENT SEQ(A a, B b) WITHIN 15 ms"))
+    for wanted in (Wanted(), Wanted(gap_ns=SECOND)):
+        found = judge(plan, setup(), wanted)
+        assert found.expected == 1
+        assert "no match can be certain" in found.reasons[0]
+
+
+def test_a_remedy_says_what_it_would_bring() -> None:
+    plan = asked_of(query("EVENT SEQ(A a, B b) WITHIN 60 ms"))
+    seldom = replace(CLOCK, delay_ns=MS, skew_error_ppb=50_000, age_ns=600 * SECOND)
+    found = judge(plan, setup(seldom), Wanted())
+    often = judge(plan, setup(replace(seldom, age_ns=100 * SECOND)), Wanted())
+    assert 0.05 < often.expected < found.expected
+    assert found.change_first.endswith(f"; then {percent(often.expected)} are still uncertain")
+    measured = judge(plan, setup(seldom), Wanted(), Measured(100, 90))
+    assert "; then" not in measured.change_first
+
+
+def test_a_slow_link_is_to_be_mended_before_it_is_waited_for() -> None:
+    plan = asked_of(query("EVENT SEQ(A a, B b) WITHIN 1 min"))
+    late = replace(LINK, p999_ns=2 * SECOND)
+    assert judge(plan, setup(link=late), Wanted()).change_first.startswith("write order =")
+    slow = judge(plan, setup(link=replace(late, p95_ns=SECOND)), Wanted())
+    assert slow.change_first.startswith(
+        "door: mend its link, 5 % of its events take longer than 1 s"
+    )
 
 
 def test_the_numbers_of_a_window() -> None:

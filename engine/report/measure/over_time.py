@@ -123,10 +123,17 @@ def _clocks(rows: RunRows) -> dict[str, Any] | None:
             "apart_ns": apart[chosen].tolist(),
             "bound_ns": rows["unc"][chosen].tolist(),
         }
+    order = np.argsort(place, kind="stable")
+    slices, starts = np.unique(place[order], return_index=True)
     furthest = sorted(sources, key=lambda name: -max(map(abs, sources[name]["apart_ns"])))
     return {
         "spread_ns": max(int(apart.max()), 0) - min(int(apart.min()), 0),
         "bound_ns": quantiles(np.sort(rows["unc"])),
         "sources": {name: sources[name] for name in sorted(furthest[:SOURCES_SHOWN])},
         "count": len(sources),
+        "widest": {
+            "place": slices.tolist(),
+            "at_ns": np.minimum.reduceat(at[order], starts).tolist(),
+            "bound_ns": np.maximum.reduceat(rows["unc"][order], starts).tolist(),
+        },
     }

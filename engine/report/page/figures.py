@@ -26,6 +26,13 @@ NAME_LENGTH: Final = 26
 CLOCKS_SHOWN: Final = 12
 _DIGITS: Final = 6
 
+_MINUTE_NS: Final = 60 * 10**9
+_ROUND_NS: Final = (
+    *(10**power for power in range(11)), _MINUTE_NS, 10 * _MINUTE_NS, 60 * _MINUTE_NS,
+    600 * _MINUTE_NS, *(10**power * 1_440 * _MINUTE_NS for power in (1, 2, 3, 4)),
+)  # fmt: skip
+"""Durations that people count by, some ten times apart."""
+
 Spec = dict[str, Any]
 
 
@@ -83,17 +90,17 @@ def disorder_figure(disorder: Mapping[str, Any]) -> Figure | None:
             {
                 "name": name,
                 "x": ms(measured["curve"]["lateness_ns"]),
+                "customdata": [duration(each) for each in measured["curve"]["lateness_ns"]],
                 "y": digits(100 * share for share in measured["curve"]["share"]),
                 "line": line,
                 "mode": "lines",
-                "hovertemplate": "%{y:.3g} % at least %{x:.4g} ms late",
+                "hovertemplate": "%{y:.3g} % at least %{customdata} late",
             }
             for name, measured, line in drawn
         ],
         {
-            "xaxis": log_axis(
-                "lateness [ms]",
-                (ns / NS_PER_MS for _, each, _ in drawn for ns in each["curve"]["lateness_ns"]),
+            "xaxis": duration_axis(
+                "lateness", (ns for _, each, _ in drawn for ns in each["curve"]["lateness_ns"])
             ),
             "yaxis": log_axis(
                 "share of events at least so late [%]",
@@ -124,17 +131,17 @@ def hold_figure(holds: Mapping[str, Any]) -> Figure | None:
             {
                 "name": f"“{short(label)}”",
                 "x": ms(measured["curve"]["hold_ns"]),
+                "customdata": [duration(each) for each in measured["curve"]["hold_ns"]],
                 "y": digits(100 * share for share in measured["curve"]["share"]),
                 "line": _pass_line(list(holds).index(label)),
                 "mode": "lines",
-                "hovertemplate": "%{y:.2f} % held at most %{x:.4g} ms",
+                "hovertemplate": "%{y:.2f} % held at most %{customdata}",
             }
             for label, measured in drawn.items()
         ],
         {
-            "xaxis": log_axis(
-                "hold time [ms]",
-                (ns / NS_PER_MS for each in drawn.values() for ns in each["curve"]["hold_ns"]),
+            "xaxis": duration_axis(
+                "hold time", (ns for each in drawn.values() for ns in each["curve"]["hold_ns"])
             ),
             "yaxis": {"title": {"text": "share of released events [%]"}, "range": [0, 102]},
         },
@@ -262,6 +269,24 @@ def log_axis(title: str, values: Iterable[float] = ()) -> Spec:
         return axis
     low = math.floor(min(sizes))
     return axis | {"range": [low - 0.05, max(math.ceil(max(sizes)), low + 1) + 0.05]}
+
+
+def duration_axis(title: str, values_ns: Iterable[float]) -> Spec:
+    """A logarithmic axis of durations in ms, whose lines say them in the units of people; around
+    ``values_ns``, two lines at least.
+    """
+    axis = {"title": {"text": title}, "type": "log", "tickmode": "array"}
+    sizes = [value for value in values_ns if value > 0] or [NS_PER_MS]
+    low = max((at for at, each in enumerate(_ROUND_NS) if each <= min(sizes)), default=0)
+    high = next((at for at, each in enumerate(_ROUND_NS) if each >= max(sizes)), len(_ROUND_NS) - 1)
+    lines = _ROUND_NS[low : max(high, low + 1) + 1]
+    ends = min(*sizes, lines[0]), max(*sizes, lines[-1])
+    return axis | {
+        "tickvals": [each / NS_PER_MS for each in lines],
+        "ticktext": [duration(each) for each in lines],
+        "range": [math.log10(end / NS_PER_MS) + room
+                  for end, room in zip(ends, (-0.05, 0.05), strict=True)],
+    }  # fmt: skip
 
 
 def ms(times_ns: Iterable[int]) -> list[float]:

@@ -7,7 +7,7 @@ Everything drawn says by a ``<title>`` what it is, without any script.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -19,6 +19,8 @@ WIDTH: Final = 520
 HEIGHT: Final = 250
 _LEFT, _RIGHT, _TOP, _BOTTOM = 74, 10, 12, 30
 _TICKS: Final = 4
+_SILENT_SLICES: Final = 4
+"""After so many slices of time without an event a band ends."""
 _WORTH: Final = 2
 """Clocks are the story if they were so many times further apart than they are known to now."""
 
@@ -183,17 +185,17 @@ def _corrected(
     """The right panel: shapes and ticks, its word and what that is."""
     errors = report["clock_error"]["sources"]
     names = display_names(clocks["sources"])
-    most = max(each for one in clocks["sources"].values() for each in one["bound_ns"])
+    widest = clocks["widest"]
+    most = max(widest["bound_ns"])
     known = {name: errors[name]["series"] for name in clocks["sources"]
              if errors.get(name, {}).get("with_truth")}  # fmt: skip
     size = max([abs(ns) for one in known.values() for ns in one["error_ns"]] or [most])
     high = max(most, size) if known else most
     scale = _Scale(time, xs, -high, high)
-    name, one = max(clocks["sources"].items(), key=lambda each: max(each[1]["bound_ns"]))
     shapes = [
         Stroke(
-            scale.band(one["at_ns"], [-ns for ns in one["bound_ns"]], one["bound_ns"]), NEUTRAL,
-            f"{names[name]}: declared \N{PLUS-MINUS SIGN}{duration(most)} at most", "band",
+            "".join(scale.band(at, [-ns for ns in bound], bound) for at, bound in _runs(widest)),
+            NEUTRAL, f"declared \N{PLUS-MINUS SIGN}{duration(most)} at most", "band",
         )
     ]  # fmt: skip
     shapes += [
@@ -208,6 +210,14 @@ def _corrected(
     if known:
         return drawn, duration(_left_of(report)), "wrong at most, corrected"
     return drawn, f"\N{PLUS-MINUS SIGN}{duration(most)}", "known to, corrected"
+
+
+def _runs(widest: Mapping[str, Any]) -> Iterator[tuple[list[int], list[int]]]:
+    """The band's stretches: where nothing comes for a while, nothing is declared either."""
+    place, at, bound = widest["place"], widest["at_ns"], widest["bound_ns"]
+    cuts = [n for n, (a, b) in enumerate(pairwise(place), 1) if b - a > _SILENT_SLICES]
+    for start, end in pairwise([0, *cuts, len(place)]):
+        yield at[start:end], bound[start:end]
 
 
 def _disorder(report: Mapping[str, Any], late: Mapping[str, Sequence[int]], time: TimeLine) -> Hero:

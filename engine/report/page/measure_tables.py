@@ -229,7 +229,7 @@ def match_table(report: Report) -> Table:
     )
     headings = (
         "query", "confirmed", "uncertain", "taken back", *(("true",) if knows else ()),
-        *(("answer delay p50", "p99", "max") if timed else ()),
+        *(("told after p50", "p99", "max") if timed else ()),
     )  # fmt: skip
     return Table("", headings, rows, _not_kept(report["matches"]))
 

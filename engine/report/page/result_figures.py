@@ -114,7 +114,12 @@ def _window_caption(aggregate: Mapping[str, Any]) -> str:
 
 
 def _values(key: Mapping[str, Any], x: list[float], points: Sequence[Any], colour: str) -> Spec:
-    name = ", ".join(f"{field}={value}" for field, value in key.items()) or "all"
+    name = (
+        ", ".join(
+            f"{field}={'unknown' if value is None else value}" for field, value in key.items()
+        )
+        or "all"
+    )
     return {
         "name": short(name),
         "x": x,

@@ -85,7 +85,7 @@ def page(report: Mapping[str, Any], *, against: bool = False) -> str:
          if each],
         report,
         "report.json",
-        word=_word(report),
+        said=(_colour(report), _word(report)),
         since=since,
         against=against,
         hero=picture,
@@ -125,6 +125,16 @@ def page(report: Mapping[str, Any], *, against: bool = False) -> str:
             json.dumps(row, ensure_ascii=False) for row in run["quarantined"][:_QUARANTINED_SHOWN]
         ],
     )  # fmt: skip
+
+
+def _colour(report: Mapping[str, Any]) -> str:
+    """Of the banner: with care where nothing is claimed and the answers lack events."""
+    if not report["verdict"]["holds"]:
+        return "fails"
+    main = report["run"]["passes"][0]["label"]
+    counts = report["conservation"]["passes"][main]["total"]
+    lacking = counts["missing"] or counts["late_dropped"] or counts["residual_dropped"]
+    return "care" if lacking and not report["verdict"]["claims"] else "holds"
 
 
 def _word(report: Mapping[str, Any]) -> str:

@@ -107,13 +107,18 @@ _First = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 def _keys(a: LogColumns, b: LogColumns) -> tuple[_Keys, list[_First]]:
     """Each distinct event numbered; per log: what came, when first, and what out of order."""
-    names = sorted({f"{site}/{source}" for log in (a, b) for site, source in log.sources})
+    is_one = len({site for log in (a, b) for site, _ in log.sources}) == 1
+
+    def named(site: str, source: str) -> str:
+        return source if is_one else f"{site}/{source}"
+
+    names = sorted({named(*each) for log in (a, b) for each in log.sources})
     streams = sorted({*a.streams, *b.streams})
     columns = []
     for log in (a, b):
         rows = log.rows(Kind.EVENT)
         rows = rows[log[r.SEQ][rows] >= 0]
-        source = np.array([names.index(f"{site}/{own}") for site, own in log.sources], np.int64)
+        source = np.array([names.index(named(*each)) for each in log.sources], np.int64)
         stream = np.array([streams.index(each) for each in log.streams], np.int64)
         columns.append((
             source[log.source[rows]], stream[log.stream[rows]], log[r.INCARNATION][rows],

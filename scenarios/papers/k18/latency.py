@@ -2,37 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from scenarios.papers.curves import drawn, tabled
-from scenarios.papers.k18.overhead import STEPS, given
+from scenarios.papers.k18.overhead import OTHER_COSTS, given, slower
 from scenarios.papers.k18.workers import MS, Cluster, simulated
-from scenarios.papers.verdicts import failing, judged, listed, ms, turns
+from scenarios.papers.verdicts import failing, judged, listed, ms, same_with, turns
 from slackwater.paper import Finding, PaperRun
 
 WORKERS: Final = 6
 RATES: Final = (8, 12, 16, 20, 24, 28)
 PERIODS_MS: Final = (20, 50, 100, 200, 400)
+_LINKS_MS: Final = (1, 4)
+"""Beside our 2."""
 
 
 def in_flight(run: PaperRun) -> Finding:
     """Latency of documents against the pairs between source and sink."""
     flight, curves = _measured(run, [Cluster(WORKERS, rate) for rate in RATES])
-    saved = [b - o for o, b in zip(curves[_OURS], curves[_BUFFER], strict=True)]
+    saved = _saved(curves)
     calm = saved[:-2]
     claims = (
         judged("The optimistic method has lower latency than buffering, as all is computed when "
-               "the watermark comes.", min(calm) > 0,
+               "the watermark comes.", _when_calm(curves),
                f"{listed(f'{value:.1f}' for value in saved)} ms less at "
                f"{listed(f'{rate}' for rate in RATES)} documents/s", "can provide lower latency",
                failing(
                    (f"{rate}/s", value > 0, f"{-value:.1f} ms more, with {mine:g} in flight")
                    for rate, value, mine in zip(RATES, calm, flight[_OURS], strict=False)
                ),
-               rests=STEPS,
+               rests=_rests(run, [Cluster(WORKERS, rate) for rate in RATES], _when_calm),
                also="Judged below the two highest rates, where workers have time to spare."),
     )  # fmt: skip
     note = (
@@ -56,15 +59,15 @@ def punctuations(run: PaperRun) -> Finding:
     """Latency by how often punctuations come: flushes are bursts where nothing was computed."""
     clusters = [Cluster(WORKERS, 20, punctuation_ns=each * MS) for each in PERIODS_MS]
     _, curves = _measured(run, clusters)
-    saved = [b - o for o, b in zip(curves[_OURS], curves[_BUFFER], strict=True)]
+    saved = _saved(curves)
     claims = (
         judged("A buffer's flushes are bursts of load: the rarer punctuations are, the more the "
-               "optimistic method saves.", saved[-1] > max(saved[0], 0),
+               "optimistic method saves.", _most_at_last(curves),
                f"{listed(f'{value:.1f}' for value in saved)} ms with punctuations each "
                f"{listed(map(str, PERIODS_MS))} ms", "bursts and an increase in latency",
                f"it saves {saved[0]:.1f} ms with the most of them and {saved[-1]:.1f} with the "
                f"fewest. {turns([ms(each) for each in PERIODS_MS], saved, 'ms saved')}",
-               rests=STEPS,
+               rests=_rests(run, clusters, _most_at_last),
                also="Less than 0: what is taken back and made anew costs more than it saves."),
     )  # fmt: skip
     note = f"{WORKERS} workers, 20 documents/s."
@@ -81,6 +84,39 @@ def punctuations(run: PaperRun) -> Finding:
 
 _OURS: Final = "one barrier at the sink"
 _BUFFER: Final = "a buffer before the grouping"
+
+
+Curves = dict[str, list[float]]
+"""By method, a value for each cluster."""
+
+
+def _saved(curves: Curves) -> list[float]:
+    """Milliseconds less than with a buffer."""
+    return [b - o for o, b in zip(curves[_OURS], curves[_BUFFER], strict=True)]
+
+
+def _when_calm(curves: Curves) -> bool:
+    """Below the two highest rates."""
+    return min(_saved(curves)[:-2]) > 0
+
+
+def _most_at_last(curves: Curves) -> bool:
+    saved = _saved(curves)
+    return saved[-1] > max(saved[0], 0)
+
+
+def _rests(run: PaperRun, clusters: list[Cluster], judge: Callable[[Curves], bool]) -> str:
+    """With which other times of steps and links a verdict is the same."""
+    told = {
+        f"steps {factor:g} times as long": [slower(each, factor) for each in clusters]
+        for factor in OTHER_COSTS
+    } | {
+        f"links of {link} ms": [replace(each, link_ns=link * MS) for each in clusters]
+        for link in _LINKS_MS
+    }
+    own = judge(_measured(run, clusters)[1])
+    same = same_with(own, {name: judge(_measured(run, of)[1]) for name, of in told.items()})
+    return f"how long steps and links take (see cluster): {same}."
 
 
 def _measured(

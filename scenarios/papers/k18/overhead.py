@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Final
 
@@ -23,10 +26,9 @@ BUSY: Final = 0.6
 K18 names none."""
 SEEDS: Final = 3
 _BOUNDS: Final = (0.4, 0.5, 0.55, 0.65, 0.7)
-STEPS: Final = (
-    "how long steps and links take (see cluster); other values were tried for the overhead alone."
-)
 _CAPTION: Final = "Items and tombstones at the barrier per valid item."
+OTHER_COSTS: Final = (0.7, 1.3)
+_FEWER: Final = 4
 _COSTS: Final = (0.7, 0.85, 1.0, 1.15, 1.3)
 """Times our steps' times, to see how far the verdicts hang on them."""
 
@@ -51,14 +53,52 @@ def ratio(cluster: Cluster, texts: tuple[Document, ...], seed: int) -> float:
     return sum(each.arrived for each in seen) / sum(each.valid for each in seen)
 
 
-def _surface(run: PaperRun) -> dict[tuple[int, int], float]:
-    texts, found = given(run), dict[tuple[int, int], float]()
-    with run.watched("clusters") as told:
+Surface = dict[tuple[int, int], float]
+"""By workers and documents per second."""
+
+
+def _surface(run: PaperRun, factor: float = 1.0, fewer: int = 1) -> Surface:
+    """``factor``: times our steps' times. ``fewer``: so many times fewer documents."""
+    texts = given(run)
+    texts, found = texts[: max(20, len(texts) // fewer)], Surface()
+    with run.watched(f"clusters, steps {factor:g} times as long") as told:
         for workers in WORKERS:
             for rate in RATES:
-                found[workers, rate] = ratio(Cluster(workers, rate), texts, run.seed)
+                cluster = slower(Cluster(workers, rate), factor)
+                found[workers, rate] = ratio(cluster, texts, run.seed)
                 told(len(texts) * SEEDS)
     return found
+
+
+def slower(cluster: Cluster, factor: float) -> Cluster:
+    """Whose steps take so many times as long."""
+    return replace(
+        cluster, map_ns=round(cluster.map_ns * factor), item_ns=round(cluster.item_ns * factor)
+    )
+
+
+def _peaks(found: Surface) -> bool:
+    return max(found, key=lambda place: found[place]) == (WORKERS[0], RATES[-1])
+
+
+def _falls(found: Surface) -> bool:
+    return all(a >= b for a, b in pairwise([found[workers, RATES[-1]] for workers in WORKERS]))
+
+
+def _does_not_rise(found: Surface) -> bool:
+    few = found[WORKERS[0], RATES[-1]]
+    return max(found[WORKERS[-1], rate] for rate in RATES) <= few
+
+
+def _with_others(run: PaperRun, judge: Callable[[Surface], bool]) -> str:
+    """With which other times of steps a verdict on the whole surface is the same."""
+    told = {
+        factor: judge(run.once(("surface", factor), partial(_surface, run, factor, _FEWER)))
+        for factor in OTHER_COSTS
+    }
+    own = judge(run.once("surface", lambda: _surface(run)))
+    same = same_with(own, {f"{factor:g} times as long": is_so for factor, is_so in told.items()})
+    return f"how long steps take (see cluster): {same}, with a quarter of the documents."
 
 
 def figure(run: PaperRun) -> Finding:
@@ -72,11 +112,11 @@ def figure(run: PaperRun) -> Finding:
     by_workers = [found[workers, RATES[-1]] for workers in WORKERS]
     claims = (
         judged("The ratio peaks where documents come fast and workers are few.",
-               peak == (WORKERS[0], RATES[-1]),
+               _peaks(found),
                f"{found[peak]:.3f} at {peak[0]} workers and {peak[1]} documents/s",
                "at about 4 workers and 24 documents/s, 1.3 to 1.4",
                f"at {WORKERS[0]} workers and {RATES[-1]} documents/s it is {few:.3f}.",
-               rests=STEPS),
+               rests=_with_others(run, _peaks)),
         judged("Under a load that is not extreme the overhead is under 10 % for all numbers of "
                "workers.", max(calm.values()) < LOW,
                f"at most {max(calm.values()) - 1:.1%} in {len(calm)} of {len(found)} settings, "
@@ -88,16 +128,17 @@ def figure(run: PaperRun) -> Finding:
                ),
                rests=f"{_up_to(found, loads)}; {_sensitivity(run)}"),
         judged("The share of invalid items falls with more workers.",
-               all(a >= b for a, b in pairwise(by_workers)),
+               _falls(found),
                f"{listed(f'{value:.3f}' for value in by_workers)} with {WORKERS[0]} to "
                f"{WORKERS[-1]} workers at {RATES[-1]} documents/s", "falls",
                turns([f"{workers} workers" for workers in WORKERS], by_workers, "items",
-                     rises=False), rests=STEPS),
+                     rises=False), rests=_with_others(run, _falls)),
         judged("The ratio does not rise with the number of workers.",
-               many <= few and max(found[WORKERS[-1], r] for r in RATES) <= few,
+               _does_not_rise(found),
                f"{few:.3f} with {WORKERS[0]} workers, {many:.3f} with {WORKERS[-1]}",
                "does not", f"with {WORKERS[-1]} workers it is "
-               f"{max(found[WORKERS[-1], rate] for rate in RATES):.3f} at most.", rests=STEPS),
+               f"{max(found[WORKERS[-1], rate] for rate in RATES):.3f} at most.",
+               rests=_with_others(run, _does_not_rise)),
     )  # fmt: skip
     curves = {f"{workers} workers": [found[workers, rate] for rate in RATES] for workers in WORKERS}
     note = f"{_CAPTION} In brackets how busy workers are."

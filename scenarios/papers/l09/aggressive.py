@@ -26,10 +26,10 @@ from slackwater.scenario import Claim, Table, number
 _POSITIVE = "positive events out of order [%]"
 _NEGATIVE = "negative events out of order [%]"
 _LOWER_RATES = (2, 4)
-_RATE = (
-    f"the rate of events, here {EVENTS_PER_UNIT} per time unit, at which longer queries have more "
-    "results; others were tried for compensation only (Figure 6)."
-)
+_ENDS_OF_SHARES = (0.0, 0.5)
+"""Between which a latency's growth is judged at other rates."""
+Lates = Callable[[float], tuple[float, ...]]
+"""Shares out of order of every type, by that of the types that are late."""
 Grid = dict[str, list[Ran]]
 """By the query, a pass for each share."""
 
@@ -40,7 +40,12 @@ def positive_latency(run: PaperRun) -> Finding:
     curves = _latency(grid)
     waited = max(ran.told.waited_units for rans in grid.values() for ran in rans)
     claims = (
-        _grows_with_length(curves, SHARES, "Latency grows with the query's length."),
+        _grows_with_length(
+            curves,
+            SHARES,
+            "Latency grows with the query's length.",
+            _at_other_rates(run, "positive", SHARES[:1], _latency, _all_grow),
+        ),
         judged(
             "The share of positive events out of order does not greatly change the latency, "
             "whatever the query's length.",
@@ -72,12 +77,12 @@ def negative_latency(run: PaperRun) -> Finding:
         ),
         judged(
             "Longer queries suffer more from negative events out of order than shorter ones.",
-            ascending(list(more.values())),
+            _more_with_length(curves),
             f"latency at 50 % less that at 0 %, by length: "
             f"{listed(f'{number(value)} us' for value in more.values())}",
             "more with every step",
             turns(list(more), list(more.values()), "us"),
-            rests=_RATE,
+            rests=_at_other_rates(run, "negative", _ENDS_OF_SHARES, _latency, _more_with_length),
         ),
     )
     return _finding(
@@ -170,7 +175,12 @@ def positive_execution(run: PaperRun) -> Finding:
     """Figure 7."""
     curves = _execution(_positive(run))
     claims = (
-        _grows_with_length(curves, SHARES, "Execution time grows with the query's length."),
+        _grows_with_length(
+            curves,
+            SHARES,
+            "Execution time grows with the query's length.",
+            _at_other_rates(run, "positive", SHARES[:1], _execution, _all_grow),
+        ),
         judged(
             "The share of positive events out of order does not change the execution time much.",
             all(spread(values) <= FLAT for values in curves.values()),
@@ -190,7 +200,12 @@ def negative_execution(run: PaperRun) -> Finding:
     grid = _negative(run)
     curves = _execution(grid)
     claims = (
-        _grows_with_length(curves, SHARES_FROM_0, "Execution time grows with the query's length."),
+        _grows_with_length(
+            curves,
+            SHARES_FROM_0,
+            "Execution time grows with the query's length.",
+            _at_other_rates(run, "negative", _ENDS_OF_SHARES, _execution, _all_grow),
+        ),
         judged(
             "The execution time grows with the share of negative events out of order.",
             all(growth(values) >= GROWS for values in curves.values()),
@@ -218,10 +233,10 @@ def _negative(run: PaperRun) -> Grid:
 
 
 def _grid(
-    run: PaperRun, name: str, shares: tuple[float, ...], lates: Callable[[float], tuple[float, ...]]
+    run: PaperRun, name: str, shares: tuple[float, ...], lates: Lates, rate: int = EVENTS_PER_UNIT
 ) -> Grid:
     setups = {
-        label: [Setup(AGGRESSIVE, length, late=lates(share)) for share in shares]
+        label: [Setup(AGGRESSIVE, length, late=lates(share), per_unit=rate) for share in shares]
         for label, length in zip(BY_LENGTH, LENGTHS, strict=True)
     }
     found = timed(run, name, [setup for row in setups.values() for setup in row])
@@ -237,11 +252,43 @@ def _execution(grid: Grid) -> Curves:
     return {name: [ran.seconds_per_event * 1e6 for ran in rans] for name, rans in grid.items()}
 
 
-def _grows_with_length(curves: Curves, shares: tuple[float, ...], text: str) -> Claim:
+def _all_grow(curves: Curves) -> bool:
+    """Whether each longer query lies above the shorter one, at every share."""
+    return all(ascending(column) for column in zip(*curves.values(), strict=True))
+
+
+def _more_with_length(curves: Curves) -> bool:
+    """Whether longer queries gain more from the first share to the last."""
+    return ascending([values[-1] - values[0] for values in curves.values()])
+
+
+def _at_other_rates(
+    run: PaperRun, kind: str, shares: tuple[float, ...], of: Callable[[Grid], Curves],
+    judge: Callable[[Curves], bool],
+) -> str:  # fmt: skip
+    """With which other rates a verdict is the same; each judged, as ours, at these shares of the
+    ``kind`` of events that is late.
+    """
+    told = {
+        rate: judge(of(_grid(
+            run, f"{kind} events late, {rate} per time unit", shares,
+            lambda share: late(**{kind: share}), rate,
+        )))
+        for rate in (EVENTS_PER_UNIT, *_LOWER_RATES)
+    }  # fmt: skip
+    own = told.pop(EVENTS_PER_UNIT)
+    same = same_with(own, {f"{rate} events per time unit": is_so for rate, is_so in told.items()})
+    return (
+        f"the rate of events, here {EVENTS_PER_UNIT} per time unit, with "
+        f"{listed(percents(shares))} out of order: {same}."
+    )
+
+
+def _grows_with_length(curves: Curves, shares: tuple[float, ...], text: str, rests: str) -> Claim:
     columns = list(zip(*curves.values(), strict=True))
     return judged(
         text,
-        all(ascending(column) for column in columns),
+        _all_grow(curves),
         "length 7 over length 3, by share: "
         + _ratios(dict(zip(percents(shares), columns, strict=True)), growth),
         "each longer query lies above the shorter one",
@@ -249,7 +296,7 @@ def _grows_with_length(curves: Curves, shares: tuple[float, ...], text: str) -> 
             (share, ascending(column), turns(list(curves), list(column), "us").rstrip("."))
             for share, column in zip(percents(shares), columns, strict=True)
         ),
-        rests=_RATE,
+        rests=rests,
     )
 
 

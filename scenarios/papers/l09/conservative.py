@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -10,6 +11,8 @@ from scenarios.papers.l09.curves import SHARES, of_length
 from scenarios.papers.l09.passes import (
     AGGRESSIVE,
     CONSERVATIVE,
+    EVENTS,
+    Ran,
     Setup,
     counted,
     late,
@@ -33,8 +36,43 @@ _SPARSE: Final = 4
 _LONG: Final = 30_000
 """At half the rate there are so many fewer results that the stream can be ten times as long. In a
 short one a few bursts of results decide on the mean."""
-_RATE: Final = "the rate of events and their number; others were not tried."
+_RATES: Final = (2, 4, 8)
+"""Of events per time unit, to see what hangs on it."""
+Passes = Callable[[PaperRun, str, Sequence[Setup]], Mapping[Setup, Ran]]
 _PROMISES: Final = "promises per event [%]"
+
+
+def _held(ran: Ran) -> float:
+    return ran.held_mean
+
+
+def _waited(ran: Ran) -> float:
+    return ran.told.waited_units
+
+
+def _falls(values: list[float]) -> bool:
+    """By promises, from few to many."""
+    return ascending(values[::-1]) and values[0] >= GROWS * values[-1]
+
+
+def _at_other_rates(
+    run: PaperRun, passes: Passes, what: str, setups: list[Setup], of: Callable[[Ran], float],
+    judge: Callable[[list[float]], bool],
+) -> str:  # fmt: skip
+    """With which other rates of events a verdict on ``setups`` is the same, and with half of
+    them. ``what``: the verdict's name.
+    """
+    own = setups[0].per_unit
+    cases = {f"{rate} events per time unit": [replace(each, per_unit=rate) for each in setups]
+             for rate in _RATES if rate != own}  # fmt: skip
+    cases["half as many events"] = [
+        replace(each, events=(each.events or EVENTS[each.length]) // 2) for each in setups
+    ]
+    every = [each for case in (setups, *cases.values()) for each in case]
+    found = passes(run, f"conservative, other rates, {what}", every)
+    judged_by = {name: judge([of(found[each]) for each in case]) for name, case in cases.items()}
+    same = same_with(judge([of(found[each]) for each in setups]), judged_by)
+    return f"the rate of events, here {own} per time unit, and their number: {same}."
 
 
 def state(run: PaperRun) -> Finding:
@@ -44,13 +82,13 @@ def state(run: PaperRun) -> Finding:
     held = [found[setup].held_mean for setup in setups]
     claim = judged(
         "The more promises, the less state.",
-        ascending(held[::-1]) and held[0] >= GROWS * held[-1],
+        _falls(held),
         f"{listed(f'{value:,.1f}' for value in held)} events with {listed(percents(PROMISED))} "
         f"promises: {1 - held[-1] / held[0]:.0%} less at the last than at the first",
         f"falls with every step; taken as at least {GROWS} times from the last to the first",
         f"{turns(percents(PROMISED), held, 'events', rises=False)} In all it is "
         f"{held[0] / held[-1]:.3f} times.",
-        rests=_RATE,
+        rests=_at_other_rates(run, watched, "state", setups, _held, _falls),
     )
     curves = {"events held": held}
     title = "State of conservative"
@@ -131,7 +169,14 @@ def latency(run: PaperRun) -> Finding:
             "negated type late, whose events alone hold promises back: the results' own events "
             "come later as well, and latency counts from the last of them.",
             also=f"With only the negated type late it goes {_units(negative)}.",
-            rests=_RATE,
+            rests=_at_other_rates(
+                run,
+                counted,
+                "shares",
+                rows["all types late"],
+                _waited,
+                lambda by: growth(by) >= GROWS,
+            ),
         ),
         judged(
             "Fewer promises mean more latency.",
@@ -139,7 +184,14 @@ def latency(run: PaperRun) -> Finding:
             f"{_units(rarer)} time units with {listed(percents(PROMISED))} promises",
             "grows as they become fewer",
             turns(percents(PROMISED), rarer, "time units", rises=False),
-            rests=_RATE,
+            rests=_at_other_rates(
+                run,
+                counted,
+                "promises",
+                rows["promises"],
+                _waited,
+                lambda by: ascending(by[::-1]),
+            ),
         ),
     )
     title = "Latency of conservative"

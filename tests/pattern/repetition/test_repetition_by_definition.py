@@ -144,6 +144,16 @@ def test_clocks_that_err(tools: Any, rule: str, data: st.DataObject) -> None:
     check(tools, plan, events[:7], cuts, rule=rule, t_a=2 if rule == "max-delay" else 0)
 
 
+def test_an_event_that_may_begin_before_an_interval_has_ended_may_not_follow_it(tools: Any) -> None:
+    events = [
+        tools.Event("A", 0, epoch=0), tools.Event("A", 2, epoch=0),
+        tools.Event("A", 0, unc=1, epoch=1, long=1), tools.Event("B", 5, epoch=0),
+    ]  # fmt: skip
+    plan = query("EVENT SEQ(A+ a[], B b) WITHIN 4 CONTIGUITY NEXT")
+    assert isinstance(plan, RepeatPlan)
+    check(tools, plan, events, [])
+
+
 @pytest.mark.parametrize(
     ("condition", "matches"), [("sum(a.v) > 0", 0), ("sum(a.v) < 0", 0), ("avg(a.v) > 9e18", 1)]
 )

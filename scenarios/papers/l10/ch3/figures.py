@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
 from scenarios.papers.drawing import Series, lines
 from scenarios.papers.l10.ch3.runs import PLAIN, WAYS, WITH_BASIC, WITH_LIGHT, Cost, costs
-from scenarios.papers.l10.ch3.workflow import by_pattern, by_predicate
-from scenarios.papers.verdicts import failing, judged, listed, turns
+from scenarios.papers.l10.ch3.workflow import EARLY, FLOWS, by_pattern, by_predicate
+from scenarios.papers.verdicts import failing, judged, listed, same_with, turns
 from slackwater.paper import COLOURS, Finding, PaperRun
 from slackwater.scenario import Claim, Table
 
@@ -19,15 +19,58 @@ SAVED: Final = 76.0
 """Percent, of the time at selectivity 0: the paper's only number there."""
 KNOWN: Final = (65.0, 70.0)
 """Percent, of the determination time."""
-_OURS: Final = (
-    "the workflow, the rate and where in a trace the optional step stands; others were not tried."
-)
+Queries = Callable[[str], Mapping[int, str]]
+"""By where the step stands that decides."""
+Judge = Callable[[Points], bool]
+_FEWER: Final = 4
+"""Times fewer items, of verdicts in another workflow."""
 NEAR: Final = 10.0
 """Percentage points by which a number may miss the paper's and still be taken for it."""
 
 
-def _points(run: PaperRun, queries: Mapping[int, str]) -> Points:
-    return {f"{percent} %": costs(run, text) for percent, text in queries.items()}
+def _points(run: PaperRun, queries: Queries, where: str = EARLY, fewer: int = 1) -> Points:
+    asked = queries(where).items()
+    return {f"{percent} %": costs(run, text, where, fewer) for percent, text in asked}
+
+
+def _rests(run: PaperRun, queries: Queries, judge: Judge) -> str:
+    """Whether ``judge`` says the same in another workflow of ours, and with fewer items."""
+    own = judge(_points(run, queries))
+    others = {
+        f"{where} of a quarter of the items": judge(_points(run, queries, where, _FEWER))
+        for where in FLOWS
+    }
+    return (
+        f"the workflow, in which what decides stands early, {EARLY}: {same_with(own, others)}. "
+        "The rate does not matter: nothing waits."
+    )
+
+
+def _falls(points: Points) -> bool:
+    light = _saved(points, WITH_LIGHT, "held")
+    return all(a >= b - 0.5 for a, b in pairwise(light)) and light[0] > 0
+
+
+def _near_76(points: Points) -> bool:
+    return abs(_saved(points, WITH_LIGHT, "seconds")[0] - SAVED) <= NEAR
+
+
+def _less_and_less(points: Points) -> bool:
+    light = _saved(points, WITH_LIGHT, "seconds")
+    return light[0] > light[2] > light[-1]
+
+
+def _costs_at_last(points: Points) -> bool:
+    return _saved(points, WITH_LIGHT, "seconds")[-1] < 0
+
+
+def _known_sooner(points: Points) -> bool:
+    low, high = KNOWN
+    return low - NEAR <= _mean(_saved(points, WITH_LIGHT, "until_known")) <= high + NEAR
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
 def _saved(points: Points, way: str, what: str) -> list[float]:
@@ -52,15 +95,15 @@ def _shown(values: Sequence[float]) -> str:
     return listed(f"{value:.0f} %" for value in values)
 
 
-def _memory(run: PaperRun, queries: Mapping[int, str], figure: str) -> Finding:
+def _memory(run: PaperRun, queries: Queries, figure: str) -> Finding:
     points = _points(run, queries)
     light, basic = (_saved(points, way, "held") for way in (WITH_LIGHT, WITH_BASIC))
-    falls = all(a >= b - 0.5 for a, b in pairwise(light))
     claims = (
-        judged("The fewer traces match, the more buffering is saved.", falls and light[0] > 0,
+        judged("The fewer traces match, the more buffering is saved.", _falls(points),
                f"{_shown(light)} of what is buffered", "so drawn, without numbers",
                f"where none matches {light[0]:.1f} % is saved. "
-               + turns(list(points), light, "%", rises=False), rests=_OURS),
+               + turns(list(points), light, "%", rises=False),
+               rests=_rests(run, queries, _falls)),
         judged("Basic and light checks buffer the same.", light == basic,
                "the same" if light == basic else f"{_shown(basic)} by the basic one", "the same",
                failing((name, a == b, f"{a:.2f} % against {b:.2f} %")
@@ -69,38 +112,37 @@ def _memory(run: PaperRun, queries: Mapping[int, str], figure: str) -> Finding:
     return _finding(figure, points, claims, "held", "events buffered, on the average", 1.0)
 
 
-def _time(run: PaperRun, queries: Mapping[int, str], figure: str) -> Finding:
+def _time(run: PaperRun, queries: Queries, figure: str) -> Finding:
     points = _points(run, queries)
     light, basic = (_saved(points, way, "seconds") for way in (WITH_LIGHT, WITH_BASIC))
     faster = _light_beats_basic(points, "seconds")
     claims = (
         judged("Where no trace matches, a check in front saves 76 % of the time.",
-               abs(light[0] - SAVED) <= NEAR, f"{light[0]:.0f} % (light), {basic[0]:.0f} % (basic)",
+               _near_76(points), f"{light[0]:.0f} % (light), {basic[0]:.0f} % (basic)",
                f"{SAVED:.0f} %; taken for equal within {NEAR:.0f} points",
-               _takes(points, "seconds"), rests=_OURS),
-        judged("The more traces match, the less time is saved.", light[0] > light[2] > light[-1],
+               _takes(points, "seconds"), rests=_rests(run, queries, _near_76)),
+        judged("The more traces match, the less time is saved.", _less_and_less(points),
                _shown(light), "so drawn",
                turns(list(points), light, "%", rises=False) + " "
-               + _takes(points, "seconds"), rests=_OURS),
-        judged("Where nearly all match, checks cost more than they save.", light[-1] < 0,
+               + _takes(points, "seconds"), rests=_rests(run, queries, _less_and_less)),
+        judged("Where nearly all match, checks cost more than they save.", _costs_at_last(points),
                f"{-light[-1]:.0f} % more time (light), {-basic[-1]:.0f} % (basic)",
                "overhead is higher than what is saved", _takes(points, "seconds"),
-               rests=_OURS),
+               rests=_rests(run, queries, _costs_at_last)),
         faster,
     )  # fmt: skip
     return _finding(figure, points, claims, "seconds", "time of the processor [ms]", 1000.0)
 
 
-def _known(run: PaperRun, queries: Mapping[int, str], figure: str) -> Finding:
+def _known(run: PaperRun, queries: Queries, figure: str) -> Finding:
     points = _points(run, queries)
     light = _saved(points, WITH_LIGHT, "until_known")
     low, high = KNOWN
-    mean = sum(light) / len(light)
     claims = (
         judged("Whether a trace matches is known in 65 to 70 % less time.",
-               low - NEAR <= mean <= high + NEAR, f"{_shown(light)}; {mean:.0f} % on the average",
+               _known_sooner(points), f"{_shown(light)}; {_mean(light):.0f} % on the average",
                f"{low:.0f} to {high:.0f} %; taken for equal within {NEAR:.0f} points",
-               _takes(points, "until_known"), rests=_OURS),
+               _takes(points, "until_known"), rests=_rests(run, queries, _known_sooner)),
         _light_beats_basic(points, "until_known"),
     )  # fmt: skip
     label = "time until it is known [ms]"
@@ -149,29 +191,29 @@ def _finding(
 
 def pattern_memory(run: PaperRun) -> Finding:
     """Figure 3.6."""
-    return _memory(run, by_pattern(), "3.6")
+    return _memory(run, by_pattern, "3.6")
 
 
 def pattern_time(run: PaperRun) -> Finding:
     """Figure 3.7."""
-    return _time(run, by_pattern(), "3.7")
+    return _time(run, by_pattern, "3.7")
 
 
 def pattern_known(run: PaperRun) -> Finding:
     """Figure 3.8."""
-    return _known(run, by_pattern(), "3.8")
+    return _known(run, by_pattern, "3.8")
 
 
 def predicate_memory(run: PaperRun) -> Finding:
     """Figure 3.9."""
-    return _memory(run, by_predicate(), "3.9")
+    return _memory(run, by_predicate, "3.9")
 
 
 def predicate_time(run: PaperRun) -> Finding:
     """Figure 3.10."""
-    return _time(run, by_predicate(), "3.10")
+    return _time(run, by_predicate, "3.10")
 
 
 def predicate_known(run: PaperRun) -> Finding:
     """Figure 3.11."""
-    return _known(run, by_predicate(), "3.11")
+    return _known(run, by_predicate, "3.11")

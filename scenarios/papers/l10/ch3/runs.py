@@ -15,7 +15,7 @@ from engine.query.fields import bare
 from engine.query.monitor_plan import MonitorPlan
 from engine.query.plan import Comparison, Constant, SeqPlan
 from scenarios.papers.l10.ch3.strategies import BASIC, LIGHT, NAIVE, Checked, Stacks, search
-from scenarios.papers.l10.ch3.workflow import Items, items
+from scenarios.papers.l10.ch3.workflow import EARLY, Items, items
 from slackwater.paper import PaperRun
 
 WAYS: Final = {"without constraints": NAIVE, "basic": BASIC, "light": LIGHT}
@@ -45,20 +45,22 @@ class Cost:
     share: float
 
 
-def costs(run: PaperRun, text: str) -> dict[str, Cost]:
+def costs(run: PaperRun, text: str, where: str = EARLY, fewer: int = 1) -> dict[str, Cost]:
     """The cost of each way to answer a query; their passes take turns.
+
+    ``where``: of ``FLOWS``. ``fewer``: so many times fewer items, and passes.
 
     Raises:
         RuntimeError: two ways gave different matches: a bug.
     """
-    return run.once(("l10 ch3", text), lambda: _costs(run, text))
+    return run.once(("l10 ch3", text, fewer), lambda: _costs(run, text, where, fewer))
 
 
-def _costs(run: PaperRun, text: str) -> dict[str, Cost]:
-    count = max(round(ITEMS * run.scale), _FEWEST)
-    made = run.once("l10 ch3 items", lambda: items(count, run.seed))
+def _costs(run: PaperRun, text: str, where: str, fewer: int) -> dict[str, Cost]:
+    count = max(round(ITEMS * run.scale / fewer), _FEWEST)
+    made = run.once(("l10 ch3 items", where, count), lambda: items(count, run.seed, where))
     with run.watched(f"{count:,} items") as advanced:
-        found = compared(made, text, TURNS)
+        found = compared(made, text, max(TURNS // fewer, 1))
         advanced(len(made.types))
     return found
 

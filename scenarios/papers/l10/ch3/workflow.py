@@ -12,11 +12,22 @@ from typing import Final
 
 import numpy as np
 
-FLOW: Final = (
-    "ORDERED, SUPPLIER, RECALL?, CUSTOMS?, INSPECTED?, RELABELLED?, REPACKED?, WAREHOUSE, "
-    "(RETAIL | WHOLESALE | ONLINE), (PICKED, SCANNED?){1,4}, PACKED, INVOICED, LABEL_CENTER, "
+_BEGIN: Final = "ORDERED, SUPPLIER"
+_CHOSEN: Final = "RECALL?, CUSTOMS?, INSPECTED?, RELABELLED?, REPACKED?"
+_MIDDLE: Final = (
+    "WAREHOUSE, (RETAIL | WHOLESALE | ONLINE), (PICKED, SCANNED?){1,4}, PACKED, INVOICED, "
+    "LABEL_CENTER"
+)
+_END: Final = (
     "(TRUCK | TRAIN | SHIP), ARRIVED, LOGISTICS, (STORE | SHELTER), (DELIVERED | RETURNED), CLOSED"
 )
+EARLY: Final = "behind SUPPLIER"
+MIDDLE: Final = "behind LABEL_CENTER"
+FLOWS: Final = {
+    EARLY: ", ".join((_BEGIN, _CHOSEN, _MIDDLE, _END)),
+    MIDDLE: ", ".join((_BEGIN, _MIDDLE, _CHOSEN, _END)),
+}
+"""By where the steps stand of which one decides whether an item matches; ours is the first."""
 _OPTIONAL: Final = {
     "RECALL": 0.0, "CUSTOMS": 0.2, "INSPECTED": 0.4, "RELABELLED": 0.6, "REPACKED": 0.8,
 }  # fmt: skip
@@ -28,25 +39,33 @@ SELECTIVITIES: Final = (0, 20, 40, 60, 80, 100)
 _REST: Final = ("WAREHOUSE", "PICKED", "LABEL_CENTER", "LOGISTICS")
 
 
-def by_pattern() -> Mapping[int, str]:
+def by_pattern(where: str = EARLY) -> Mapping[int, str]:
     """Queries of one length, by the percentage of items that match: one step is optional."""
     asked = dict(zip(SELECTIVITIES, (*_OPTIONAL, "ORDERED"), strict=True))
     found = {}
     for percent, named in asked.items():
-        begin = (named, "SUPPLIER") if named == "ORDERED" else ("SUPPLIER", named)
-        found[percent] = _query((*begin, *_REST), "")
+        steps = ["SUPPLIER", *_REST]
+        if named == "ORDERED":
+            steps.insert(0, named)
+        else:
+            steps.insert(1 if where == EARLY else 1 + _REST.index("LABEL_CENTER") + 1, named)
+        found[percent] = _query(steps, "", where)
     return found
 
 
-def by_predicate() -> Mapping[int, str]:
+def by_predicate(where: str = EARLY) -> Mapping[int, str]:
     """Queries whose pattern every item matches, and of which a condition leaves a percentage."""
-    steps = ("ORDERED", "SUPPLIER", *_REST)
-    return {p: _query(steps, f" WHERE s2.grade < {p * _GRADES // 100}") for p in SELECTIVITIES}
+    steps = ["ORDERED", "SUPPLIER", *_REST]
+    of = 2 if where == EARLY else 2 + _REST.index("LABEL_CENTER")
+    return {
+        p: _query(steps, f" WHERE s{of}.grade < {p * _GRADES // 100}", where) for p in SELECTIVITIES
+    }
 
 
-def _query(steps: tuple[str, ...], where: str) -> str:
+def _query(steps: list[str], condition: str, where: str) -> str:
     shown = ", ".join(f"{step} s{place}" for place, step in enumerate(steps))
-    return f"EVENT SEQ({shown}){where} UNDER CONSTRAINT chain FOR TRACE BY item AS {FLOW}"
+    flow = FLOWS[where]
+    return f"EVENT SEQ({shown}){condition} UNDER CONSTRAINT chain FOR TRACE BY item AS {flow}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +80,8 @@ class Items:
     grade: np.ndarray
 
 
-def items(count: int, seed: int) -> Items:
-    """So many traces that keep to ``FLOW``."""
+def items(count: int, seed: int, where: str = EARLY) -> Items:
+    """So many traces that keep to the flow of ``FLOWS``."""
     rng = np.random.default_rng(seed)
     names: list[str] = []
 
@@ -87,10 +106,14 @@ def items(count: int, seed: int) -> Items:
             np.where(rounds > n, always("PICKED"), -1),
             np.where(rounds > n, maybe("SCANNED", 0.5), -1),
         ]
+    middle = [
+        always("WAREHOUSE"), one_of(("RETAIL", "WHOLESALE", "ONLINE")), *picks, always("PACKED"),
+        always("INVOICED"), always("LABEL_CENTER"),
+    ]  # fmt: skip
     table = np.hstack([
-        always("ORDERED"), always("SUPPLIER"), optional, always("WAREHOUSE"),
-        one_of(("RETAIL", "WHOLESALE", "ONLINE")), *picks, always("PACKED"), always("INVOICED"),
-        always("LABEL_CENTER"), one_of(("TRUCK", "TRAIN", "SHIP")), always("ARRIVED"),
+        always("ORDERED"), always("SUPPLIER"),
+        *((optional, *middle) if where == EARLY else (*middle, optional)),
+        one_of(("TRUCK", "TRAIN", "SHIP")), always("ARRIVED"),
         always("LOGISTICS"), one_of(("STORE", "SHELTER")), one_of(("DELIVERED", "RETURNED")),
         always("CLOSED"),
     ])  # fmt: skip

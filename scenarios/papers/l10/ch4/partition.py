@@ -25,7 +25,7 @@ from scenarios.papers.l10.ch4.runs import (
     sized,
 )
 from scenarios.papers.l10.ch4.streams import TYPES, Stream, stream
-from scenarios.papers.verdicts import failing, judged, listed, times, turns
+from scenarios.papers.verdicts import failing, judged, listed, same_with, times, turns
 from slackwater.paper import COLOURS, Figure, Finding, PaperRun
 from slackwater.scenario import Claim, Table
 
@@ -39,10 +39,11 @@ _READ: Final = 40
 SLACKS_NS: Final = (20, 40, 80)
 IN_ORDER: Final = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Shares of the events."""
-_SIZES: Final = (
-    f"K and the number of events: judged for K of {', '.join(map(str, SLACKS_NS))} with "
-    f"{EVENTS:,} events; others were not tried."
-)
+OTHERS: Final = {
+    "K of 30, 40, 60": ((30, 40, 60), 4), "K of 20, 40, 80": (SLACKS_NS, 4),
+    "K of 40, 80, 160": ((40, 80, 160), 4), "K of 20, 40, 80 with an eighth": (SLACKS_NS, 8),
+}  # fmt: skip
+"""Other slacks [ns], and how many times fewer events: with more, whole stacks are dear."""
 STEPS: Final = len(TYPES)
 _OFF, _ON = "whole stacks", "with the partition"
 _OPTIONS: Final = {_OFF: StackOptions(divider=False), _ON: StackOptions()}
@@ -90,7 +91,12 @@ def memory(run: PaperRun) -> Finding:
     grown = {slack: of[_OFF] / of[_ON] for slack, of in held.items()}
     power, built_power = _power(grown), _power(ratios)
     claims = (
-        *_rising(gains, "memory", why=_nothing_between(cases)),
+        *_rising(
+            gains,
+            "memory",
+            rests=_rests(run, lambda case: case.memory_gain),
+            why=_nothing_between(cases),
+        ),
         judged(
             "Without the partition SSC's intermediate buffer grows in proportion to ((K+W)/W)^S.",
             round(power) == STEPS,
@@ -156,7 +162,8 @@ def processor(run: PaperRun) -> Finding:
         _gain_figure("figure-4-11-looked", "Work that the partition saves", looked,
                      "Share of the events that need not be looked at."),
     )  # fmt: skip
-    return Finding(tuple(_rising(gains, "CPU", looked)), (table, work), figures)
+    rests = _rests(run, lambda case: case.cpu_gain)
+    return Finding(tuple(_rising(gains, "CPU", rests, looked)), (table, work), figures)
 
 
 def _cases(run: PaperRun) -> Cases:
@@ -165,12 +172,15 @@ def _cases(run: PaperRun) -> Cases:
     })  # fmt: skip
 
 
-def _case(run: PaperRun, slack_ns: int, in_order: float) -> Case:
-    events = sized(run, EVENTS)
+def _case(run: PaperRun, slack_ns: int, in_order: float, fewer: int = 1) -> Case:
+    """``fewer``: so many times fewer events, of which no sequences are counted either."""
+    events = sized(run, EVENTS // fewer)
     with run.watched(f"partition, K = {slack_ns}, {in_order:.0%} in order") as advanced:
         made = stream(events, 1 - in_order, slack_ns, run.seed)
         cost = costs(made, slack_ns, _OPTIONS, advanced, _TURNS)
         held = {name: held_by(made, slack_ns, each, _READ) for name, each in _OPTIONS.items()}
+    if fewer > 1:
+        return Case(held, cost, {})
     longer = stream(sized(run, COUNTED), 1 - in_order, slack_ns, run.seed)
     return Case(held, cost, {each: _built(longer, slack_ns, each) for each in _OPTIONS})
 
@@ -216,21 +226,59 @@ def _power(ratios: Mapping[int, float]) -> float:
     return float(np.polyfit(x, y, 1)[0])
 
 
+def _lines(gains: Mapping[tuple[int, float], float]) -> tuple[list[list[float]], list[list[float]]]:
+    """By the share in order, of each K; and by K, of each share."""
+    slacks = sorted({slack for slack, _ in gains})
+    return (
+        [[gains[slack, share] for share in IN_ORDER] for slack in slacks],
+        [[gains[slack, share] for slack in slacks] for share in IN_ORDER],
+    )
+
+
+def _is_gain(line: list[float]) -> bool:
+    return rises(line) and max(line) >= FLAT
+
+
+def _others(run: PaperRun) -> Mapping[str, Cases]:
+    return run.once("partition, others", lambda: {
+        name: {(slack, share): _case(run, slack, share, fewer)
+               for slack in slacks for share in IN_ORDER}
+        for name, (slacks, fewer) in OTHERS.items()
+    })  # fmt: skip
+
+
+def _rests(run: PaperRun, gain: Callable[[Case], float]) -> tuple[str, str]:
+    """Of the two claims on how ``gain`` grows: with which other K and sizes they are the same."""
+
+    def judged_by(cases: Cases) -> list[bool]:
+        lines = _lines({at: gain(case) for at, case in cases.items()})
+        return [all(_is_gain(line) for line in each) for each in lines]
+
+    own = judged_by(_cases(run))
+    others = {name: judged_by(cases) for name, cases in _others(run).items()}
+    said = [
+        f"K, here {', '.join(map(str, SLACKS_NS))}, and the number of events, here {EVENTS:,}: "
+        + same_with(own[n], {name: each[n] for name, each in others.items()})
+        + ", of a quarter of the events where nothing else is said."
+        for n in range(2)
+    ]
+    return said[0], said[1]
+
+
 def _rising(
-    gains: Mapping[tuple[int, float], float], what: str,
+    gains: Mapping[tuple[int, float], float], what: str, rests: tuple[str, str],
     looked: Mapping[tuple[int, float], float] | None = None, why: str = "",
 ) -> list[Claim]:  # fmt: skip
     """The two claims on how a gain grows."""
-    by_share = [[gains[slack, share] for share in IN_ORDER] for slack in SLACKS_NS]
-    by_slack = [[gains[slack, share] for slack in SLACKS_NS] for share in IN_ORDER]
+    by_share, by_slack = _lines(gains)
     claims = []
-    for text, lines, names, places in (
+    for text, lines, names, places, others in (
         (f"The larger the share of events in order, the larger the {what} gain, for every K.",
          by_share, [f"K = {slack}" for slack in SLACKS_NS],
-         [f"{share:.0%}" for share in IN_ORDER]),
+         [f"{share:.0%}" for share in IN_ORDER], rests[0]),
         (f"The larger K, the larger the {what} gain, for every share of events in order.",
          by_slack, [f"{share:.0%} in order" for share in IN_ORDER],
-         [f"K = {slack}" for slack in SLACKS_NS]),
+         [f"K = {slack}" for slack in SLACKS_NS], rests[1]),
     ):  # fmt: skip
         said = "; ".join(
             f"{name}: {listed(f'{gain:.1f} %' for gain in line)}"
@@ -239,7 +287,7 @@ def _rising(
         parts = [
             (
                 name,
-                rises(line) and max(line) >= FLAT,
+                _is_gain(line),
                 turns(places, line, "%").rstrip(".") or f"at most {max(line):.1f} %",
             )
             for name, line in zip(names, lines, strict=True)
@@ -247,7 +295,7 @@ def _rising(
         holds = all(part[1] for part in parts)
         reason = f"{failing(parts)} {why}".strip()
         claims.append(
-            judged(text, holds, said, "its curves rise", reason, _also(looked), rests=_SIZES)
+            judged(text, holds, said, "its curves rise", reason, _also(looked), rests=others)
         )
     return claims
 

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
 from scenarios.papers import drawing
 from scenarios.papers.drawing import Series
 from scenarios.papers.l10.ch5.intervals import WITHIN_NS
+from scenarios.papers.l10.ch5.ranges import Judge, Points, measured, rests_on
 from scenarios.papers.l10.ch5.runs import (
     BASIC,
     NAIVE_ISEQ,
     WAYS,
     WITH_IBP,
-    Cost,
     Setup,
-    costs,
     gain_percent,
 )
 from scenarios.papers.verdicts import judged, listed
 from slackwater.paper import COLOURS, Figure, Finding, PaperRun
 from slackwater.scenario import Claim, Table, number
 
-Points = Mapping[str, Mapping[str, Cost]]
-"""By what is varied, then by way."""
 TYPES: Final = {f"{10 * ends}t-{100 - 10 * ends}s": Setup(ends=ends) for ends in range(10, -1, -1)}
 """L10 Table 5.2."""
 LENGTHS: Final = {str(length): Setup(length=length, ends=length // 2) for length in range(2, 19, 4)}
@@ -35,11 +32,13 @@ DENSITIES: Final = {
 }
 FLAT: Final = 5.0
 """Percentage points by which a gain that rises may fall from one point to the next."""
+SLIGHT: Final = 5.0
+"""Percent, the paper's word for the memory that is saved."""
+HALF_OF_60: Final = 30.0
+"""Percent of the time that basic indexing must save to be taken for the paper's 60."""
+LEAST_AT_LAST: Final = 45.0
+"""Percent that IBP saves beside basic indexing, of the longest query."""
 OVERHEAD: Final = ("20t-80s", "10t-90s", "0t-100s")
-
-
-def _measured(run: PaperRun, setups: Mapping[str, Setup]) -> Points:
-    return {name: costs(run, setup) for name, setup in setups.items()}
 
 
 def _gains(points: Points, better: str, worse: str, what: str) -> list[float]:
@@ -50,6 +49,67 @@ def _gains(points: Points, better: str, worse: str, what: str) -> list[float]:
 
 def _rises(gains: Sequence[float]) -> bool:
     return gains[-1] > gains[0] and all(b > a - FLAT for a, b in pairwise(gains))
+
+
+def _saved(points: Points, way: str, what: str) -> list[float]:
+    """Of the naive way's."""
+    return _gains(points, way, NAIVE_ISEQ, what)
+
+
+def _both_hold_less(points: Points) -> bool:
+    ibp, basic = (_saved(points, way, "held") for way in (WITH_IBP, BASIC))
+    return min(ibp) > 0 and min(basic[:-1]) > 0
+
+
+def _slight(points: Points) -> bool:
+    return max(*_saved(points, BASIC, "held"), *_saved(points, WITH_IBP, "held")) < SLIGHT
+
+
+def _always_faster(points: Points) -> bool:
+    return min(_saved(points, WITH_IBP, "seconds")) > 0
+
+
+def _most_with_ends(points: Points) -> bool:
+    basic = _saved(points, BASIC, "seconds")
+    return basic[0] == max(basic) and basic[0] >= HALF_OF_60
+
+
+def _few_ends_cost(points: Points) -> bool:
+    basic = dict(zip(points, _saved(points, BASIC, "seconds"), strict=True))
+    return max(basic[name] for name in OVERHEAD) < 0
+
+
+def _faster_than_basic(points: Points) -> bool:
+    between = _gains(points, WITH_IBP, BASIC, "seconds")
+    return min(between) > -FLAT and max(between) > 0
+
+
+def _steady(points: Points) -> bool:
+    gains = _saved(points, WITH_IBP, "held")
+    return max(gains) - min(gains) <= 2 * FLAT
+
+
+def _rise_over_basic(points: Points) -> bool:
+    between = _gains(points, WITH_IBP, BASIC, "seconds")
+    return _rises(between) and between[-1] >= LEAST_AT_LAST
+
+
+def _rising_gain(what: str, *, back: bool = False) -> Judge:
+    return lambda points: _rises(_saved(points, WITH_IBP, what)[:: -1 if back else 1])
+
+
+def _steeper(points: Points) -> dict[str, float]:
+    """How many times as long an interval takes at the last density as at the one before."""
+    return {
+        way: (last[way].seconds / last[way].count) / (before[way].seconds / before[way].count)
+        for before, last in [list(points.values())[-2:]]
+        for way in WAYS
+    }
+
+
+def _naive_steepest(points: Points) -> bool:
+    steeper = _steeper(points)
+    return steeper[NAIVE_ISEQ] > steeper[BASIC] > 0 and steeper[NAIVE_ISEQ] > steeper[WITH_IBP]
 
 
 def _percents(gains: Sequence[float]) -> str:
@@ -107,123 +167,133 @@ def _less(gains: Sequence[float]) -> str:
 
 def types_memory(run: PaperRun) -> Finding:
     """Figure 5.4."""
-    points = _measured(run, TYPES)
-    basic, ibp = (_gains(points, way, NAIVE_ISEQ, "held") for way in (BASIC, WITH_IBP))
+    points = measured(run, TYPES)
+    basic, ibp = (_saved(points, way, "held") for way in (BASIC, WITH_IBP))
     names = ", ".join(TYPES)
     claims = (
         judged("Both indexed ways hold less than the naive one, but basic indexing without any "
                "end among the indexed end points.",
-               min(ibp) > 0 and min(basic[:-1]) > 0,
+               _both_hold_less(points),
                f"IBP {_less(ibp)}; basic {_less(basic)}, for {names}", "less",
-               _dropped(points)),
-        judged("The gain is slight: less than 5 % in the best case.", max(*basic, *ibp) < 5,
-               f"{max(*basic, *ibp):.1f} % at most", "less than 5 %", _dropped(points)),
+               _dropped(points), rests=rests_on(run, TYPES, _both_hold_less)),
+        judged("The gain is slight: less than 5 % in the best case.", _slight(points),
+               f"{max(*basic, *ibp):.1f} % at most", "less than 5 %", _dropped(points),
+               rests=rests_on(run, TYPES, _slight)),
     )  # fmt: skip
     return _finding("5.4", points, claims, "held", "profile of the query")
 
 
 def types_time(run: PaperRun) -> Finding:
     """Figure 5.5."""
-    points = _measured(run, TYPES)
-    ibp, basic = (_gains(points, way, NAIVE_ISEQ, "seconds") for way in (WITH_IBP, BASIC))
+    points = measured(run, TYPES)
+    ibp, basic = (_saved(points, way, "seconds") for way in (WITH_IBP, BASIC))
     few = [basic[list(TYPES).index(name)] for name in OVERHEAD]
     between = _gains(points, WITH_IBP, BASIC, "seconds")
     claims = (
-        judged("With IBP evaluation is faster than the naive way in all cases.", min(ibp) > 0,
-               _less(ibp), "less in all cases", _looked(points)),
+        judged("With IBP evaluation is faster than the naive way in all cases.",
+               _always_faster(points),
+               _less(ibp), "less in all cases", _looked(points),
+               rests=rests_on(run, TYPES, _always_faster)),
         judged("Basic indexing saves most with ends alone: about 60 %.",
-               basic[0] == max(basic) and basic[0] >= 30,
+               _most_with_ends(points),
                f"{basic[0]:.0f} % with 100t-0s, {max(basic):.0f} % at most", "60 %",
-               _looked(points)),
+               _looked(points), rests=rests_on(run, TYPES, _most_with_ends)),
         judged("With few ends among them, basic indexing costs more than it saves.",
-               max(few) < 0, f"{_less(few)} for {', '.join(OVERHEAD)}",
-               "3 to 12 % more", _looked(points, OVERHEAD)),
-        judged("With IBP evaluation is faster than with basic indexing.", min(between) > -FLAT
-               and max(between) > 0, _less(between), "less", _records(points)),
+               _few_ends_cost(points), f"{_less(few)} for {', '.join(OVERHEAD)}",
+               "3 to 12 % more", _looked(points, OVERHEAD),
+               rests=rests_on(run, TYPES, _few_ends_cost)),
+        judged("With IBP evaluation is faster than with basic indexing.",
+               _faster_than_basic(points),
+               _less(between), "less", _records(points),
+               rests=rests_on(run, TYPES, _faster_than_basic)),
     )  # fmt: skip
     return _finding("5.5", points, claims, "seconds", "profile of the query")
 
 
 def length_memory(run: PaperRun) -> Finding:
     """Figure 5.6."""
-    points = _measured(run, LENGTHS)
-    gains = _gains(points, WITH_IBP, NAIVE_ISEQ, "held")
+    points = measured(run, LENGTHS)
+    gains = _saved(points, WITH_IBP, "held")
     claims = (
         judged("The share of memory that indexes save stays about the same as queries get longer.",
-               max(gains) - min(gains) <= 2 * FLAT, f"{_percents(gains)} for lengths "
-               f"{', '.join(LENGTHS)}", "relatively steady", _dropped(points)),
+               _steady(points), f"{_percents(gains)} for lengths "
+               f"{', '.join(LENGTHS)}", "relatively steady", _dropped(points),
+               rests=rests_on(run, LENGTHS, _steady)),
     )  # fmt: skip
     return _finding("5.6", points, claims, "held", "length of the query")
 
 
 def length_time(run: PaperRun) -> Finding:
     """Figure 5.7."""
-    points = _measured(run, LENGTHS)
-    naive = _gains(points, WITH_IBP, NAIVE_ISEQ, "seconds")
+    points = measured(run, LENGTHS)
+    naive = _saved(points, WITH_IBP, "seconds")
     between = _gains(points, WITH_IBP, BASIC, "seconds")
     claims = (
         judged("The longer the query, the larger the share of time that indexes save.",
-               _rises(naive), f"{_percents(naive)} for lengths {', '.join(LENGTHS)}",
-               "increases sharply", _looked(points)),
+               _rising_gain("seconds")(points),
+               f"{_percents(naive)} for lengths {', '.join(LENGTHS)}",
+               "increases sharply", _looked(points),
+               rests=rests_on(run, LENGTHS, _rising_gain("seconds"))),
         judged("The gain of IBP over basic indexing rises with the length, from 45 % to 66 %.",
-               _rises(between) and between[-1] >= 45, f"{_percents(between)}", "45 % to 66 %",
-               _records(points)),
+               _rise_over_basic(points), f"{_percents(between)}", "45 % to 66 %",
+               _records(points), rests=rests_on(run, LENGTHS, _rise_over_basic)),
     )  # fmt: skip
     return _finding("5.7", points, claims, "seconds", "length of the query")
 
 
 def mean_memory(run: PaperRun) -> Finding:
     """Figure 5.8."""
-    points = _measured(run, MEANS)
-    return _by_gain(points, "5.8", "held", "The longer the intervals, the more memory IBP saves.",
+    points = measured(run, MEANS)
+    rests = rests_on(run, MEANS, _rising_gain("held"))
+    return _by_gain(points, rests, "5.8", "held",
+                    "The longer the intervals, the more memory IBP saves.",
                     "in proportion to the length", "mean length", _dropped(points))  # fmt: skip
 
 
 def mean_time(run: PaperRun) -> Finding:
     """Figure 5.9."""
-    points = _measured(run, MEANS)
-    return _by_gain(points, "5.9", "seconds", "The longer the intervals, the more time IBP saves.",
+    points = measured(run, MEANS)
+    rests = rests_on(run, MEANS, _rising_gain("seconds"))
+    return _by_gain(points, rests, "5.9", "seconds",
+                    "The longer the intervals, the more time IBP saves.",
                     "in proportion to the length", "mean length", _looked(points))  # fmt: skip
 
 
 def density_memory(run: PaperRun) -> Finding:
     """Figure 5.10."""
-    points = _measured(run, DENSITIES)
-    gains = _gains(points, WITH_IBP, NAIVE_ISEQ, "held")
+    points = measured(run, DENSITIES)
+    gains = _saved(points, WITH_IBP, "held")
     claims = (
         judged("The sparser the intervals, the larger the share of memory that IBP saves.",
-               _rises(gains[::-1]), f"{_percents(gains)} for densities {', '.join(DENSITIES)}",
-               "in inverse proportion to the density", _dropped(points)),
+               _rising_gain("held", back=True)(points),
+               f"{_percents(gains)} for densities {', '.join(DENSITIES)}",
+               "in inverse proportion to the density", _dropped(points),
+               rests=rests_on(run, DENSITIES, _rising_gain("held", back=True), conditions=False)),
     )  # fmt: skip
     return _finding("5.10", points, claims, "held", "intervals per window")
 
 
 def density_time(run: PaperRun) -> Finding:
     """Figure 5.11."""
-    points = _measured(run, DENSITIES)
-    each = {
-        way: [points[name][way].seconds / DENSITIES[name].count for name in DENSITIES]
-        for way in WAYS
-    }
-    steeper = {
-        way: each[way][-1] / each[way][-2] for way in WAYS
-    }  # fmt: skip
+    points = measured(run, DENSITIES)
     claims = (
         judged("From 400 to 800 intervals per window the time per interval of the naive way rises "
                "more sharply than that of the indexed ones.",
-               steeper[NAIVE_ISEQ] > steeper[BASIC] > 0 and steeper[NAIVE_ISEQ] > steeper[WITH_IBP],
-               listed(f"{way}: {of:.1f} times" for way, of in steeper.items()), "more sharply",
-               _looked(points)),
+               _naive_steepest(points),
+               listed(f"{way}: {of:.1f} times" for way, of in _steeper(points).items()),
+               "more sharply", _looked(points),
+               rests=rests_on(run, DENSITIES, _naive_steepest, conditions=False)),
     )  # fmt: skip
     return _finding("5.11", points, claims, "seconds", "intervals per window")
 
 
 def _by_gain(
-    points: Points, figure: str, what: str, text: str, paper: str, axis: str, why: str
+    points: Points, rests: str, figure: str, what: str, text: str, paper: str, axis: str, why: str
 ) -> Finding:
-    gains = _gains(points, WITH_IBP, NAIVE_ISEQ, what)
+    gains = _saved(points, WITH_IBP, what)
     ours = f"{_percents(gains)} for {', '.join(points)}"
-    return _finding(figure, points, (judged(text, _rises(gains), ours, paper, why),), what, axis)
+    claim = judged(text, _rises(gains), ours, paper, why, rests=rests)
+    return _finding(figure, points, (claim,), what, axis)
 
 
 def _finding(

@@ -78,15 +78,18 @@ class Intervals:
             yield Frame(DEFAULT_SITE, batch.slice(start, rows))
 
 
-def intervals(count: int, density: int, mean_ns: int, seed: int) -> Intervals:
-    """``count`` intervals, ``density`` per window, ``mean_ns`` long on average.
+def intervals(
+    count: int, density: int, mean_ns: int, seed: int, spread: float = SPREAD
+) -> Intervals:
+    """``count`` intervals, ``density`` per window, ``mean_ns`` long on average, give or take
+    ``spread`` of it.
 
     Streams of one seed and size differ in their lengths and distances alone.
     """
     chance = np.random.default_rng((seed, 5))
     apart = WITHIN_NS / density
     centres = _START_NS + (np.cumsum(chance.exponential(1.0, count)) * apart).astype(np.int64)
-    lengths = np.maximum(chance.normal(1.0, SPREAD, count), 0.01) * mean_ns
+    lengths = np.maximum(chance.normal(1.0, spread, count), 0.01) * mean_ns
     half = (lengths / 2).astype(np.int64)
     kind = chance.integers(0, len(TYPES), count)
     value = chance.random(count)

@@ -12,7 +12,7 @@ from engine.order.registry import parse_order
 from engine.pattern.settings import PatternSettings
 from engine.query import query as read_query
 from engine.query.endpoints.path import IBP, INDEXED, NAIVE
-from scenarios.papers.l10.ch5.intervals import WITHIN_NS, Intervals, intervals, query
+from scenarios.papers.l10.ch5.intervals import SPREAD, WITHIN_NS, Intervals, intervals, query
 from slackwater.log import DEFAULT_SITE
 from slackwater.paper import PaperRun
 
@@ -32,8 +32,9 @@ class Setup:
     """A point of a figure.
 
     ``length``: of the query; ``ends``: how many of its end points are ends. ``mean_ns``: length of
-    the intervals. ``density``: of them per window. ``count``: of all. ``rising``: steps over
-    which the attribute rises.
+    the intervals, ``spread`` the standard deviation, as a share of it. ``density``: of them per
+    window. ``count``: of all. ``rising``: steps over which the attribute rises. ``turns``: passes
+    that are timed; 0: ``TURNS``.
     """
 
     length: int = 10
@@ -42,6 +43,8 @@ class Setup:
     density: int = 200
     count: int = 4_000
     rising: int = 5
+    spread: float = SPREAD
+    turns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +74,11 @@ def costs(run: PaperRun, setup: Setup) -> Mapping[str, Cost]:
 
 def _costs(run: PaperRun, setup: Setup) -> Mapping[str, Cost]:
     count = max(round(setup.count * run.scale), _FEWEST)
-    made = intervals(count, setup.density, setup.mean_ns, run.seed)
+    made = intervals(count, setup.density, setup.mean_ns, run.seed, setup.spread)
     found: dict[str, list[Cost]] = {name: [] for name in WAYS}
     what = f"length {setup.length}, {setup.ends} ends, density {setup.density}: {count:,} intervals"
     with run.watched(what) as advanced:
-        for turn in range(1 + TURNS):  # the first may compile; it reads the memory
+        for turn in range(1 + (setup.turns or TURNS)):  # the first may compile; it reads the memory
             for name, way in WAYS.items():
                 found[name].append(one_pass(made, setup, way, _CALLS if turn else _READ))
                 advanced(count)
