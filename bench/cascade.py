@@ -19,7 +19,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.json as pj
 import pyarrow.parquet as pq
 
 from bench.workload import FRAME_ROWS, columns, frames
@@ -54,36 +53,31 @@ def answered(
     settings = ChainSettings(
         parse_order(order), plans, guards=Guards(None), window=parse_window("horizon=5s")
     )
-    chain, counts = Chain(settings, "main"), dict.fromkeys([plan.name for plan in plans], 0)
-    writers: dict[str, pq.ParquetWriter] = {}
+    chain = Chain(settings, "main")
+    tables: dict[str, list[pa.Table]] = {plan.name: [] for plan in plans}
 
-    def write(results: Sequence[ResultPieces]) -> None:
-        for plan, of in zip(plans, results, strict=True):
+    def keep(results: Sequence[ResultPieces]) -> None:
+        for name, of in zip(tables, results, strict=True):
             for piece in of.pieces:
-                for table in type(piece).tables([piece]) if len(piece) else ():
-                    path = folder / f"{plan.name}.parquet"
-                    writer = writers.setdefault(plan.name, pq.ParquetWriter(path, table.schema))
-                    writer.write_table(table)
-                    counts[plan.name] += table.num_rows
+                tables[name] += type(piece).tables([piece]) if len(piece) else []
 
     for frame in given:
-        write(chain.process([frame]).results)
-    write(chain.finish().results)
-    for writer in writers.values():
-        writer.close()
-    return counts
+        keep(chain.process([frame]).results)
+    keep(chain.finish().results)
+    for name, mine in tables.items():
+        if mine:
+            whole = pa.concat_tables(mine, promote_options="permissive")
+            pq.write_table(whole, folder / f"{name}.parquet")
+    return {name: sum(table.num_rows for table in mine) for name, mine in tables.items()}
 
 
 def windows_as_events(path: Path) -> Iterator[Frame]:
     """The results of FIRST, all of which stand, as events in the order of their ends."""
     table = pq.read_table(path, columns=["window", "key", "value"])
-    key, value = (
-        pj.read_json(pa.BufferReader("\n".join(table[name].to_pylist()).encode()))
-        for name in ("key", "value")
+    start, end, sid, v = (
+        table[of].combine_chunks().field(name).to_numpy(zero_copy_only=False)
+        for of, name in (("window", "start"), ("window", "end"), ("key", "sid"), ("value", "v"))
     )
-    window = table["window"].combine_chunks()
-    start, end = (window.field(name).to_numpy() for name in ("start", "end"))
-    sid, v = key["sid"].to_numpy(), value["v"].to_numpy()
     order, n = np.lexsort((sid, end)), len(end)
     name = pa.array(["w"]).dictionary_encode().take(pa.array(np.zeros(n, np.int64)))
     every = pa.RecordBatch.from_pydict({
