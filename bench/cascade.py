@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.workload import FRAME_ROWS, columns, frames
+from engine.cascade.derived_events import columns_in
 from engine.chain import Chain, ChainSettings
 from engine.operator import ResultPieces
 from engine.order.base import Guards
@@ -58,8 +59,8 @@ def answered(
 
     def keep(results: Sequence[ResultPieces]) -> None:
         for name, of in zip(tables, results, strict=True):
-            for piece in of.pieces:
-                tables[name] += type(piece).tables([piece]) if len(piece) else []
+            for piece in columns_in(of.pieces):
+                tables[name] += type(piece).tables([piece])
 
     for frame in given:
         keep(chain.process([frame]).results)
