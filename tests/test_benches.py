@@ -12,6 +12,7 @@ import pytest
 BENCH = Path(__file__).resolve().parent.parent / "bench"
 LITTLE: dict[str, dict[str, Any]] = {
     "agent": {"EVENTS": 3_000, "STARTS": 2},
+    "cascade": {"EVENTS": 20_000, "ROUNDS": 1, "GOAL_RATIO": float("inf")},
     "chain": {"ORDERS": ("none",), "EVENTS": 20_000},
     "constraint": {"EVENTS": 20_000, "TRACES": 1_000, "ROUNDS": 1, "GOAL_PER_S": 0},
     "corrections": {"ROUNDS": 1},

@@ -14,7 +14,6 @@ Without WITHIN nothing can be dropped; how much is held is counted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -31,7 +30,8 @@ from engine.pattern.match_results import Matches
 from engine.pattern.search.kernel import Kernel
 from engine.pattern.search.stacks import Stacks
 from engine.pattern.settings import PatternSettings, Rule
-from engine.pattern.store import EXPIRES, FIELDS, HORIZON, MEMBER, T_A, Store
+from engine.pattern.store import DOUBTED, EXPIRES, FIELDS, HORIZON, MEMBER, T_A, Store
+from engine.pattern.verdict.certainty import no_surer_than
 from engine.pattern.verdict.matches import Judge
 from engine.query.fields import attributes_of, released_columns
 from engine.query.plan import OrPlan, SeqPlan
@@ -149,7 +149,9 @@ class SeqMatcher:
         return ()
 
     def shown(self, given: Given) -> Sequence[Result]:
-        of = _as_sure_as_events(given, self.table)
+        of = given
+        if CHANCE in self.table.columns:
+            of = no_surer_than(self.table.chances(given.rows), given)
         return Matches(of, self.table, self._layout, self._strings, self.plan.name, self.site)
 
     def _changes(
@@ -189,6 +191,7 @@ class SeqMatcher:
         }
         if CHANCE in released.columns:
             more[CHANCE] = released.columns[CHANCE][taken]
+            more[DOUBTED] = (more[CHANCE] != 1).astype(np.int64)
         now = self._at_once(released, moved, rows, more)
         rows = rows[now]
         if len(rows):
@@ -257,18 +260,6 @@ class SeqMatcher:
         self._too_late, self._most = state["too_late"], state["most"]
         self._kernel.restore(state["kernel"])
         self._strings = Strings(state["strings"])
-
-
-def _as_sure_as_events(given: Given, table: Store) -> Given:
-    """A match is no surer than its events, where these are results of another statement, and as
-    probable as itself and all of them, taken as independent.
-    """
-    chance = table.columns.get(CHANCE)
-    if chance is None:
-        return given
-    of = np.where(given.rows >= 0, chance[given.rows], 1.0)
-    sure = given.confirmed & (of == 1).all(axis=1)
-    return replace(given, confirmed=sure, chance=given.chance * of.prod(axis=1))
 
 
 def kept_ns(within_ns: int | None, settings: PatternSettings) -> int | None:

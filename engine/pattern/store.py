@@ -18,6 +18,7 @@ from engine.query.expression import View, view_value
 from engine.query.fields import attributes_in, own_attribute, released_columns
 from engine.query.plan import Attribute
 from engine.query.values import Value
+from engine.stream.chance import CHANCE
 from engine.stream.columns import VALID_PREFIX
 from engine.stream.frame import ATTR_PREFIX
 from engine.stream.released import Released, Strings
@@ -35,10 +36,13 @@ REF_END: Final = "ref_end"
 """``te`` on the engine's clock: ``ref`` of a point."""
 T_A: Final = "t_a"
 """The site's T_a in force at the event."""
+DOUBTED: Final = "doubted"
+"""1: it may not have happened: its ``engine.stream.chance`` is not 1."""
 
 _IN_RECORD: Final = {
     "ref": "ref", "unc": "unc", "epoch": "epoch", "source": "source", ORDER: "order",
     EXPIRES: "expires", MEMBER: "member", HORIZON: "horizon", T_A: "t_a", REF_END: "ref_end",
+    DOUBTED: "doubted",
 }  # fmt: skip
 """What the kernel reads lies together, event by event, as EVENT; these columns are its fields."""
 _TE: Final = "te"
@@ -267,6 +271,12 @@ class Store:
         """What is known of the times of ``rows``."""
         c = self.columns
         return EventTimes(c["ref"], c["unc"], c["epoch"], c["source"], c[REF_END]).take(rows)
+
+    def chances(self, rows: np.ndarray) -> np.ndarray:
+        """That the events happened (``engine.stream.chance``); 1 at the place -1."""
+        known = self.columns.get(CHANCE)
+        found = np.ones(rows.shape)
+        return found if known is None else np.where(rows >= 0, known[rows], found)
 
     def view(self, rows: np.ndarray | slice, names: set[str], strings: Strings) -> View:
         """The columns ``names`` of ``rows``, for predicates; ``te`` too."""

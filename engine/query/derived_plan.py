@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from engine.query.check_plan import Checks, checks_of
+
 if TYPE_CHECKING:
     from engine.query.plan import OwnPlan, Plan, SeqPlan, Step, WindowPlan
 
@@ -35,6 +37,11 @@ class DerivedPlan:
     def text(self) -> str:
         """As it was written."""
         return self.plan.text
+
+    @property
+    def checks(self) -> Checks | None:
+        """As of the plan that it asks."""
+        return checks_of(self.plan)
 
     @property
     def result_kind(self) -> str:

@@ -19,4 +19,4 @@ class LookedUp(Attribute):
 
 def looked_up(place: int, lookup: Lookup) -> LookedUp:
     """The name of the lookup at ``place`` of a query's."""
-    return LookedUp(str(place), HISTORY, lookup)
+    return LookedUp(str(place), HISTORY, lookup=lookup)

@@ -6,7 +6,7 @@ its predicates on columns. Durations are int64 ns.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, Final
 
@@ -24,6 +24,8 @@ class Attribute:
 
     name: str
     alias: str | None = None
+    at: tuple[int, int] | None = field(default=None, compare=False, repr=False)
+    """Where a query's text names it, for messages; None: in a plan from Python."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,9 @@ from engine.query.plan import (
     SeqPlan,
 )
 from engine.query.regular import occurrences
+from engine.query.render_values import render_attribute
+from engine.query.repeat_plan import step_and_role
+from engine.query.unlike import to_compare, to_take
 
 _NUMBERS: Final = {ValueKind.TIME, ValueKind.NUMBER, ValueKind.BARE}
 _TYPES: Final = {ValueKind.TEXT: "str", ValueKind.TRUTH: "bool"}
@@ -160,11 +163,11 @@ def _check_pair(plan: Plan, left: Expression, right: Expression, known: Mapping[
     _check_value(plan, right, known)
     first, second = _kind(left, known), _kind(right, known)
     if not comparable(first, second):
-        named = left if isinstance(left, Attribute) else right
-        message = f"{first} is compared with {second}"
-        if isinstance(named, Attribute):
-            raise refuse_named(plan, named, message, f"{named.name!r} is {_kind(named, known)}")
-        raise UserError(message)
+        message, hint = f"{first} is compared with {second}", to_compare(first, second, left, right)
+        named = [f"{each.name!r} is {_kind(each, known)}" for each in (left, right)
+                 if isinstance(each, Attribute)]  # fmt: skip
+        told = "; ".join([*named, hint])
+        raise _about(plan, left if isinstance(left, Attribute) else right, message, told)
 
 
 def _check_value(plan: Plan, expression: Expression, known: Mapping[str, str]) -> None:
@@ -198,7 +201,8 @@ def _check_alike(plan: Plan, values: Sequence[Expression], known: Mapping[str, s
     first, *others = (_kind(value, known) for value in values)
     for value, kind in zip(values[1:], others, strict=True):
         if not comparable(first, kind):
-            raise _about(plan, value, f"this is {kind} where another is {first}", "")
+            hint = to_compare(first, kind, values[0], value)
+            raise _about(plan, value, f"this is {kind} where another is {first}", hint)
     named = [each for value in values for each in attributes_in(value)]
     if first == ValueKind.TEXT and len({each.alias for each in named}) > 1:
         hint = "compare a value of one event with one of another"
@@ -211,22 +215,27 @@ def _check_taken(
     kind = _kind(value, known)
     if kind not in wanted:
         what = repr(value.name) if isinstance(value, Attribute) else "this"
-        raise _about(plan, value, f"{what} is {kind}, and {rule}", "")
+        raise _about(plan, value, f"{what} is {kind}, and {rule}", to_take(kind, wanted, value))
 
 
 def _about(plan: Plan, value: Expression, message: str, hint: str) -> UserError:
     """The error with a caret at what ``value`` names first."""
     named = next(attributes_in(value), None)
-    return UserError(message) if named is None else refuse_named(plan, named, message, hint)
+    if named is not None:
+        return refuse_named(plan, named, message, hint)
+    return UserError(f"query {plan.name}: {message}\n  {hint}" if hint else message)
 
 
 def refuse_named(plan: Plan, attribute: Attribute, message: str, hint: str) -> UserError:
-    """The error with a caret where ``plan.text`` first names ``attribute``."""
+    """The error with a caret where ``attribute`` stands; of one that does not know its place, where
+    ``plan.text`` first names it.
+    """
+    if attribute.at is not None:
+        return refuse(plan.text, attribute.at, message, hint)
     for reference in _references(plan.text):
         if _means(reference, attribute):
             return refuse(plan.text, reference.parts[-1].at, message, hint)
-    alias = f"{attribute.alias}." if attribute.alias else ""
-    text = f"query {plan.name}, {alias}{attribute.name}: {message}"
+    text = f"query {plan.name}, {render_attribute(attribute)}: {message}"
     return UserError(f"{text}\n  {hint}" if hint else text)
 
 
@@ -236,7 +245,8 @@ def _means(reference: s.Reference, attribute: Attribute) -> bool:
     if attribute_name(last.text, own=own) != attribute.name:
         return False
     before = before[: len(before) - own]
-    return not before or attribute.alias in {None, before[0].text}
+    alias = None if attribute.alias is None else step_and_role(attribute.alias)[0]
+    return not before or alias in {None, before[0].text}
 
 
 def _references(text: str) -> list[s.Reference]:

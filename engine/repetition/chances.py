@@ -83,7 +83,7 @@ def _of_size(
         (event.ref - clocks.ref[match, 0]).astype(np.float64), error.astype(np.float64),
         np.where(exact.any(axis=1), leader[match, exact.argmax(axis=1)], -1),
         doubts["gap"] + 1, exact, np.arange(size + 1), scopes, ends,
-        (event.ref_end - event.ref).astype(np.float64),
+        (event.ref_end - event.ref).astype(np.float64), store.chances(doubts["event"]),
     )  # fmt: skip
     return sampled_probability(
         clocks.ref, half, leader, _relations(size, within_ns), long, doubtful

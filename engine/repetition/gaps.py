@@ -12,7 +12,7 @@ from __future__ import annotations
 from engine.kernels.jit import inline, kernel
 from engine.pattern.search.scopes import FOR_EVER
 from engine.pattern.search.stacks import first_not_below
-from engine.pattern.search.state import CERTAIN, IMPOSSIBLE, POSSIBLE
+from engine.pattern.search.state import CERTAIN, IMPOSSIBLE
 from engine.repetition.asking import (
     asked,
     key_equal,
@@ -127,10 +127,10 @@ def _meeting(s: Chase, row: int, completing: int, until: int) -> int:
 
 @inline
 def _told(s: Chase, lies: int, row: int, gap: int) -> int:
-    """1: broken; 0: not for certain; -1: no room."""
-    if lies == CERTAIN:
+    """1: broken; 0: not for certain, as by an event that may not have happened; -1: no room."""
+    if lies == CERTAIN and not s.events[row].doubted:
         return 1
-    return -1 if lies == POSSIBLE and not note(s, row, gap) else 0
+    return -1 if lies != IMPOSSIBLE and not note(s, row, gap) else 0
 
 
 @kernel

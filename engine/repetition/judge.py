@@ -10,6 +10,7 @@ from engine.barrier.changes import Changes, Verdicts
 from engine.kernels.table import places_of
 from engine.pattern.settings import Rule
 from engine.pattern.store import Store
+from engine.pattern.verdict.matches import as_sure
 from engine.query.repeat_plan import Contiguity, RepeatPlan, Skip
 from engine.repetition.chances import chances_of
 from engine.repetition.kernel import FoundRuns
@@ -70,7 +71,7 @@ class RepeatJudge:
             new = found["new"] == 1
             before = self._verdicts(runs, ~new, found["sure_before"], "t_a_before", old=True)
             after = self._verdicts(runs, found["stands"] == 1, found["sure"], "t_a_now")
-        same = (before.confirmed == after.confirmed) & (before.chance == after.chance)
+        same = as_sure(before, after)
         seen = np.flatnonzero(~(before.stands & after.stands & same))
         if not len(seen):
             return None

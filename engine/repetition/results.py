@@ -13,15 +13,17 @@ import numpy as np
 from engine.barrier.changes import Given
 from engine.pattern.match_results import Matches
 from engine.pattern.store import Store
+from engine.pattern.verdict.certainty import no_surer_than
 from engine.query.computed import computed_values
 from engine.query.expression import View
 from engine.query.fields import attributes_in, own_attribute, released_columns
-from engine.query.plan import Attribute, SeqPlan
+from engine.query.plan import Attribute, Computed, Expression, SeqPlan
 from engine.query.repeat_plan import COLLECTED, COUNT, FIRST, LAST, step_and_role
-from engine.query.values import Value
+from engine.query.values import NULL, Value
 from engine.repetition.asking import HALF, LOW_HALF
 from engine.repetition.compiled import RepeatLayout
 from engine.repetition.match_table import MatchTable
+from engine.stream.chance import CHANCE
 from engine.stream.columns import VALID_PREFIX
 from engine.stream.frame import ATTR_PREFIX
 from engine.stream.released import Strings
@@ -48,6 +50,8 @@ def shown_runs(
         events, ends = matches.events(piece.rows[:, 0])
         rows, step_of = _columns(events, ends, steps)
         piece = replace(piece, rows=rows)
+        if CHANCE in store.columns:
+            piece = no_surer_than(store.chances(rows), piece)
         yield RepeatMatches(piece, step_of, store, layout, strings, site)
         start += some
 
@@ -104,6 +108,21 @@ class RepeatMatches(Matches):
         for present in np.unique(bits).tolist():
             mine = np.flatnonzero(bits == present)
             yield mine, computed_values(asked, self._views(asked, mine, present), len(mine))
+
+    def _value(self, expression: Expression) -> Value:
+        """Of every match; null where it has not the events."""
+        asked = replace(self.plan, computed=(Computed("", expression),))
+        kind, known = "null", np.zeros(len(self), np.bool_)
+        data = np.zeros(len(self), np.int64)
+        for mine, values in self.value_columns([asked]):
+            value = values[""]
+            if value.kind == "null":
+                continue
+            kind = value.kind if kind in {"null", value.kind} else "float"
+            data = data.astype(np.result_type(data, value.data))
+            data[mine] = value.data
+            known[mine] = True if value.valid is None else value.valid
+        return NULL if kind == "null" else Value(kind, data, known)
 
     def _views(self, asked: SeqPlan, mine: np.ndarray, present: int) -> dict[str, View]:
         """By alias and role, what ``asked`` computes from, of the results ``mine``."""

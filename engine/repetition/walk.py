@@ -135,7 +135,8 @@ def _passed(s: Chase, depth: int, row: int, t_a: int) -> None:
         # It breaks what it could have followed, so not as long as it may begin before the end.
         relevant = int(succession_of(s, level.row, row, t_a) == CERTAIN)
     breaks = now.contiguity == STRICT or (now.contiguity == NEXT and relevant)
-    if (ends or breaks) and order_of(s, level.row, row, t_a) == CERTAIN:
+    sure = order_of(s, level.row, row, t_a) == CERTAIN and not s.events[row].doubted
+    if (ends or breaks) and sure:
         beyond = s.events[row].ref + spread_of(s)
         if breaks:
             level.stop = min(level.stop, beyond)

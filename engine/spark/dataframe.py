@@ -25,6 +25,8 @@ from engine.order.served import check_order_attributes
 from engine.pattern.spill.settings import read_spill
 from engine.query import check_attributes, needed_attributes
 from engine.query import query as parse_query
+from engine.query.analysis.cascade import read_statements
+from engine.query.language.statements import is_cascade
 from engine.query.plan import Plan
 from engine.query.purge_settings import PurgeSettings
 from engine.spark.chain_state import ChainState
@@ -69,8 +71,9 @@ def chain(
 
     Args:
         order: short form, e.g. ``sequence:latency=1s`` or ``none``.
-        queries: one text or several; named q1, q2, ... in results. Plans that Python code built, as
-            of a dataflow (``slackwater.grouping``), have their own names.
+        queries: one text or several, each a query or statements with ``;`` between them, which may
+            read one another's results (``CREATE STREAM``); named q1, q2, ... in results. Plans that
+            Python code built, as of a dataflow (``slackwater.grouping``), have their own names.
         barrier: when matches are let go and windows close, e.g. ``bounded:1s``; None: as REALTIME
             says, or at once.
         certainty: ``pairwise`` or ``max-delay`` (SPEC 4.3).
@@ -96,10 +99,7 @@ def chain(
             breaks a rule, named.
     """
     several = isinstance(queries, Sequence) and not isinstance(queries, str)
-    plans = tuple(
-        parse_query(asked, time_unit, name=f"q{number}") if isinstance(asked, str) else asked
-        for number, asked in enumerate(queries if several else [queries], 1)
-    )
+    plans = _plans(list(queries) if several else [queries], time_unit)
     settings = ChainSettings(
         parse_order(order, time_unit),
         plans,
@@ -113,6 +113,29 @@ def chain(
     settings.order.attributes(plans)  # an order that cannot serve them is told here
     _check_types(attributes)
     return partial(_applied, settings=settings, time_unit=time_unit, attributes=attributes)
+
+
+def _plans(queries: Sequence[Any], time_unit: str) -> tuple[Plan, ...]:
+    """Of texts and plans. Statements that read one another are texts alone.
+
+    Raises:
+        UserError: a text is at fault, asks for its plan, or is a cascade beside plans.
+    """
+    texts = [asked for asked in queries if isinstance(asked, str)]
+    if not any(map(is_cascade, texts)):
+        return tuple(
+            parse_query(asked, time_unit, name=f"q{number}") if isinstance(asked, str) else asked
+            for number, asked in enumerate(queries, 1)
+        )
+    if len(texts) < len(queries):
+        raise UserError(
+            "statements that read others stand beside no plan built in Python: give that one a "
+            "step of its own"
+        )
+    plans, explained = read_statements(texts, time_unit)
+    if explained:
+        raise UserError("EXPLAIN answers nothing; slackwater.explain tells the plan of a text")
+    return plans
 
 
 def _applied(

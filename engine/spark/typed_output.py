@@ -26,6 +26,8 @@ from pyspark.sql.types import (
 from engine.errors import UserError
 from engine.operator import Result
 from engine.query.check_plan import DOUBTFUL, checks_of
+from engine.query.derived_plan import asked_plan
+from engine.query.derived_types import DerivedTypes
 from engine.query.fields import FIELDS, ValueKind, own_attribute
 from engine.query.plan import Aggregate, Attribute, Drift, Expression, Plan
 from engine.results.schema import ALERTS, ITEMS, SO_FAR, as_json
@@ -80,23 +82,37 @@ class TypedOutput:
         values: dict[str, DataType] = {}
         aggregates: dict[str, DataType] = {}
         keys: dict[str, DataType] = {}
+        read: dict[str, DataType] = {}
         monitored = derived = checked = False
-        for plan in plans:
-            monitored |= plan.result_kind == ALERTS
-            derived |= plan.result_kind == ITEMS
-            checked |= checks_of(plan) is not None
+        types = DerivedTypes(
+            attributes,
+            lambda one, known: _name(_of_aggregate(one, known)),
+            lambda one, known: _name(_of_value(one, known)),
+        )
+        for each in plans:
+            monitored |= each.result_kind == ALERTS
+            derived |= each.result_kind == ITEMS
+            checked |= checks_of(each) is not None
+            plan, known = asked_plan(each), types.read_by(each)
+            if plan is not each:
+                for name, of in (known or {}).items():
+                    _put(read, name, _TYPES[of])
             for window in plan.windows:
                 mean = window.drift is Drift.TOGETHER
                 for one in window.aggregates:
-                    kind = _of_aggregate(one, attributes)
+                    kind = _of_aggregate(one, known)
                     _put(aggregates, one.label, kind)
                     _put(values, one.label, DoubleType() if mean else kind)
                 for key in window.group_by:
-                    _put(keys, key.name, _of_attribute(key, attributes))
+                    _put(keys, key.name, _of_attribute(key, known))
             for branch in plan.branches:
                 for computed in branch.computed:
-                    _put(values, computed.label, _of_value(computed.expression, attributes))
-        attrs = _TEXTS if attributes is None else _struct(_typed(attributes, shown))
+                    _put(values, computed.label, _of_value(computed.expression, known))
+        attrs: DataType | None = _TEXTS
+        if attributes is not None:
+            for name, of in _typed(attributes, shown).items():
+                _put(read, name, of)
+            attrs = _struct({name: read[name] for name in sorted(read)})
         event = [*_fields(_OF_EVENT), *([StructField("attrs", attrs)] if attrs is not None else [])]
         either = {name: ArrayType(kind) for name, kind in aggregates.items()}
         wide = {
@@ -150,6 +166,10 @@ def _typed(types: Mapping[str, str], shown: frozenset[str] | None) -> dict[str, 
 def _struct(types: Mapping[str, DataType]) -> StructType | None:
     """None without fields: few formats can keep such a struct."""
     return StructType([StructField(n, kind) for n, kind in types.items()]) if types else None
+
+
+def _name(kind: DataType) -> str:
+    return next(name for name, of in _TYPES.items() if of == kind)
 
 
 def _text(value: Any) -> str:

@@ -35,26 +35,27 @@ query line 1, column 47: no event has an attribute 'prize'
 query line 2, column 9: text is compared with a number
     AND a.tag = b.n
           ^^^
-  'tag' is text""",
+  'tag' is text; 'n' is a number; compare text with text, and numbers with numbers""",
     "EVENT SEQ(A a, B b) WHERE a.n < b.tag": """
 query line 1, column 29: a number is compared with text
   EVENT SEQ(A a, B b) WHERE a.n < b.tag
                               ^
-  'n' is a number""",
+  'n' is a number; 'tag' is text; compare text with text, and numbers with numbers""",
     "EVENT SEQ(A a) WHERE 5 < tag": """
 query line 1, column 26: a number is compared with text
   EVENT SEQ(A a) WHERE 5 < tag
                            ^^^
-  'tag' is text""",
+  'tag' is text; text stands in single quotes: '5'""",
     "EVENT SEQ(A a) WHERE NOT (n IN (1, 2) OR a.price IN ('dear'))": """
 query line 1, column 44: a number is compared with text
   EVENT SEQ(A a) WHERE NOT (n IN (1, 2) OR a.price IN ('dear'))
                                              ^^^^^
-  'price' is a number""",
+  'price' is a number; compare text with text, and numbers with numbers""",
     "EVENT SEQ(A a) WHERE n + tag * 2 < 3": """
 query line 1, column 26: 'tag' is text, and + - * / % take numbers
   EVENT SEQ(A a) WHERE n + tag * 2 < 3
-                           ^^^""",
+                           ^^^
+  name an attribute that is a number; length(...) is one of a text""",
     "SELECT avg(n), sum(tag) GROUP BY colour WINDOW TUMBLING 1 s": """
 query line 1, column 34: no event has an attribute 'colour'
   SELECT avg(n), sum(tag) GROUP BY colour WINDOW TUMBLING 1 s
@@ -70,6 +71,26 @@ query line 1, column 20: no event has an attribute 'ts'
   SELECT count(attrs.ts) WHERE ts > 5 WINDOW TUMBLING 1 s
                      ^^
   there is n, on, price, tag; did you mean 'ts'?""",
+    "SELECT sum(n) WHERE n = 'x' WINDOW TUMBLING 1 s": """
+query line 1, column 21: a number is compared with text
+  SELECT sum(n) WHERE n = 'x' WINDOW TUMBLING 1 s
+                      ^
+  'n' is a number; compare text with text, and numbers with numbers""",
+    "EVENT SEQ(A+ a[], B b) WHERE sum(a.size) > b.n WITHIN 5 s": """
+query line 1, column 36: no event has an attribute 'size'
+  EVENT SEQ(A+ a[], B b) WHERE sum(a.size) > b.n WITHIN 5 s
+                                     ^^^^
+  there is n, on, price, tag; did you mean 'site'?""",
+    "SELECT sum(n) WHERE upper(n) = 'X' WINDOW TUMBLING 1 s": """
+query line 1, column 27: 'n' is a number, and upper takes text
+  SELECT sum(n) WHERE upper(n) = 'X' WINDOW TUMBLING 1 s
+                            ^
+  it takes attributes that are text, such as source or type""",
+    "EVENT SEQ(A a, B b) WHERE a.on = b.n": """
+query line 1, column 29: a truth value is compared with a number
+  EVENT SEQ(A a, B b) WHERE a.on = b.n
+                              ^^
+  'on' is a truth value; 'n' is a number; a truth value is compared with TRUE or FALSE""",
 }
 
 

@@ -12,6 +12,7 @@ import pytest
 from tests.uncompiled.kernel_lines import ROOT, kernel_files, kernels
 
 TESTS = (
+    "tests/cascade/test_worlds.py",
     "tests/check",
     "tests/constraint",
     "tests/interval",

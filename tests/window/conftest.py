@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from engine.query.plan import Drift, WindowPlan
+from engine.stream.chance import CHANCE
 from engine.stream.released import IN_ORDER, LATE, Gaps, Progress, Released, Strings
 from engine.window.time_windows import TimeWindows
 
@@ -32,6 +33,7 @@ class Event:
     stream: str = "events"
     seq: int = 0
     epoch: int = -1
+    chance: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -72,11 +74,10 @@ def batch(stream: Stream, strings: Strings, start: int = 0, stop: int | None = N
     }
     columns["release"] = np.array([stream.at(row) for row in range(start, stop)], np.int64)
     columns["status"] = np.array([event.status for event in events], np.int8)
-    columns["ts"] = columns["ref"]
-    columns["te"] = columns["ref"]
+    columns["ts"] = columns["te"] = columns["ref"]
     for name in ("source", "stream"):
-        codes = [strings.code(getattr(event, name)) for event in events]
-        columns[name] = np.array(codes, np.int32)
+        columns[name] = np.array([strings.code(getattr(event, name)) for event in events], np.int32)
+    columns[CHANCE] = np.array([event.chance for event in events])
     types = {}
     for attr, name in (("g", "key"), ("v", "v")):
         columns["attrs." + attr], valid, types[attr] = _values(events, name, strings)
@@ -391,8 +392,7 @@ def mean(values: list[Any]) -> float | None:
 def tools() -> Any:
     """Event, Stream, batch, run and Twin, for test modules."""
 
-    class Tools:
-        pass
+    class Tools: ...
 
     found: Any = Tools()
     found.Event, found.Stream, found.batch, found.run, found.Twin = Event, Stream, batch, run, Twin

@@ -214,6 +214,15 @@ def assignments(events: list[Event]) -> set[tuple[int, ...]]:
     }
 
 
+def present(some: tuple[int, ...], events: list[Event]) -> list[tuple[int, ...]]:
+    """Of ``some`` events those that are there, in every world."""
+    vague = [k for k in some if events[k].chance != 1]
+    return [
+        tuple(k for k in some if k not in gone)
+        for number in range(len(vague) + 1) for gone in itertools.combinations(vague, number)
+    ]  # fmt: skip
+
+
 def ends(values: list[Any]) -> list[Any]:
     """The least and the largest of those that are known."""
     known = [value for value in values if value is not None]
@@ -222,19 +231,23 @@ def ends(values: list[Any]) -> list[Any]:
 
 @st.composite
 def crowded(draw: st.DrawFn) -> tuple[Stream, tuple[int, ...]]:
-    """Few events close together, some without a value."""
+    """Few events close together, some without a value, some that may not be there."""
     n = draw(st.integers(1, 7))
     refs = sorted(draw(st.lists(st.integers(0, 12), min_size=n, max_size=n)))
     kinds = st.integers(-9, 9) if draw(st.booleans()) else st.sampled_from([-1.5, 0.25, 3.0, 7.0])
     v = st.one_of(kinds, kinds, kinds, st.none())
     unc = st.integers(0, 2)
-    events = tuple(Event(ref, v=draw(v), unc=draw(unc), seq=i) for i, ref in enumerate(refs))
+    chance = st.sampled_from([1.0, 1.0, 0.5, float("nan")])
+    events = tuple(
+        Event(ref, v=draw(v), unc=draw(unc), seq=i, chance=draw(chance))
+        for i, ref in enumerate(refs)
+    )
     return Stream(events), tuple(draw(st.lists(st.integers(0, n), max_size=2)))
 
 
 @given(case=crowded(), rows=st.sampled_from([(1, 1), (2, 1), (3, 2)]))
 @settings(max_examples=250, deadline=None)
-def test_bounds_are_those_of_all_clock_errors(
+def test_bounds_are_those_of_all_clock_errors_with_and_without_what_may_not_be_there(
     case: tuple[Stream, tuple[int, ...]], rows: tuple[int, int]
 ) -> None:
     stream, cuts = case
@@ -256,12 +269,13 @@ def test_bounds_are_those_of_all_clock_errors(
             told.append(content)
     for r, start in zip(told, range(0, len(events) - n + 1, every), strict=True):
         assert r is not None
-        held = [
-            [events[k].v for k in order[start : start + n] if events[k].v is not None]
-            for order in orders
-        ]
+        inside = [order[start : start + n] for order in orders]
+        worlds = [there for some in set(inside) for there in present(some, events)]
+        held = [[v for k in there if (v := events[k].v) is not None] for there in worlds]
         bounds = r["bounds"]
-        assert bounds["count(*)"] == [n, n]
+        assert bounds["count(*)"] == ends([len(there) for there in worlds])
+        assert r["certain"] == len(set.intersection(*map(set, worlds)))
+        assert r["certain"] + r["ambiguous"] >= len(set.union(*map(set, worlds)))
         assert bounds["count(v)"] == ends([len(v) for v in held])
         assert bounds["min(v)"] == ends([min(v) if v else None for v in held])
         assert bounds["max(v)"] == ends([max(v) if v else None for v in held])

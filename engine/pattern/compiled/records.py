@@ -14,10 +14,12 @@ import numpy as np
 from engine.kernels.records import record
 
 EVENT: Final = record(
-    "ref", "ref_end", "unc", "epoch", "source", "order", "expires", "member", "horizon", "t_a"
-)
+    "ref", "ref_end", "unc", "epoch", "source", "order", "expires", "member", "horizon", "t_a",
+    "doubted",
+)  # fmt: skip
 """An event held (``engine.pattern.store`` says more). ``ref_end``: ``te`` on the
-engine's clock; ``ref`` of a point."""
+engine's clock; ``ref`` of a point. ``doubted``: 1: it may not have happened at all
+(``engine.stream.chance``)."""
 
 JOIN_ORDER: Final = record(
     "branch", "step", "scope", "probes_from", "probes_to", "floors_from", "floors_to"

@@ -173,7 +173,7 @@ def _completed(s: Search, join_order: int, row: int) -> bool:
     number, first_doubt = s.t.join_orders[join_order].branch, now.doubts_n
     branch = s.t.branches[number]
     for scope in range(branch.scopes_from, branch.scopes_to):
-        if spread_of(now) or not settled(s.t, join_order, scope):
+        if spread_of(now) or now.doubted or not settled(s.t, join_order, scope):
             killed = scan(s, scope, row, FOR_EVER)
             if killed:
                 now.doubts_n = first_doubt
@@ -318,6 +318,7 @@ def construct(s: Search, first: int, stop: int) -> tuple[int, int]:
             admit(s, event.order)
         if event.ref_end != event.ref:
             now.spans = 1
+        now.doubted |= event.doubted
         now.widest = max(now.widest, event.unc)
         now.widest_t_a = max(now.widest_t_a, event.t_a)
         if not _has_room(s, row):

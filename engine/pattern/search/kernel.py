@@ -221,6 +221,7 @@ class Kernel:
         """Row i of ``store`` is now called ``number[i]``; -1: it is gone, as its error."""
         kept = store.events[: store.n]
         self._state["spans"] = (kept["ref_end"] != kept["ref"]).any()
+        self._state["doubted"] = kept["doubted"].any()
         self._state["widest"] = kept["unc"].max(initial=0)
         self._state["widest_t_a"] = kept["t_a"].max(initial=0)
         self._stacks = stacks.rebuilt(self._stacks, number, 16, 64, self._beside)

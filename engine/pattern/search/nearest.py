@@ -88,6 +88,7 @@ def _nearest(s: Search, bound: np.record, scope: np.record, row: int) -> int:
     while start <= at < start + size:
         found = entry[at].row
         held = s.events[found].expires >= s.events[row].horizon
+        held = held and not s.events[found].doubted
         held = held and not among(s.t.members, s.partial, first, last, found)
         if held and keys_equal(s.t.keys, s.same, s.tag, s.partial, from_, to, found):
             return int(found)

@@ -35,7 +35,9 @@ DOUBT: Final = record("match", "event", "scope")
 
 @kernel
 def lies_in(s: Search, scope: int, event: int, t_a: int) -> int:
-    """Whether ``event`` lies in the scope: impossible, possible or certain."""
+    """Whether ``event`` lies in the scope: impossible, possible or certain; one that may not have
+    happened does so possibly at most.
+    """
     of = s.t.scopes[scope]
     found = relations_hold(
         s.t.pairs, s.t.relations, s.state[0], s.events, s.partial, of.pairs_from, of.pairs_to,
@@ -49,7 +51,7 @@ def lies_in(s: Search, scope: int, event: int, t_a: int) -> int:
     s.partial[of.step] = event
     found = min(found, conditions_met(s, of.conditions_from, of.conditions_to, t_a))
     s.partial[of.step] = before
-    return found
+    return min(found, POSSIBLE) if s.events[event].doubted else found
 
 
 @kernel

@@ -34,7 +34,7 @@ STATE: Final = record(
     # what changes
     "spans", "widest", "widest_t_a", "found_n", "doubts_n", "moves_n", "unpurged", "purge_from",
     "clock", "bound_unc", "bound_rate", "bound_since", "largest_t_a",
-    "begun_n", "dropped", "cascaded",
+    "begun_n", "dropped", "cascaded", "doubted",
 )  # fmt: skip
 """Settings of a search, and how far it is.
 
@@ -54,7 +54,7 @@ without a chain below them are dropped (``dropping``).
 ``clock``: the largest time in any stack. ``bound_unc bound_rate bound_since``: how wrong the clock
 of any source may be (``engine.stream.clock_bound``): so much, and so many ppb of the time since.
 ``largest_t_a``: so far. ``begun_n``: IBPs taken in; ``dropped``, ``cascaded``: intervals dropped as
-they came, and later.
+they came, and later. ``doubted``: 1: an event held may not have happened.
 """
 BEGUN: Final = record("step", "time", "order")
 """An IBP: an interval of ``step`` began at ``time``; it acts before row ``order`` of the stream."""

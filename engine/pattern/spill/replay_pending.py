@@ -22,7 +22,7 @@ from engine.pattern.compiled.tables import Layout
 from engine.pattern.search.kernel import Kernel
 from engine.pattern.settings import Rule, StackOptions
 from engine.pattern.store import MEMBER, Store
-from engine.pattern.verdict.matches import Judge
+from engine.pattern.verdict.matches import Judge, as_sure
 from engine.stream.released import Strings
 
 _Columns = TypeVar("_Columns", Changes, Verdicts)
@@ -113,8 +113,7 @@ def _difference(before: Changes | None, after: Changes | None) -> Changes | None
     found.before = _either(was, both, at_first)
     found.after = _either(now, both, at_first)
     was_, now_ = found.before, found.after
-    same = (was_.confirmed == now_.confirmed) & (was_.chance == now_.chance)
-    same = (was_.stands == now_.stands) & (same | ~now_.stands)
+    same = (was_.stands == now_.stands) & (as_sure(was_, now_) | ~now_.stands)
     changed = np.flatnonzero(~same)
     return found.take(changed) if len(changed) else None
 

@@ -11,11 +11,12 @@ no such exemption (SPEC 4.3). The kernel decides so pair by pair and condition b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from engine.barrier.changes import Given
 from engine.pattern.compiled.tables import Layout, members_of
 from engine.pattern.search.clocked_machine import Errors
 from engine.pattern.search.program_machine import Programs
@@ -59,7 +60,8 @@ class Doubts:
     """Events that may lie in a scope, but not for certain; sorted by match, event, scope.
 
     ``match``: number of the match. ``event``: what is known of the event's time; ``row``: its place
-    in the store; ``order``: its number in the stream. ``scope``: number of the scope.
+    in the store; ``order``: its number in the stream. ``scope``: number of the scope. ``chance``:
+    that it happened (``engine.stream.chance``).
     """
 
     match: np.ndarray
@@ -67,6 +69,7 @@ class Doubts:
     row: np.ndarray
     order: np.ndarray
     scope: np.ndarray
+    chance: np.ndarray
 
 
 @dataclass(slots=True)
@@ -160,6 +163,20 @@ def _asked(
     )  # fmt: skip
 
 
+def no_surer_than(events: np.ndarray, given: Given) -> Given:
+    """A match is no surer than its events, where these are results of another statement, and as
+    probable as itself and all of them, taken as independent.
+
+    Args:
+        events: (matches, steps): that each happened (``engine.stream.chance``).
+        given: the matches, by what clocks say.
+    """
+    if (events == 1).all():
+        return given
+    sure = given.confirmed & (events == 1).all(axis=1)
+    return replace(given, confirmed=sure, chance=given.chance * events.prod(axis=1))
+
+
 def leaders_of(clocks: EventTimes, *, by_max_delay: bool) -> np.ndarray:
     """(matches, steps): the first step with the same error."""
     matches, steps = clocks.ref.shape
@@ -204,5 +221,5 @@ def _doubtful(
         error.astype(np.float64),
         np.where(exact.any(axis=1), leader[match, exact.argmax(axis=1)], -1),
         doubts.scope, exact, np.array(same_scope, np.int64), scopes, ends,
-        (event.ref_end - event.ref).astype(np.float64),
+        (event.ref_end - event.ref).astype(np.float64), doubts.chance,
     )  # fmt: skip

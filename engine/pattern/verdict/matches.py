@@ -31,6 +31,12 @@ _BITS: Final = 62
 """Of a key by which matches are sorted."""
 
 
+def as_sure(one: Verdicts, other: Verdicts) -> np.ndarray:
+    """Where both say the same of what stands; an unknown chance (NaN) is as another one."""
+    chance = (one.chance == other.chance) | (np.isnan(one.chance) & np.isnan(other.chance))
+    return np.asarray((one.confirmed == other.confirmed) & chance)
+
+
 @dataclass(slots=True)
 class Judge:
     """Makes changes of what the kernel has found."""
@@ -64,7 +70,7 @@ class Judge:
             made.rows, made.branch, made.completing, made.cause, before, after,
             self._closes(made), made.known_at, made.last_ns,
         )  # fmt: skip
-        same = (before.confirmed == after.confirmed) & (before.chance == after.chance)
+        same = as_sure(before, after)
         seen = np.flatnonzero(~(before.stands & after.stands & same))
         return found.take(seen) if len(seen) < n else found
 
@@ -110,7 +116,7 @@ class Judge:
         places = np.lexsort((doubts["scope"], order, match))
         return Doubts(
             match[places], self.store.clock(event[places]), event[places], order[places],
-            doubts["scope"][places],
+            doubts["scope"][places], self.store.chances(event[places]),
         )  # fmt: skip
 
     def _chances(

@@ -45,7 +45,7 @@ class Doubtful(NamedTuple):
     shares, or -1), ``scope``, ``long`` (from its start to its end). ``exact``: (doubts, steps): it
     shares its clock with that step, so what relates them was tested exactly. ``same_scope``:
     (scopes) the first scope with equal ends. ``scopes``: the query's; ``ends``: SCOPE_END, in the
-    ranges of their relations.
+    ranges of their relations. ``chance``: that the event happened at all; NaN: nobody knows.
     """
 
     start: np.ndarray
@@ -59,6 +59,7 @@ class Doubtful(NamedTuple):
     scopes: np.ndarray
     ends: np.ndarray
     long: np.ndarray
+    chance: np.ndarray
 
 
 class Asked(NamedTuple):
@@ -103,6 +104,7 @@ def no_doubts(matches: int, steps: int) -> Doubtful:
     return Doubtful(
         np.zeros(matches + 1, np.int64), none, real, real, none, none,
         np.empty((0, steps), np.bool_), none, np.empty(0, SCOPE), np.empty(0, SCOPE_END), real,
+        real,
     )  # fmt: skip
 
 
@@ -192,7 +194,8 @@ def _share(
     share = np.zeros(matches)
     true_time = np.zeros(steps)
     for m in range(matches):
-        for p in range(len(errors)):
+        points = len(errors) if _errs(m, unc, doubtful) else 1
+        for p in range(points):
             for s in range(steps):
                 true_time[s] = time[m, s] + errors[p, clock[m, s]] * unc[m, s]
             fine = True
@@ -210,10 +213,21 @@ def _share(
                     )
                 fine = fine and _all_hold(asked, asked.from_, asked.to, asked.rows[m])
             if fine:
-                share[m] += _none_lies(m, p, true_time, long[m], errors[p], doubtful, asked) / len(
-                    errors
-                )
+                lies = _none_lies(m, p, true_time, long[m], errors[p], doubtful, asked)
+                share[m] += lies / points
     return share
+
+
+@inline
+def _errs(m: int, unc: np.ndarray, d: Doubtful) -> bool:
+    """Whether the time of some event of match ``m``, or one that is doubtful, is not exact."""
+    for s in range(unc.shape[1]):
+        if unc[m, s] > 0.0:
+            return True
+    for i in range(d.start[m], d.start[m + 1]):  # noqa: SIM110 - compiled code has no any()
+        if d.unc[i] > 0.0:
+            return True
+    return False
 
 
 @njit
@@ -247,14 +261,15 @@ def _none_lies(
                 u = 0.0
             if u > 0.0:
                 hit += max(0.0, min(high, t + u) - max(low, t - u)) / (2.0 * u)
-            elif low < t < high:
+            elif _lies_at(t, i, true_time, long, d):
                 hit += 1.0
         # One event lies in one of several scopes at most: their chances add up, and steps side
         # by side have one scope.
         if i + 1 == d.start[m + 1] or d.row[i + 1] != d.row[i]:
             if _some_asked(first, i + 1, d, asked):
                 hit = _share_that_lies(m, p, first, i + 1, true_time, long, error, d, asked)
-            weight *= max(0.0, 1.0 - hit)
+            if hit > 0.0:
+                weight *= 1.0 - min(hit, 1.0) * d.chance[i]
             hit, first = 0.0, i + 1
     return weight
 
@@ -272,6 +287,21 @@ def _scope_of(i: int, true_time: np.ndarray, long: np.ndarray, d: Doubtful) -> t
             else:
                 low = max(low, time - end.bound)
     return low, high
+
+
+@inline
+def _lies_at(t: float, i: int, true_time: np.ndarray, long: np.ndarray, d: Doubtful) -> bool:
+    """Whether the event of doubt ``i`` lies in the scope if it begins at ``t``: at an end of it too
+    if that is closed.
+    """
+    scope, lies = d.scope[i], True
+    for r in range(d.scopes[scope].relations_from, d.scopes[scope].relations_to):
+        end = d.ends[r]
+        if not d.exact[i, end.step]:
+            time = true_time[end.step] + end.step_end * long[end.step] - end.own_end * d.long[i]
+            apart = t - time if end.above else time - t
+            lies = lies and (apart < end.bound or (apart == end.bound and not end.strict))
+    return lies
 
 
 @inline
@@ -303,11 +333,10 @@ def _share_that_lies(
             here = t + error[d.clock[start]] * u
             shift = asked.errors.given[asked.members[d.clock[start]]]
         for i in range(start, stop):
-            low, high = _scope_of(i, true_time, long, d)
             scope = asked.scopes[d.scope[i]]
             step, before = scope.step, rows[scope.step]
             rows[step], asked.errors.given[step] = asked.event[i], shift
-            lies = low < here < high and _all_hold(
+            lies = _lies_at(here, i, true_time, long, d) and _all_hold(
                 asked, scope.conditions_from, scope.conditions_to, rows
             )
             rows[step] = before

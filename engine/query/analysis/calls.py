@@ -21,6 +21,7 @@ from engine.query.plan import (
     Likeness,
     Predicate,
 )
+from engine.query.unlike import to_take
 from engine.query.values import present
 
 REGEXP_LIKE: Final = "regexp_like"
@@ -56,8 +57,9 @@ def call_of(node: s.Call, arguments: list[tuple[Typed, Span]], context: Context)
         raise context.refuse(node.at, f"{name} takes {count}")
     for typed, at in arguments:
         if typed.kind not in _WANTED[function.takes]:
+            hint = to_take(typed.kind, _WANTED[function.takes], typed.expression)
             raise context.refuse(
-                at, f"this is {typed.kind}, and {name} takes {_NAMED[function.takes]}"
+                at, f"this is {typed.kind}, and {name} takes {_NAMED[function.takes]}", hint
             )
     taken, kind = alike(arguments, context)
     if function.gives != "same":
@@ -139,7 +141,8 @@ def like_of(node: s.Like, item: Typed, context: Context) -> Likeness:
 
 def _text(item: Typed, at: Span, context: Context) -> Expression:
     if item.kind not in _WANTED["text"]:
-        raise context.refuse(at, f"this is {item.kind}, and LIKE and regexp_like take text")
+        hint = to_take(item.kind, _WANTED["text"], item.expression)
+        raise context.refuse(at, f"this is {item.kind}, and LIKE and regexp_like take text", hint)
     return item.expression
 
 

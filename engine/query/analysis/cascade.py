@@ -185,14 +185,16 @@ def _check_derived(each: _Read, sources: tuple[Plan, ...]) -> None:
     """Refuses columns that the results have not, and what is not asked of results."""
     plan, columns = each.plan, {source.name: returned_columns(source) for source in sources}
     pattern = plan.pattern if isinstance(plan, MonitorPlan) else plan
-    for one in (plan, *map(asked_plan, sources)):
-        if checks_of(one) is not None:
-            hint = "ask with CHECK in a statement of its own, which no other reads"
-            where = each.statement.named_at if one is plan else _place(each, one.name)
+    for one in sources:
+        checks = checks_of(one)
+        dropping = [] if checks is None else [rule.name for rule in checks.rules if rule.drop]
+        if dropping:
             message = (
-                f"{one.name!r} has a CHECK, which judges results that leave, none of a cascade"
+                f"CHECK {dropping[0]} of {one.name!r} drops results that go out; a statement reads "
+                "them all"
             )
-            raise refuse(each.whole, where, message, hint)
+            hint = "leave DROP out there, and put what must hold into the WHERE of this statement"
+            raise refuse(each.statement.text, _place(each, one.name), message, hint)
     if isinstance(plan, WindowPlan) and plan.drift is not Drift.NONE:
         message = "DRIFT is of sources' delays, which results have not"
         at = each.statement.text.upper().index("DRIFT")

@@ -9,6 +9,7 @@ from engine.errors import UserError
 from engine.query.analysis.clauses import only
 from engine.query.analysis.conditions import condition, duration_ns, value
 from engine.query.analysis.named_calls import with_names
+from engine.query.analysis.roles import ROLES_OF_ALL, RepeatedNames
 from engine.query.analysis.typed import Context
 from engine.query.check_plan import (
     HISTORY,
@@ -48,10 +49,6 @@ def checked_plan(
         at = (nodes[0] if nodes else history).at  # type: ignore[union-attr]
         hint = "check the pattern's own matches, in a query without UNDER CONSTRAINT"
         raise reading.context.refuse(at, "alerts are not checked against their history", hint)
-    if isinstance(plan, RepeatPlan):
-        at = (nodes[0] if nodes else history).at  # type: ignore[union-attr]
-        hint = "leave it out; WHERE says what count(a), sum(a.v) ... of a match must be"
-        raise reading.context.refuse(at, "matches with steps that repeat are not checked", hint)
     if len(nodes) > MAX_RULES:
         at = nodes[MAX_RULES].at
         raise reading.context.refuse(at, f"a query has at most {MAX_RULES} checks")
@@ -73,7 +70,13 @@ class _Reading:
     """What names mean in the checks of one plan."""
 
     def __init__(self, plan: Plan, text: str, time_unit: str) -> None:
+        self.repeated: RepeatedNames | None = None
         self.context = Context(text, time_unit, self._resolve)
+        if isinstance(plan, RepeatPlan):
+            steps = {step.alias: step for step in plan.steps}
+            often = dict(zip(steps, plan.often, strict=True))
+            self.repeated = RepeatedNames(text, steps, often)
+            self.context = replace(self.context, collected=self.repeated.collected)
         self.plan = plan
         self.lookups: list[Lookup] = []
         branches = plan.branches
@@ -116,9 +119,11 @@ class _Reading:
             found.append(one)
         return tuple(found)
 
-    def _looked_up(self, call: s.Call) -> s.Reference:
-        """The name of a look into the history."""
+    def _looked_up(self, call: s.Call) -> s.Node:
+        """The name of a look into the history; what is made of all events of a step is itself."""
         name = call.function.text.lower()
+        if self.repeated is not None and name in ROLES_OF_ALL:
+            return call
         if name not in LOOKUPS:
             hint = closest(name, LOOKUPS) or f"the history is asked by {listed(LOOKUPS)}"
             if self.labels:
@@ -154,6 +159,8 @@ class _Reading:
         if not rest and first.text in fields:
             return Attribute(first.text, RESULT)
         if rest and first.text in self.aliases:
+            if self.repeated is not None:
+                return self.repeated.one_value(reference)
             own = len(rest) == 2 and rest[0].text == OWN and not rest[0].quoted
             if len(rest) == 1 or own:
                 return Attribute(attribute_name(rest[-1].text, own=own), first.text)

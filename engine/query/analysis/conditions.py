@@ -6,6 +6,7 @@ beyond int64. A number without a unit beside a time is in the trace's time unit.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import isinf
 from typing import Final
 
@@ -38,6 +39,7 @@ from engine.query.plan import (
     Predicate,
     Presence,
 )
+from engine.query.unlike import to_take
 from engine.units import DURATION_MAX_NS, parse_duration, unit_ns
 
 MAX_DIGITS: Final = 40
@@ -209,14 +211,18 @@ def _membership(node: s.Among, context: Context) -> Membership:
         options.append(right.expression)
     kinds = {isinstance(option.value, str) for option in options}
     if len(kinds) > 1:
-        raise context.refuse(node.at, "IN mixes text and numbers")
+        raise context.refuse(
+            node.at,
+            "IN mixes text and numbers",
+            "write all as text, in single quotes, or all as numbers",
+        )
     return Membership(item.expression, tuple(options))
 
 
 def _typed(node: s.Node, context: Context) -> Typed:
     match node:
         case s.Reference():
-            attribute = context.resolve(node)
+            attribute = replace(context.resolve(node), at=node.parts[-1].at)
             return Typed(attribute, context.kinds.get(attribute.name, ValueKind.ANY))
         case s.Number():
             return _number(node, 1, node.at, context)
@@ -290,7 +296,8 @@ def _negated(number: int | float, at: Span, context: Context) -> Constant:
 
 def _check_operand(operand: Typed, at: Span, context: Context) -> None:
     if operand.kind in {ValueKind.TEXT, ValueKind.TRUTH}:
-        raise context.refuse(at, f"this is {operand.kind}, and + - * / % take numbers")
+        hint = to_take(operand.kind, {ValueKind.NUMBER}, operand.expression)
+        raise context.refuse(at, f"this is {operand.kind}, and + - * / % take numbers", hint)
 
 
 def _arithmetic(node: s.Binary, context: Context) -> Typed:

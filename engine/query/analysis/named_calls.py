@@ -8,7 +8,7 @@ from engine.query.functions import FUNCTIONS
 from engine.query.language import syntax as s
 
 
-def with_names(node: s.Node, named: Callable[[s.Call], s.Reference]) -> s.Node:
+def with_names(node: s.Node, named: Callable[[s.Call], s.Node]) -> s.Node:
     """``node`` with what ``named`` gives in place of each call of anything but a function."""
 
     def inner(part: s.Node) -> s.Node:

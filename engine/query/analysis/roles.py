@@ -28,7 +28,8 @@ from engine.query.repeat_plan import (
     with_role,
 )
 
-_ROLES: Final = {FIRST, LAST, *COLLECTED}
+ROLES_OF_ALL: Final = {FIRST, LAST, *COLLECTED}
+"""Functions of all events of a step that repeats."""
 _NUMBERS: Final = {"sum", "avg", "min", "max"}
 
 
@@ -37,7 +38,7 @@ class RepeatedNames:
 
     def __init__(self, text: str, steps: Mapping[str, Step], often: Mapping[str, Often]) -> None:
         self.text, self.steps, self.often = text, steps, often
-        self.roles = ["", *(ROLE + role for role in (EACH, BEFORE, *sorted(_ROLES)))]
+        self.roles = ["", *(ROLE + role for role in (EACH, BEFORE, *sorted(ROLES_OF_ALL)))]
 
     def resolve(self, reference: s.Reference) -> Attribute:
         """What a condition names.
@@ -60,6 +61,24 @@ class RepeatedNames:
             message = "RETURN has values of whole matches"
             raise self._refuse(reference.at, message, self._choices(alias, name, of_match=True))
         return Attribute(name, alias)
+
+    def one_value(self, reference: s.Reference) -> Attribute:
+        """What names one value of a whole match.
+
+        Raises:
+            UserError: several events of a match have it.
+        """
+        if reference.step_index is not None:
+            alias, name = self._parts(reference)
+            message = "a CHECK has values of whole matches"
+            raise self._refuse(reference.at, message, self._choices(alias, name, of_match=True))
+        found = self.returned(reference)
+        alias = str(found.alias)
+        if self.often[alias].repeats:
+            message = f"{alias!r} repeats, so this has several values"
+            hint = self._choices(alias, found.name, of_match=True)
+            raise self._refuse(reference.at, message, hint)
+        return found
 
     def checked(self, entry: Returned) -> Returned:
         """An entry of RETURN, which is computed if it is made of several events.
@@ -85,7 +104,7 @@ class RepeatedNames:
             UserError: of no step that repeats, or of times, whose clocks may err.
         """
         function = call.function.text.lower()
-        if function not in _ROLES:
+        if function not in ROLES_OF_ALL:
             return None
         argument = call.arguments[0] if len(call.arguments) == 1 else None
         if (
@@ -96,9 +115,8 @@ class RepeatedNames:
             hint = "as in count(a)" if function == COUNT else f"as in {function}(a.v)"
             raise self._refuse(call.at, f"{function} takes a step that repeats", hint)
         if function == COUNT:
-            return Typed(
-                Attribute("seq", with_role(self._counted(argument), COUNT)), ValueKind.NUMBER
-            )
+            counted = with_role(self._counted(argument), COUNT)
+            return Typed(Attribute("seq", counted, argument.at), ValueKind.NUMBER)
         alias, name = self._parts(argument)
         if not self.often[alias].repeats:
             message = f"{alias!r} does not repeat"
@@ -109,7 +127,8 @@ class RepeatedNames:
             hint = f"first({alias}.{name}) and last({alias}.{name}) are its least and largest"
             raise self._refuse(argument.at, message, hint if kind == ValueKind.TIME else "")
         kind = ValueKind.NUMBER if function in _NUMBERS else kind
-        return Typed(Attribute(name, with_role(alias, function)), kind)
+        at = argument.parts[-1].at
+        return Typed(Attribute(name, with_role(alias, function), at), kind)
 
     def partition(self, clause: PartitionBy | None) -> tuple[str, ...]:
         """The attributes of PARTITION BY.

@@ -14,6 +14,7 @@ from engine.query.fields import FIELDS, ValueKind, comparable
 from engine.query.language import syntax as s
 from engine.query.language.place import Span, refuse
 from engine.query.plan import Arithmetic, Attribute, Constant, Expression
+from engine.query.unlike import to_compare
 from engine.units import INT64_MAX, unit_ns
 
 
@@ -46,7 +47,8 @@ class Typed:
 def paired(left: Typed, right: Typed, at: Span, context: Context) -> tuple[Typed, Typed]:
     """Both sides of a comparison, plain numbers beside a time brought to ns."""
     if not comparable(left.kind, right.kind):
-        raise context.refuse(at, f"{left.kind} is compared with {right.kind}")
+        hint = to_compare(left.kind, right.kind, left.expression, right.expression)
+        raise context.refuse(at, f"{left.kind} is compared with {right.kind}", hint)
     return _beside(left, right, at, context), _beside(right, left, at, context)
 
 
@@ -90,7 +92,8 @@ def alike(values: list[tuple[Typed, Span]], context: Context) -> tuple[list[Expr
     for other, at in values[1:]:
         kinds = {first.kind, other.kind}
         if not comparable(first.kind, other.kind):
-            raise context.refuse(at, f"this is {other.kind} where another is {first.kind}")
+            hint = to_compare(first.kind, other.kind, first.expression, other.expression)
+            raise context.refuse(at, f"this is {other.kind} where another is {first.kind}", hint)
         if first.kind in {ValueKind.ANY, ValueKind.BARE} or kinds == {
             ValueKind.TIME, ValueKind.NUMBER,
         }:  # fmt: skip

@@ -27,6 +27,7 @@ from engine.query.regular import (
     Regular,
     Repetition,
 )
+from engine.query.repeat_plan import RepeatPlan
 from engine.query.shape import of_intervals, shape_of
 
 MAX_TIMES: Final = 1_000
@@ -70,6 +71,10 @@ def _check_pattern(
     if isinstance(pattern, TreePlan) or any(of_intervals(each) for each in pattern.branches):
         message = "a constraint tells the order of points; this pattern is one of intervals"
         raise refuse(text, parsed.pattern.at, message, "use SEQ, AND, OR without relations")
+    if isinstance(pattern, RepeatPlan):
+        message = "alerts are of patterns whose steps occur once, all of one trace"
+        hint = "leave out + ? {m,n} [], UNTIL, CONTIGUITY, SKIP, LIMIT, FROM and PARTITION BY"
+        raise refuse(text, parsed.pattern.at, message, hint)
     for clause in parsed.clauses:
         if isinstance(clause, s.Returns | s.Realtime):
             word = "RETURN" if isinstance(clause, s.Returns) else "REALTIME"
@@ -83,6 +88,11 @@ def _check_pattern(
                 hint = "under a constraint a negated step stands between two others"
                 raise refuse(text, parsed.pattern.at, message, hint)
         for step in branch.steps:
+            if step.types:
+                message = f"{step.alias!r} is of several types, and a constraint's steps are of one"
+                each = ", ".join(f"{kind} {step.alias}{n}" for n, kind in enumerate(step.types, 1))
+                hint = f"name each: OR({each})"
+                raise refuse(text, parsed.pattern.at, message, hint)
             if step.where is not None and is_clocked(step.where):
                 message = f"a condition on {step.alias!r} compares times that clocks may err in"
                 hint = "under a constraint, conditions are on attributes"

@@ -9,6 +9,9 @@ places at these ends are enough. For each pair of them every event may be on som
 which of those that have a choice are inside at the least cost is found from prefix sums, by how
 many are taken from each kind. With errors that are independent this is exact; events that share one
 error are told apart, too, which can only make the bounds wider.
+
+An event that may not be there, wherever it lies, costs what it adds or nothing, whichever is less;
+those that would be inside for sure are *free* to be there or not, and take no place of others.
 """
 
 from __future__ import annotations
@@ -18,6 +21,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.kernels.jit import inline, kernel
+from engine.kernels.records import record
+from engine.window.doubt.bounds import ALL_ROWS
+from engine.window.drift import WHOLE
 from engine.window.held.accumulate import Summary, add_float, whole
 from engine.window.held.aggregate import AVG, COUNT, MIN, SUM, put_value
 from engine.window.held.content import Content
@@ -29,14 +35,18 @@ DOUBTS_MAX: Final = 32
 _ROUNDS: Final = 64
 _TWO_32: Final = 4294967296.0
 BEFORE, INSIDE, AFTER = 1, 2, 4
+FREE: Final = record("n")
+"""How many there are, from place ``DOUBTS_MAX`` on."""
 
 
 class DoubtfulPlaces(NamedTuple):
     """Of a window's doubtful events, in any order. ``place``: in ``Kept``; ``number``: relative to
     the window's first event; ``low``, ``high``: between which the true time lies [ns].
 
-    ``ints`` (seen as ``floats``), ``valid``: of the argument at hand. ``cost``, ``order``,
-    ``side``, ``took``, ``of_early``, ``of_late``, ``of_free``: to choose in.
+    ``ints`` (seen as ``floats``), ``valid``: of the argument at hand. ``vague``: it may not be
+    there. ``cost``: to have it inside, ``own``: and there; ``there``: whether it is, if inside.
+    ``free``: one FREE; they have places, values and costs. ``order``, ``side``, ``took``,
+    ``of_early``, ``of_late``, ``of_free``: to choose in.
     """
 
     place: np.ndarray
@@ -46,7 +56,11 @@ class DoubtfulPlaces(NamedTuple):
     ints: np.ndarray
     floats: np.ndarray
     valid: np.ndarray
+    vague: np.ndarray
     cost: np.ndarray
+    own: np.ndarray
+    there: np.ndarray
+    free: np.ndarray
     order: np.ndarray
     side: np.ndarray
     took: np.ndarray
@@ -55,25 +69,46 @@ class DoubtfulPlaces(NamedTuple):
     of_free: np.ndarray
 
 
-def new_doubts() -> DoubtfulPlaces:
-    """Room for ``DOUBTS_MAX``."""
-    n = DOUBTS_MAX
-    place, number, low, high, ints, order, side = (np.zeros(n, np.int64) for _ in range(7))
+def new_doubts(rows: int) -> DoubtfulPlaces:
+    """Room for ``DOUBTS_MAX``, and for all of a window's ``rows`` to be free."""
+    n, every = DOUBTS_MAX, DOUBTS_MAX + rows
+    number, low, high, order, side = (np.zeros(n, np.int64) for _ in range(5))
+    place, ints = np.zeros(every, np.int64), np.zeros(every, np.int64)
+    valid, vague, there = (np.zeros(every, np.bool_) for _ in range(3))
     return DoubtfulPlaces(
-        place, number, low, high, ints, ints.view(np.float64), np.zeros(n, np.bool_), np.zeros(n),
-        order, side, np.zeros(n, np.bool_), np.zeros(n + 1), np.zeros(n + 1), np.zeros(n + 1),
+        place, number, low, high, ints, ints.view(np.float64), valid, vague, np.zeros(every),
+        np.zeros(every), there, np.zeros(1, FREE), order, side, np.zeros(n, np.bool_),
+        np.zeros(n + 1), np.zeros(n + 1), np.zeros(n + 1),
     )  # fmt: skip
 
 
 @kernel
+def read_vague(kept: Kept, n: int, d: DoubtfulPlaces) -> bool:
+    """Which of the first ``n`` may not be there; gives whether any may not, or is free."""
+    some = d.free[0].n > 0
+    for i in range(n):
+        d.vague[i] = kept.part[d.place[i]] != WHOLE
+        some |= d.vague[i]
+    return bool(some)
+
+
+@kernel
 def read_doubts(kept: Kept, n: int, m: int, d: DoubtfulPlaces) -> None:
-    """Times and argument ``m`` of the first ``n``."""
+    """Times and argument ``m`` (or ``ALL_ROWS``) of the first ``n``; values of the free ones."""
     for i in range(n):
         place = d.place[i]
         d.low[i] = kept.ref[place] - kept.unc[place]
         d.high[i] = kept.ref[place] + kept.unc[place]
-        d.ints[i] = kept.ints[place, m]
-        d.valid[i] = kept.valid[place, m]
+        _read_value(kept, i, m, d)
+    for i in range(DOUBTS_MAX, DOUBTS_MAX + d.free[0].n):
+        _read_value(kept, i, m, d)
+        d.vague[i] = True
+
+
+@inline
+def _read_value(kept: Kept, i: int, m: int, d: DoubtfulPlaces) -> None:
+    d.ints[i] = 0 if m == ALL_ROWS else kept.ints[d.place[i], m]
+    d.valid[i] = m == ALL_ROWS or kept.valid[d.place[i], m]
 
 
 @inline
@@ -177,35 +212,50 @@ def _least(d: DoubtfulPlaces, n: int, before: int, inside: int, forced: int) -> 
 def _values_taken(d: DoubtfulPlaces, n: int) -> int:
     found = 0
     for i in range(n):
-        found += d.took[i] and d.valid[i]
+        found += d.took[i] and d.valid[i] and d.there[i]
+    for i in range(DOUBTS_MAX, DOUBTS_MAX + d.free[0].n):
+        found += d.valid[i] and d.there[i]
     return found
 
 
 @kernel
 def _choose(d: DoubtfulPlaces, n: int, before: int, inside: int, some: bool) -> int:
     """As ``_least``; gives how many have values. ``some``: at least one must, else -1."""
-    _least(d, n, before, inside, -1)
+    least = _least(d, n, before, inside, -1)
     found = _values_taken(d, n)
     if found > 0 or not some:
         return found
     best, forced = np.inf, -1
-    for i in range(n):
-        if d.valid[i]:
-            cost = _least(d, n, before, inside, i)
+    for i in range(DOUBTS_MAX + d.free[0].n):
+        if (i < n or i >= DOUBTS_MAX) and d.valid[i]:
+            cost = least + d.own[i]
+            if i < n:
+                instead, d.cost[i] = d.cost[i], d.own[i]
+                cost = _least(d, n, before, inside, i)
+                d.cost[i] = instead
             if cost < best:
                 best, forced = cost, i
     if forced < 0:
         return -1
-    _least(d, n, before, inside, forced)
+    d.there[forced], d.cost[forced] = True, d.own[forced]
+    _least(d, n, before, inside, forced if forced < n else -1)
     return _values_taken(d, n)
 
 
 @inline
+def _put_cost(d: DoubtfulPlaces, i: int, own: float) -> None:
+    d.own[i] = own if d.valid[i] else 0.0
+    d.there[i] = not d.vague[i] or d.own[i] < 0.0
+    d.cost[i] = d.own[i] if d.there[i] else 0.0
+
+
+@kernel
 def _price(d: DoubtfulPlaces, n: int, is_float: bool, sign: float, price: float) -> None:
     """A value costs itself, or its opposite, less ``price``; no value costs nothing."""
-    for i in range(n):
-        value = d.floats[i] if is_float else np.float64(d.ints[i])
-        d.cost[i] = sign * value - price if d.valid[i] else 0.0
+    for i in range(DOUBTS_MAX + d.free[0].n):
+        if i < n or i >= DOUBTS_MAX:
+            value = d.floats[i] if is_float else np.float64(d.ints[i])
+            _put_cost(d, i, sign * value - price)
 
 
 @kernel
@@ -216,8 +266,9 @@ def _add_taken(d: DoubtfulPlaces, n: int, is_float: bool, sure: Summary, total: 
         floats.total, floats.rest = sure.floats[0].total, sure.floats[0].rest
     else:
         ints.high, ints.low = sure.ints[0].high, sure.ints[0].low
-    for i in range(n):
-        if d.took[i] and d.valid[i]:
+    for i in range(DOUBTS_MAX + d.free[0].n):
+        inside = i >= DOUBTS_MAX or (i < n and d.took[i])
+        if inside and d.valid[i] and d.there[i]:
             if is_float:
                 add_float(floats, d.floats[i])
             else:
@@ -248,8 +299,8 @@ def bound(
     n, before, inside = extent
     sums, total = out.scratch.sum, out.room.total
     if function == COUNT:
-        for i in range(n):
-            d.cost[i] = np.float64(sign) if d.valid[i] else 0.0
+        for i in range(DOUBTS_MAX + d.free[0].n):
+            _put_cost(d, i, np.float64(sign))
         put_int(out.kinds, out.words, j, 0, sure + _choose(d, n, before, inside, False))
     elif function == SUM:
         _price(d, n, is_float, sign, 0.0)
@@ -294,26 +345,28 @@ def _bound_end(
     one = ints.smallest if which > 0 else ints.largest
     other = floats.smallest if which > 0 else floats.largest
     found = -1
-    for i in range(n):
-        if not d.valid[i]:
+    for i in range(DOUBTS_MAX + d.free[0].n):
+        if not d.valid[i] or n <= i < DOUBTS_MAX:
             continue
+        must = i if i < n and (sure == 0 or sign == which) else -1
         if sign == which:
             better = found < 0 or _less(d, is_float, which, i, found)
             if better:  # of equal times one may be before all others or behind them, not between
                 for k in range(n):
                     d.cost[k] = 0.0
-                better = _least(d, n, before, inside, i) < np.inf
+                better = _least(d, n, before, inside, must) < np.inf
         else:
             better = found < 0 or _less(d, is_float, which, found, i)
             if better:
                 for k in range(n):
-                    d.cost[k] = 1.0 if d.valid[k] and _less(d, is_float, which, k, i) else 0.0
-                better = _least(d, n, before, inside, i if sure == 0 else -1) == 0.0
+                    lower = d.valid[k] and not d.vague[k] and _less(d, is_float, which, k, i)
+                    d.cost[k] = 1.0 if lower else 0.0
+                better = _least(d, n, before, inside, must) == 0.0
         if better:
             found = i
     if sign != which and sure > 0:
         for k in range(n):
-            d.cost[k] = 1.0 if d.valid[k] else 0.0
+            d.cost[k] = 1.0 if d.valid[k] and not d.vague[k] else 0.0
         if _least(d, n, before, inside, -1) == 0.0:
             found = -1
     if found >= 0:

@@ -6,8 +6,8 @@ from engine.kernels.heap import push
 from engine.kernels.integers import INT_MIN, NONE
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import Record
-from engine.window.counted.held import EVERY, TOLD, CountedBook
-from engine.window.drift import PART_BITS, WHOLE
+from engine.window.counted.held import EVERY, PERHAPS, TOLD, CountedBook
+from engine.window.drift import PART_BITS, SURE, WHOLE
 from engine.window.held.cells import find_or_add, free_window
 from engine.window.own.batch import OwnBatch
 
@@ -76,7 +76,7 @@ def _put(i: int, group: int, before: int, batch: OwnBatch, book: CountedBook) ->
     place = kept.tally[0].free
     kept.tally[0].free = kept.next[place]
     kept.tally[0].live += 1
-    kept.part[place] = WHOLE
+    kept.part[place] = PERHAPS if len(rows.how) > 0 and rows.how[i] != SURE else WHOLE
     kept.source[place], kept.epoch[place] = rows.source[i], rows.epoch[i]
     kept.ref[place], kept.unc[place] = rows.ref[i], rows.unc[i]
     for m in range(kept.ints.shape[1]):

@@ -12,6 +12,7 @@ import numpy as np
 
 from engine.kernels.records import numbers_of, record
 from engine.window.counted.bounds import DoubtfulPlaces
+from engine.window.drift import CERTAIN, WHOLE
 from engine.window.held.content import Content, Held
 from engine.window.panes.held import Entries
 from engine.window.told import Outbox, Standing
@@ -39,6 +40,8 @@ BATCH: Final = (
 STATE: Final = record(*LASTING, *BATCH)
 """As of sessions; ``asked``: the window to be told next, or -1, and those behind it if ``follow``
 is ``TOLD``, or ``EVERY`` one, running ones included. ``ticked``: cells looked at."""
+PERHAPS: Final = WHOLE - CERTAIN
+"""Part of a kept event that may not be there at all."""
 NOBODY, TOLD, EVERY = range(3)
 SPARE: Final = 8
 """More cells, events and results than one step of the pass can ask for."""

@@ -3,8 +3,9 @@
 An event's number among its group's is sure if no event can overtake it: one that is later can, if
 the earliest that it may be lies before the latest that this one may be, and their clocks err each
 by itself. So an event has a least and a largest number, and with them it is in the window for sure,
-possibly, or not. Each number counts alone; two that hang on one error are not told apart. The
-bounds of its values are those of ``engine.window.counted.bounds``.
+possibly, or not. Each number counts alone; two that hang on one error are not told apart. One that
+may not be there has its number, and is in no window for sure. The bounds of values are those of
+``engine.window.counted.bounds``.
 """
 
 from __future__ import annotations
@@ -12,10 +13,17 @@ from __future__ import annotations
 from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import Record
-from engine.window.counted.bounds import DOUBTS_MAX, DoubtfulPlaces, bound, read_doubts
+from engine.window.counted.bounds import (
+    DOUBTS_MAX,
+    DoubtfulPlaces,
+    bound,
+    read_doubts,
+    read_vague,
+)
 from engine.window.counted.held import CountedBook
 from engine.window.doubt.assignments import NO_EPOCH
 from engine.window.doubt.bounds import ALL_ROWS
+from engine.window.drift import WHOLE
 from engine.window.held.accumulate import Values, add_rows, clear
 from engine.window.held.aggregate import MAX, summarise
 from engine.window.held.content import LEAST, MOST, NUMBERS, STAGE_LAST, read_content
@@ -48,7 +56,7 @@ def _shift(place: int, book: CountedBook, widest: int, ahead: bool) -> int:
 
 @inline
 def _doubt(d: DoubtfulPlaces, doubtful: int, place: int, number: int) -> int:
-    if doubtful < len(d.place):
+    if doubtful < DOUBTS_MAX:
         d.place[doubtful], d.number[doubtful] = place, number
     return doubtful + 1
 
@@ -59,16 +67,23 @@ def _find_doubts(
 ) -> tuple[int, int, int, int]:
     """(certain ones, doubtful ones, of them before the window and in it) of the window from
     ``first`` to ``last``, which has so many events of so many (``extent``); the certain ones are in
-    ``places``.
+    ``places``, and those that are in it if they are there at all in ``free`` of the doubts.
     """
     kept, prev, d = book.held.kept, book.counted.prev, book.doubts
     there, rows = extent
     sure, doubtful, before, place = 0, 0, 0, first
+    free = d.free[0]
+    free.n = 0
     for j in range(there):
         low = j - _shift(place, book, widest, False)
-        if low >= 0 and j + _shift(place, book, widest, True) < rows:
+        holds = low >= 0 and j + _shift(place, book, widest, True) < rows
+        if holds and kept.part[place] == WHOLE:
             book.counted.places[sure] = place
             sure += 1
+        elif holds:
+            spare = DOUBTS_MAX + free.n
+            d.place[spare] = place
+            free.n += 1
         else:
             doubtful = _doubt(d, doubtful, place, j)
         place = kept.next[place]
@@ -96,20 +111,24 @@ def _put_bounds(
     clear(held.sums, window)
     add_rows(counted.places[:sure], counted.cells[:sure], values, held.sums)
     counted.cells[0] = window
+    vague = read_vague(held.kept, min(extent[0], DOUBTS_MAX), book.doubts)
     for a in range(len(held.asked.function)):
         function, m = held.asked.function[a], held.asked.attribute[a]
-        if function > MAX or m == ALL_ROWS:
+        if function > MAX or (m == ALL_ROWS and not vague):
             continue
         for j in range(LEAST, MOST + 1):
             put_null(scratch.kinds, scratch.words, a * NUMBERS + j)
         if extent[0] > DOUBTS_MAX:
             continue
         read_doubts(held.kept, extent[0], m, book.doubts)
-        n = summarise(held.sums, m, counted.cells[:1], scratch.scratch.sum)
+        n, is_float = sure, False
+        if m != ALL_ROWS:
+            n = summarise(held.sums, m, counted.cells[:1], scratch.scratch.sum)
+            is_float = held.sums.of[m].is_float
         for j in range(LEAST, MOST + 1):
             bound(
-                function, held.sums.of[m].is_float, n, extent, 1 if j == LEAST else -1,
-                book.doubts, scratch, a * NUMBERS + j,
+                function, is_float, n, extent, 1 if j == LEAST else -1, book.doubts, scratch,
+                a * NUMBERS + j,
             )  # fmt: skip
 
 
@@ -119,10 +138,11 @@ def tell_window(
 ) -> None:
     """Bring what stands of a window up to date; ``wanted``: whether it may have a result."""
     held, scratch, counted, rows = book.held, book.scratch, book.counted, 0
-    kept, cells = held.kept, held.cells
+    kept, cells, vague = held.kept, held.cells, False
     place = first = last = counted.of[window].first
     while rows < batch.size and place != NONE:
         counted.places[rows], counted.cells[rows] = place, window
+        vague |= kept.part[place] != WHOLE
         last, place = place, kept.next[place]
         rows += 1
     clear(held.sums, window)
@@ -133,12 +153,12 @@ def tell_window(
     missing = missing_between(batch, st, kept.ref[first], kept.ref[last])
     read_content(held, window, STAGE_LAST, missing, (0, 0), scratch)
     kept.next[last], cells.first[window] = place, NONE
-    if st.widest > 0:
+    if st.widest > 0 or vague:
         counts = scratch.counts[0]
         there = (rows, batch.size)
         sure, doubtful, before, inside = _find_doubts(first, last, there, st.widest, book)
-        counts.certain, counts.ambiguous = sure, doubtful
-        if doubtful > 0:
+        counts.certain, counts.ambiguous = sure, doubtful + book.doubts.free[0].n
+        if counts.ambiguous > 0:
             _put_bounds(window, sure, (doubtful, before, inside), values, book)
     put_extent(held, scratch, kept.ref[first], kept.ref[last])
     settle(book, window, STAGE_LAST, 0, wanted, at)

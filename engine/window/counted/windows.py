@@ -4,7 +4,8 @@ Window k has the events number k * m to k * m + n - 1 of its group, of equal tim
 release. A late event takes its number, and every one behind it moves by one: so it corrects its own
 window and all told ones of the group that follow it. Hence each event is held until its windows are
 corrected no more, and a window is added up when it is told. At the end of the input a window that
-is not full is not told.
+is not full is not told. An event that may not be there, as an uncertain result of another
+statement, takes a number all the same: bounds are with it and without it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class CountedWindows(OwnWindows):
         super().__init__(plan, settings, site)
         cells, kept = len(self._held.cells.window), len(self._held.kept.next)
         self._counted = h.new_counted(cells, kept, plan.rows)
-        self._doubts = new_doubts()
+        self._doubts = new_doubts(plan.rows)
 
     def counters(self) -> dict[str, int]:
         """Rows too late, or without room; those of windows that are not full."""

@@ -1,0 +1,134 @@
+"""Every kind of window with every clause, option and order: as plain lists of events say."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine.barrier.registry import parse_barrier
+from engine.chain import Chain, ChainSettings
+from engine.order.base import Guards
+from engine.order.registry import parse_order
+from engine.query import query
+from engine.window.settings import parse_window
+from tests.order.conftest import frame
+from tests.window.plain import AGGREGATES, HAVING, OF_ONE_EVENT, WHERE, Product
+
+ERROR = 2
+"""What clocks err by, if they do [ns]."""
+KINDS = [
+    ("TUMBLING", 8, 8), ("SLIDING", 9, 3), ("SLIDING", 10, 4), ("ROWS", 3, 2), ("ROWS", 2, 2),
+    ("SESSION", 6, 6),
+]  # fmt: skip
+ORDERS = ("none", "kslack:5", "kslack:200", "sequence:timeout=fixed:10,late=pass")
+BARRIERS = (None, "bounded:7", "bounded:300", "hold:9", "punctuation")
+EMITS = ("", "EMIT ON CLOSE", "EMIT EARLY EVERY 5", "EMIT ON CHANGE")
+Run = tuple[Product, list[dict[str, Any]], bool, str, str | None, list[int]]
+
+
+@st.composite
+def products(draw: st.DrawFn) -> Product:
+    kind = draw(st.sampled_from(KINDS))
+    on_clock = kind[0] in {"TUMBLING", "SLIDING"}
+    group = draw(st.sampled_from([(), ("g",), ("h",), ("g", "h")]))
+    drift = on_clock and draw(st.booleans())
+    ranked = on_clock and bool(group) and "h" not in group
+    asked = draw(st.lists(st.sampled_from(sorted(AGGREGATES)), max_size=4, unique=True))
+    return Product(
+        kind, group, tuple(name for name in asked if not drift or name not in OF_ONE_EVENT),
+        draw(st.sampled_from(sorted(WHERE))), draw(st.sampled_from(sorted(HAVING))),
+        draw(st.sampled_from([None, 1, 2])) if ranked else None, drift,
+        "" if drift else draw(st.sampled_from(EMITS)),
+    )  # fmt: skip
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> Run:
+    product, n = draw(products()), draw(st.integers(1, 22))
+    attribute = st.integers(-3, 3) | st.none()
+    real = st.sampled_from([-1.5, -0.25, 0.5, 2.0, 3.75]) | st.none()
+    events = [
+        {
+            "n": number, "ts": draw(st.integers(20, 70)), "v": draw(attribute), "w": draw(real),
+            "g": draw(st.integers(0, 2)), "h": draw(st.sampled_from(["a", "b", None])),
+        }
+        for number in range(n)
+    ]  # fmt: skip
+    cuts = draw(st.lists(st.integers(1, 25), max_size=4))
+    return (
+        product, events, draw(st.booleans()), draw(st.sampled_from(ORDERS)),
+        draw(st.sampled_from(BARRIERS)), cuts,
+    )  # fmt: skip
+
+
+def told(run: Run, cuts: Sequence[int]) -> list[dict[str, Any]]:
+    """All results of the chain, restored at each cut."""
+    product, events, errs, order, barrier, _ = run
+    sync = {"kind": "sync", "source": "s", "offset": 0, "delay": 2 * ERROR, "arrival": 1}
+    records = [sync] * errs
+    records += [
+        {
+            "source": "s", "seq": event["n"], "ts": event["ts"], "arrival": 100 + event["n"],
+            "attrs": {name: event[name] for name in "vwgh" if event[name] is not None},
+        }
+        for event in events
+    ]  # fmt: skip
+    chosen = ChainSettings(
+        parse_order(order), (query(product.text),), guards=Guards(None),
+        barrier=None if barrier is None else parse_barrier(barrier),
+        window=parse_window("horizon=600s"),
+    )  # fmt: skip
+    chain, found = Chain(chosen, "main"), []
+    borders = [0, *sorted({cut for cut in cuts if 0 < cut < len(records)}), len(records)]
+    for start, end in itertools.pairwise(borders):
+        found += list(chain.process([frame(records[start:end])]).results[0])
+        chain = Chain.restored(chosen, "main", chain.snapshot())
+    return found + list(chain.finish().results[0])
+
+
+def check(run: Run) -> None:
+    """The net answers are the plain ones, and no cut changes what is told."""
+    product, events, errs, *_, cuts = run
+    found = told(run, ())
+    assert told(run, cuts) == found
+    net: Counter[str] = Counter()
+    for result in found:
+        content = json.dumps({**result, "op": "+", "at": 0}, sort_keys=True)
+        net[content] += 1 if result["op"] == "+" else -1
+        assert net[content] in (0, 1), result
+    standing = [json.loads(content) for content, count in net.items() if count]
+    expected = product.answers(events, ERROR if errs else 0)
+    fields = ("value", "low", "middle", "high") if product.drift else ("value",)
+
+    def place(start: int, end: int, key: dict[str, Any]) -> str:
+        return json.dumps([start, end, key], sort_keys=True)
+
+    mine = {place(r["window"]["start"], r["window"]["end"], r["key"]): r for r in standing}
+    plain = {place(r["start"], r["end"], r["key"]): r for r in expected}
+    assert len(mine) == len(standing) or product.kind[0] == "ROWS"
+    assert mine.keys() == plain.keys()
+    for name, result in mine.items():
+        if len(mine) == len(standing):
+            for field in fields:
+                assert result[field] == pytest.approx(plain[name][field], abs=1e-9), (name, field)
+
+
+@given(run=runs())
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_final_answers_are_the_plain_ones_in_every_cut(run: Run) -> None:
+    check(run)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@given(run=runs())
+@settings(max_examples=5000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_final_answers_of_very_many_products(run: Run) -> None:
+    check(run)
