@@ -173,6 +173,11 @@ def rest(more: pa.Array) -> pa.Array | str:
     return pc.if_else(there, pc.binary_join_element_wise(", ", inner, ""), "")
 
 
+def where_there(values: pa.Array, texts: pa.Array) -> pa.Array:
+    """``texts`` where ``values`` are; nothing where they are null."""
+    return pc.if_else(values.is_valid(), texts, "") if values.null_count else texts
+
+
 def in_one(column: pa.ChunkedArray) -> pa.Array:
     """A column in one piece, cut loose from what surrounds it."""
     return pa.concat_arrays(column.chunks)
