@@ -28,8 +28,7 @@ from engine.chain import Chain, ChainSettings
 from engine.operator import ResultPieces
 from engine.order.registry import parse_order
 from engine.pattern.alone import Alone
-from engine.pattern.match_results import Matches
-from engine.pattern.match_table import columns_table
+from engine.pattern.match_results import Matches, columns_table
 from engine.pattern.seq import SeqMatcher
 from engine.query import query
 from engine.query.plan import SeqPlan

@@ -22,7 +22,7 @@ from edge_agent.limits import (
 from engine.chain import Chain, ChainSettings
 from engine.order.base import Guards
 from engine.order.registry import parse_order
-from engine.pattern.match_table import columns_table
+from engine.pattern.match_results import columns_table
 from engine.query import query
 from engine.results.kinds import KINDS
 from engine.results.ordered import released_table

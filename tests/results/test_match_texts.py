@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from engine.chain import Chain, ChainSettings
 from engine.order.registry import parse_order
-from engine.pattern.match_results import Matches
-from engine.pattern.match_table import columns_table
+from engine.pattern.match_results import Matches, columns_table
 from engine.query import query
 from engine.results.kinds import KINDS
 from engine.results.lines.json_texts import Texts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -117,6 +117,24 @@ def json_object(members: Mapping[str, pa.Array]) -> pa.Array:
     for name, text in members.items():
         parts += [", " if parts else "", json.dumps(name, ensure_ascii=False), ": ", text]
     return woven("{", *parts, "}")
+
+
+def one_kind(parts: Sequence[Mapping[str, pa.Array]]) -> list[pa.Array]:
+    """The columns of each part as objects: structs, or JSON texts where parts differ in fields."""
+    schemas = [[pa.field(name, values.type) for name, values in part.items()] for part in parts]
+    try:
+        fields = list(pa.unify_schemas(map(pa.schema, schemas)))
+    except pa.ArrowTypeError:
+        fields = []
+    if any(len(each) != len(fields) for each in schemas):
+        return [
+            json_object({name: json_text(values) for name, values in part.items()})
+            for part in parts
+        ]
+    return [
+        pa.StructArray.from_arrays([part[f.name].cast(f.type) for f in fields], fields=fields)
+        for part in parts
+    ]
 
 
 def json_pair(first: pa.Array, second: pa.Array) -> pa.Array:
