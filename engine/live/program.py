@@ -127,7 +127,11 @@ def main() -> int:
     given = io.FileIO(sys.stdin.fileno(), closefd=False)
     task = Task.of_line(given.readline())
     notices = Notices(given)
-    when_compiling.append(lambda: outlet.tell("answers: compiling, once: about half a minute"))
+    when_compiling.append(
+        lambda: outlet.tell(
+            "answers: compiling, once for these queries: half a minute to three minutes"
+        )
+    )
     try:
         with ExitStack() as stack:
             _alone(Path(task.answers) / STATE, notices, stack)

@@ -10,7 +10,9 @@ from typing import Final
 from engine.errors import Interrupted
 from engine.kernels.jit import when_compiling
 
-COMPILING: Final = "compiling for this machine, once: about half a minute\n"
+COMPILING: Final = (
+    "compiling for this machine, once for what was asked: half a minute to three minutes\n"
+)
 
 
 def tell_compiling(*, quiet: bool) -> None:
