@@ -31,7 +31,7 @@ from engine.query.fields import (
 )
 from engine.query.plan import Attribute, Expression, SeqPlan
 from engine.query.values import NULL, Value
-from engine.results.lines.json_texts import json_object, json_text, woven
+from engine.results.lines.json_texts import json_text, one_kind, woven
 from engine.results.schema import (
     EVENT_FIELDS,
     MATCH_SCHEMA,
@@ -285,12 +285,6 @@ class Matches(ResultColumns):
         return found
 
 
-def _chances(given: Given) -> pa.Array:
-    """The probabilities; null where nobody knows."""
-    unknown = np.isnan(given.chance)
-    return pa.array(given.chance, mask=unknown if unknown.any() else None)
-
-
 def columns_table(matches: Matches) -> pa.Table:
     """The results as a table; ``position`` counts from 0.
 
@@ -310,32 +304,43 @@ def columns_table(matches: Matches) -> pa.Table:
         one_of(("uncertain", "confirmed"), given.confirmed),
         _chances(given),
         _events(matches),
-        _more(matches) if computes else pa.nulls(n, pa.string()),
+        _computed(matches) if computes else pa.nulls(n, pa.string()),
+        pa.nulls(n, pa.string()),
     ]
     return pa.table(columns, names=MATCH_SCHEMA.names)
 
 
-def _more(matches: Matches) -> pa.Array:
-    """What RETURN computes, as JSON; null where it computes nothing."""
-    found, rows = [pa.nulls(1, pa.string())], np.zeros(len(matches.given.at), np.int64)
-    told = 1
-    for mine, columns in matches.value_columns():
-        n = len(mine)
-        texts = {name: json_text(_array(one, n, matches)) for name, one in columns.items()}
-        found.append(woven('{"value": ', json_object(texts), "}"))
-        rows[mine] = np.arange(told, told + n)
-        told += n
-    return pa.concat_arrays(found).take(pa.array(rows))
+def _chances(given: Given) -> pa.Array:
+    """The probabilities; null where nobody knows."""
+    unknown = np.isnan(given.chance)
+    return pa.array(given.chance, mask=unknown if unknown.any() else None)
 
 
 def _array(value: Value, n: int, matches: Matches) -> pa.Array:
     """A value of ``n`` matches."""
     if value.kind == "null":
-        return pa.nulls(n, pa.string())
-    absent = np.zeros(n, np.bool_) if value.valid is None else ~value.valid
+        return pa.nulls(n)
+    absent = None if value.valid is None else ~value.valid
     if value.kind == "str":
-        return decoded(value.data, absent, matches.strings.text)
+        none = np.zeros(n, np.bool_)
+        return decoded(value.data, none if absent is None else absent, matches.strings.text)
     return pa.array(value.data, mask=absent)
+
+
+def _computed(matches: Matches) -> pa.Array:
+    """What RETURN computes; null where it computes nothing."""
+    rows, told = np.full(len(matches), -1), 0
+    parts = []
+    for mine, columns in matches.value_columns():
+        n = len(mine)
+        parts.append({name: _array(one, n, matches) for name, one in columns.items()})
+        rows[mine] = np.arange(told, told + n)
+        told += n
+    if not parts:
+        return pa.nulls(len(matches), pa.string())
+    found = pa.concat_arrays(one_kind(parts))
+    in_order = len(parts) == 1 and told == len(matches)
+    return found if in_order else found.take(pa.array(rows, mask=rows < 0))
 
 
 def _events(matches: Matches) -> pa.Array:

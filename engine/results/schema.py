@@ -50,6 +50,7 @@ MATCH_FIELDS: Final = {
     "certainty": TEXT,
     "probability": pa.float64(),
     "events": pa.list_(pa.struct({**EVENT_FIELDS, MORE: pa.string()})),
+    "value": pa.string(),
 }
 WINDOW_FIELDS: Final = {
     **SHARED_FIELDS,
@@ -151,7 +152,8 @@ def decoded(
 def match_rows(positions: Sequence[int], results: Sequence[Result]) -> pa.Table:
     """Matches as rows of ``MATCH_SCHEMA``."""
     rows = [
-        _row(position, result, MATCH_FIELDS) | {"events": [_event(e) for e in result["events"]]}
+        _with_texts(_row(position, result, MATCH_FIELDS))
+        | {"events": [_event(e) for e in result["events"]]}
         for position, result in zip(positions, results, strict=True)
     ]
     return table_of(rows, MATCH_SCHEMA)
@@ -160,13 +162,10 @@ def match_rows(positions: Sequence[int], results: Sequence[Result]) -> pa.Table:
 def window_rows(positions: Sequence[int], results: Sequence[Result]) -> pa.Table:
     """Window results as rows of ``WINDOW_SCHEMA``."""
     fields = {**WINDOW_FIELDS, **WINDOW_EXTRAS}
-    rows = []
-    for position, result in zip(positions, results, strict=True):
-        row = _row(position, result, fields)
-        for name in JSON_FIELDS:
-            if row.get(name) is not None:
-                row[name] = as_json(row[name])
-        rows.append(row)
+    rows = [
+        _with_texts(_row(position, result, fields))
+        for position, result in zip(positions, results, strict=True)
+    ]
     return table_of(rows, WINDOW_SCHEMA)
 
 
@@ -182,6 +181,11 @@ def _row(position: int, result: Mapping[str, Any], fields: Mapping[str, Any]) ->
     row = {name: result.get(name) for name in fields}
     more = {name: value for name, value in result.items() if name not in fields}
     return {POSITION: position, **row, MORE: as_json(more) if more else None}
+
+
+def _with_texts(row: dict[str, Any]) -> dict[str, Any]:
+    texts = {name: as_json(row[name]) for name in JSON_FIELDS if row.get(name) is not None}
+    return row | texts
 
 
 def _event(event: Mapping[str, Any]) -> dict[str, Any]:

@@ -111,5 +111,5 @@ def test_dictionaries_are_for_texts_only(here: Path) -> None:
         "op", "query", "site", "certainty",
         *(f"events.list.element.{name}"
           for name in ("site", "stream", "source", "type", "attrs", "more")),
-        "more",
+        "value", "more",
     ]  # fmt: skip

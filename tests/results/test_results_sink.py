@@ -80,7 +80,8 @@ def test_matches_and_windows_are_columns_in_folders_of_their_own(tmp_path: Path)
     (row,) = pq.read_table(matches).to_pylist()
     event = {**EVENT, "attrs": json.dumps(EVENT["attrs"], ensure_ascii=False), "more": None}
     assert row == match() | {
-        "position": 0, "events": [event, event | {"seq": None}], "more": None,
+        "position": 0, "events": [event, event | {"seq": None}], "value": None,
+        "more": None,
     }  # fmt: skip
     (row,) = pq.read_table(tmp_path / "windows").to_pylist()
     assert row == window() | {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -119,6 +119,24 @@ def json_object(members: Mapping[str, pa.Array]) -> pa.Array:
     return woven("{", *parts, "}")
 
 
+def one_kind(parts: Sequence[Mapping[str, pa.Array]]) -> list[pa.Array]:
+    """The columns of each part as objects: structs, or JSON texts where parts differ in fields."""
+    schemas = [[pa.field(name, values.type) for name, values in part.items()] for part in parts]
+    try:
+        fields = list(pa.unify_schemas(map(pa.schema, schemas)))
+    except pa.ArrowTypeError:
+        fields = []
+    if any(len(each) != len(fields) for each in schemas):
+        return [
+            json_object({name: json_text(values) for name, values in part.items()})
+            for part in parts
+        ]
+    return [
+        pa.StructArray.from_arrays([part[f.name].cast(f.type) for f in fields], fields=fields)
+        for part in parts
+    ]
+
+
 def json_pair(first: pa.Array, second: pa.Array) -> pa.Array:
     """Per row a list of two, which are JSON already."""
     return woven("[", first, ", ", second, "]")
@@ -171,6 +189,11 @@ def rest(more: pa.Array) -> pa.Array | str:
     there = pc.fill_null(pc.greater(pc.binary_length(more), 2), False)
     inner = pc.utf8_slice_codeunits(pc.fill_null(more, "{}"), 1, -1)
     return pc.if_else(there, pc.binary_join_element_wise(", ", inner, ""), "")
+
+
+def where_there(values: pa.Array, texts: pa.Array) -> pa.Array:
+    """``texts`` where ``values`` are; nothing where they are null."""
+    return pc.if_else(values.is_valid(), texts, "") if values.null_count else texts
 
 
 def in_one(column: pa.ChunkedArray) -> pa.Array:

@@ -7,7 +7,15 @@ from typing import Final
 
 import pyarrow as pa
 
-from engine.results.lines.json_texts import Texts, columns_in_one, joined, rest, woven
+from engine.results.lines.json_texts import (
+    Texts,
+    around,
+    columns_in_one,
+    joined,
+    rest,
+    where_there,
+    woven,
+)
 from engine.results.schema import EVENT_FIELDS, MORE
 
 _TIMES: Final = frozenset({"at", "known_at", "ts", "te", "ref"})
@@ -27,7 +35,11 @@ def match_lines(table: pa.Table, unit: int, _times: Collection[str] = ()) -> pa.
     lists = columns["events"]
     events = joined(_events(lists.flatten(), texts), lists)
     facts = texts.fields({name: columns[name] for name in _FACTS}, _TIMES)
-    return woven("{", *facts, ', "events": [', events, "]", rest(columns[MORE]), "}\n")
+    parts = ["{", *facts, ', "events": [', events, "]"]
+    value = columns["value"]
+    if value.null_count < len(value):
+        parts.append(where_there(value, around(', "value": ', texts.objects(value), "")))
+    return woven(*parts, rest(columns[MORE]), "}\n")
 
 
 def _events(events: pa.StructArray, texts: Texts) -> pa.Array:

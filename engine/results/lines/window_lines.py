@@ -16,6 +16,7 @@ from engine.results.lines.json_texts import (
     in_one,
     in_unit,
     rest,
+    where_there,
     woven,
 )
 from engine.results.schema import JSON_FIELDS, MORE, WINDOW_EXTRAS, WINDOW_FIELDS, as_json
@@ -53,7 +54,7 @@ def window_lines(table: pa.Table, unit: int, times: Collection[str] = ()) -> pa.
         values = columns[name]
         if values.null_count < len(values):
             text = texts.objects(values) if name in JSON_FIELDS else texts.of(values)
-            parts.append(_where_there(values, around(f', "{name}": ', text, "")))
+            parts.append(where_there(values, around(f', "{name}": ', text, "")))
     return woven(*parts, rest(columns[MORE]), "}\n")
 
 
@@ -120,7 +121,3 @@ def _quotient(value: Any, unit: int) -> Any:
     if value is None:
         return None
     return value // unit if isinstance(value, int) else value / unit
-
-
-def _where_there(values: pa.Array, texts: pa.Array) -> pa.Array:
-    return pc.if_else(values.is_valid(), texts, "") if values.null_count else texts
