@@ -165,16 +165,23 @@ def test_a_damaged_kernel_is_compiled_anew(cache: Path, tmp_path: Path) -> None:
     code = f"import runpy; runpy.run_path({str(tmp_path / 'kernel.py')!r})"
     assert run(code, cache) == "42 True\n"
     assert run(code, cache) == "42 False\n"
-    files = sorted(path for path in cache.rglob("*.nb?") if "twice" in path.name)
-    assert [path.suffix for path in files] == [".nbc", ".nbi"]
+    files = sorted(path for path in cache.rglob("*twice*"))
+    assert [path.suffix for path in files] == [".code", ".nbc", ".nbi"]
+    whole = {path: path.read_bytes() for path in files}
     for path in files:
-        whole = path.read_bytes()
-        for damaged in (whole[: len(whole) // 2], whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:]):
+        for other, content in whole.items():
+            other.write_bytes(content)
+        for damaged in (
+            whole[path][: len(whole[path]) // 2],
+            whole[path][:-9] + bytes([whole[path][-9] ^ 1]) + whole[path][-8:],
+            pickle.dumps(Planted(tmp_path / "ran")),
+        ):
+            files[0].write_bytes(b"")  # which is there for what Numba keeps in the others
             path.write_bytes(damaged)
-            assert run(code, cache) == "42 True\n"
-        path.write_bytes(pickle.dumps(Planted(tmp_path / "ran")))
-        assert run(code, cache) == "42 True\n"
-        assert not (tmp_path / "ran").exists()
+            compiled = path is not files[0]
+            assert run(code, cache) == f"42 {compiled}\n"
+            assert files[0].read_bytes() == whole[files[0]]
+            assert not (tmp_path / "ran").exists()
 
 
 CALLED = """

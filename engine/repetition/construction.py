@@ -139,6 +139,7 @@ def construct(s: Chase, first: int, stop: int) -> tuple[int, int]:
     for row in range(first, stop):
         event = s.events[row]
         now.widest = max(now.widest, event.unc)
+        now.doubted |= event.doubted
         if now.max_delay and not now.widest_t_a and event.t_a:
             s.ended[:] = FAR
         now.widest_t_a = max(now.widest_t_a, event.t_a)

@@ -165,6 +165,7 @@ class RepeatKernel:
         """Row i of ``store`` is now called ``number[i]``; -1: it is gone, as its error."""
         kept = store.events[: store.n]
         self._setting["widest"] = kept["unc"].max(initial=0)
+        self._setting["doubted"] = kept["doubted"].any()
         self._setting["widest_t_a"] = kept["t_a"].max(initial=0)
         kept_rows = number >= 0
         self._chosen = self._chosen[: len(number)][kept_rows]

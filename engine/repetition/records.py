@@ -42,12 +42,12 @@ NUMBER: Final = 4
 
 SETTING: Final = record(
     # what is asked
-    "max_delay", "within", "keep", "steps", "any_bit", "contiguity", "rule", "limit", "breakable",
+    "max_delay", "within", "keep", "steps", "contiguity", "rule", "limit", "breakable",
     "trailing", "leading", "finals_from", "finals_to", "keys", "firsts", "lasts", "positive",
     "fewest",
     # what changes
     "widest", "widest_t_a", "inserted", "found_n", "path_n", "doubts_n", "looked", "is_open",
-    "reach",
+    "reach", "doubted",
 )  # fmt: skip
 """``contiguity``: ANY, NEXT or STRICT; ``rule``: which matches are asked for. ``breakable``: bits
 of events that may forbid a match when they lie between two of its events; ``trailing``,
@@ -57,6 +57,7 @@ least. ``widest``: the largest uncertainty yet;
 ``widest_t_a``: the largest T_a in force at an event. ``inserted``: the last row put in the stacks.
 ``found_n``, ``path_n``, ``doubts_n``: rows written. ``is_open``: 1: a later event may go on with
 what was walked last; ``reach``: if not, an event beyond this time has nothing to do with it.
+``doubted``: 1: an event held may not have happened.
 """
 ANY: Final = 0
 NEXT: Final = 1

@@ -5,7 +5,7 @@ the one step that it can be, breaks the run or is passed over. Such a run is not
 event comes: it goes on from where it stands, as an automaton with its registers (Agrawal et al.
 2008, 4.2), and its events are the match. Where an event can be taken in two ways, times are equal
 or what a run has looked at is not held any more, it is given up, and its start is walked; after a
-late event it is made anew.
+late event it is made anew. Where an event may not have happened, all starts are walked.
 
 Runs are no state of their own: they are not in snapshots, and are made anew from the stack.
 """
@@ -17,10 +17,10 @@ from typing import Final
 from engine.kernels.jit import inline, kernel
 from engine.pattern.search.stacks import first_not_below
 from engine.pattern.search.state import CERTAIN, IMPOSSIBLE, POSSIBLE
-from engine.repetition.asking import key_equal, placed, role_of, spread_of, tried
+from engine.repetition.asking import key_equal, placed, role_of, tried
 from engine.repetition.gaps import follows, scan
 from engine.repetition.records import ANY, CUR, FAR, STRICT, Chase
-from engine.repetition.walk import Wanted, is_scanned, note_match, verdict_of
+from engine.repetition.walk import Wanted, is_exact, is_scanned, note_match, verdict_of
 
 UNKNOWN: Final = 0
 """What is known of a run: it is to be made from its first event on,"""
@@ -39,7 +39,7 @@ _MIXED: Final = 2
 def keeps_runs(s: Chase) -> bool:
     """Whether runs are kept at all."""
     now = s.setting[0]
-    return bool(now.contiguity != ANY and not now.leading and not spread_of(s))
+    return bool(now.contiguity != ANY and not now.leading and is_exact(s))
 
 
 @inline

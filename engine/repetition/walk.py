@@ -195,6 +195,12 @@ def note_match(
 
 
 @inline
+def is_exact(s: Chase) -> bool:
+    """Whether all events held have happened for sure, and when is known exactly."""
+    return bool(not spread_of(s) and not s.setting[0].doubted)
+
+
+@inline
 def is_scanned(s: Chase, w: Wanted, completing: int, exact: bool) -> bool:
     """Whether events may break a match that has been walked.
 
@@ -231,7 +237,7 @@ def _whole(s: Chase, w: Wanted, depth: int) -> int:
     verdict = verdict_of(s, from_, size, present, t_a)
     if verdict == IMPOSSIBLE:
         return 0
-    exact = not spread_of(s)
+    exact = is_exact(s)
     if is_scanned(s, w, completing, exact):
         broken = scan(s, from_, size, w.stack, completing, w.left_out, present)
         if broken:

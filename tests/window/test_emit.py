@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from engine.barrier.registry import parse_barrier
 from engine.query import query
 from engine.stream.released import IN_ORDER, LATE, Strings
+from engine.window.doubt.assignments import NO_EPOCH
 from engine.window.kinds import windows_of
 from engine.window.settings import WindowSettings
 from tests.window.by_instant import KINDS, standing
@@ -223,3 +225,16 @@ def test_a_late_event_changes_what_it_is_in_and_after_the_horizon_nothing(
     counted = operator.counters()["too_late"]
     assert list(operator.process(batch(stream, strings, len(events) + 1))) == []
     assert operator.counters()["too_late"] == counted + 1
+
+
+@pytest.mark.parametrize("epoch", [NO_EPOCH, 0])
+def test_a_session_that_begins_makes_the_one_before_unsure(epoch: int) -> None:
+    """By the clock of its event the first may last until the second begins."""
+    first = Event(0, v=1, unc=1, release=1, source="s0", epoch=epoch)
+    second = Event(5, v=1, release=2, source="s1", epoch=epoch, seq=1)
+    late = replace(second, status=LATE)
+    text = "SELECT count(*) GROUP BY g WINDOW SESSION 5"
+    wanted = net(told(text, Stream((first, second))))
+    assert [line.count("'uncertain'") for line in wanted] == [1, 1]
+    assert net(told(f"{text} EMIT ON CHANGE", Stream((first, second)))) == wanted
+    assert net(told(text, Stream((first, late), ((1, 100, 1),)))) == wanted

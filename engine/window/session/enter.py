@@ -38,7 +38,7 @@ def enter(i: int, batch: OwnBatch, book: SessionBook, st: Record) -> bool:
     after, one = NONE, of[group].before
     while one != NONE and of[one].first - gap >= r:
         after, one = one, of[one].before
-    told_before = st.frontier - batch.horizon
+    told_before, anew = st.frontier - batch.horizon, True
     if one != NONE and r < of[one].last + gap:
         joins = r < of[one].first and of[one].before != NONE
         joins = joins and r < of[of[one].before].last + gap
@@ -51,6 +51,7 @@ def enter(i: int, batch: OwnBatch, book: SessionBook, st: Record) -> bool:
             return False
         if joins:
             one = _merge(of[one].before, one, book, st)
+        anew = joins
     else:
         late = r + gap <= told_before
         if not late:
@@ -63,7 +64,7 @@ def enter(i: int, batch: OwnBatch, book: SessionBook, st: Record) -> bool:
                 free_window(cells, group)
             return True
     st.widest = max(st.widest, u)
-    changed = _extend(book.sessions, one, r, u, vague, (rows.source[i], rows.epoch[i]), gap)
+    changed = _extend(book.sessions, one, r, u, vague, (rows.source[i], rows.epoch[i]), gap) or anew
     cells.rows[one] += 1
     book.entries.row[st.entries] = i
     book.entries.cell[st.entries] = one
