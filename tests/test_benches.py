@@ -28,6 +28,7 @@ LITTLE: dict[str, dict[str, Any]] = {
     "intervals": {"COMPARED": 400, "TIMED": 5_000, "BATCHED": 2_000},
     "join": {"EVENTS": 20_000, "ROUNDS": 1, "GOAL_BY_HAND": 0},
     "live": {"SECONDS": {"embedded": 8.0}, "LEFT_OUT_S": 1},
+    "losses": {"LOSSES": (1_000, 2_000)},
     "negation": {"EVENTS": 20_000, "SIZES": (10_000, 20_000), "TOLD_EVERY": 10_000},
     "one_event": {},
     "orders": {"ORDERS": ("kslack:1s",), "EVENTS": 20_000, "SIZES": (10_000,), "SOURCES": (3,)},

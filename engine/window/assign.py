@@ -14,7 +14,8 @@ from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import Record, record
 from engine.window.doubt.assignments import NO_EPOCH
-from engine.window.doubt.missing import WINDOWS_MAX, GapTable, header_of, know
+from engine.window.doubt.gap_table import GapTable
+from engine.window.doubt.missing import WINDOWS_MAX, header_of, know
 from engine.window.drift import (
     AMBIGUOUS,
     CERTAIN,

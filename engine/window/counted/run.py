@@ -15,7 +15,7 @@ from engine.stream.released import LATE
 from engine.window.counted.enter import enter, last_of, new_window, runs, wait
 from engine.window.counted.held import EVERY, NOBODY, SPARE, TOLD, CountedBook
 from engine.window.counted.tell import tell_window
-from engine.window.doubt.missing import GapTable, take_off
+from engine.window.doubt.gap_table import GapTable, become_known, take_off
 from engine.window.drift import UNLIKELY
 from engine.window.held.accumulate import clear
 from engine.window.held.cells import free_window
@@ -46,6 +46,7 @@ def run(batch: b.OwnBatch, book: CountedBook) -> int:
             i = st.row
             what = b.due(i, batch, st)
             if what == b.GAP:
+                become_known(batch.gaps, batch.known + st.gap)
                 _mark(batch.gaps, batch.known + st.gap, batch.size, book, st)
                 st.gap += 1
             elif what == b.STEP:

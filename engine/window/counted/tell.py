@@ -23,13 +23,14 @@ from engine.window.counted.bounds import (
 from engine.window.counted.held import CountedBook
 from engine.window.doubt.assignments import NO_EPOCH
 from engine.window.doubt.bounds import ALL_ROWS
+from engine.window.doubt.gap_table import missing_between
 from engine.window.drift import WHOLE
 from engine.window.held.accumulate import Values, add_rows, clear
 from engine.window.held.aggregate import MAX, summarise
 from engine.window.held.content import LEAST, MOST, NUMBERS, STAGE_LAST, read_content
 from engine.window.held.kept import Kept
 from engine.window.held.number import put_null
-from engine.window.own.batch import OwnBatch, missing_between, put_extent
+from engine.window.own.batch import OwnBatch, put_extent
 from engine.window.told import settle
 
 
@@ -150,7 +151,8 @@ def tell_window(
     add_rows(counted.places[:rows], counted.cells[:rows], values, held.sums)
     cells.rows[window], cells.first[window] = rows, first
     kept.next[last] = NONE  # for aggregates of all values, which read on to the end
-    missing = missing_between(batch, st, kept.ref[first], kept.ref[last])
+    known = batch.known + st.gap
+    missing = missing_between(batch.gaps, known, kept.ref[first], kept.ref[last])
     read_content(held, window, STAGE_LAST, missing, (0, 0), scratch)
     kept.next[last], cells.first[window] = place, NONE
     if st.widest > 0 or vague:

@@ -8,13 +8,22 @@ it fills, in each of its windows. What changes in a closed window makes it *stal
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final
 
 import numpy as np
 
 from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel
 from engine.stream.released import Gaps
+from engine.window.doubt.gap_table import (
+    COLUMNS,
+    GapTable,
+    become_known,
+    missing_between,
+    searchable,
+    take_off,
+)
 from engine.window.drift import Geometry
 from engine.window.held.cells import HEADER, Cells, find, find_or_add
 
@@ -23,39 +32,13 @@ WINDOWS_MAX: Final = 4096
 year would else make millions. It is counted in the windows that have one."""
 
 
-class GapTable(NamedTuple):
-    """Gaps in the order in which they became known; ``left``: events still missing.
-
-    ``high``: the later neighbour's time [ns]; ``first``, ``last``: windows touched.
-    """
-
-    source: np.ndarray
-    stream: np.ndarray
-    first_seq: np.ndarray
-    events: np.ndarray
-    high: np.ndarray
-    first: np.ndarray
-    last: np.ndarray
-    left: np.ndarray
-
-
-@inline
-def _between(gaps: GapTable, known: int, window: int) -> int:
-    """Events missing that could lie in ``window``, by the first ``known`` gaps."""
-    n = 0
-    for j in range(known):
-        if gaps.first[j] <= window <= gaps.last[j]:
-            n += gaps.left[j]
-    return n
-
-
 @inline
 def header_of(cells: Cells, window: int, gaps: GapTable, known: int, no_key: np.ndarray) -> int:
     """The window's header, made if there is none; -1 where no cell is free."""
     headers = cells.tally[0].headers
     header = find_or_add(cells, window, HEADER, no_key, 0)
     if cells.tally[0].headers != headers:
-        cells.missing[header] = _between(gaps, known, window)
+        cells.missing[header] = missing_between(gaps, known, window - 1, window + 1)
     return header
 
 
@@ -105,6 +88,7 @@ def know(
     else:
         too_wide = 1
     _spread(cells, gaps, j, gaps.left[j], closed, no_key)
+    become_known(gaps, j)
     return refused, too_wide
 
 
@@ -119,29 +103,19 @@ def fill(
         _spread(cells, gaps, j, -1, closed, no_key)
 
 
-@kernel
-def take_off(gaps: GapTable, known: int, event: tuple[int, int, int]) -> int:
-    """Take one event (source, stream, seq) off the newest of the ``known`` gaps that it fills;
-    gives which one, or -1.
-    """
-    source, stream, seq = event
-    for j in range(known - 1, -1, -1):
-        if (
-            gaps.source[j] == source
-            and gaps.stream[j] == stream
-            and gaps.first_seq[j] <= seq < gaps.first_seq[j] + gaps.events[j]
-            and gaps.left[j] > 0
-        ):
-            gaps.left[j] -= 1
-            return j
-    return int(NONE)
-
-
 class Missing:
     """The gaps that still matter to some window."""
 
     def __init__(self) -> None:
-        self.table = GapTable(*(np.empty(0, np.int64) for _ in GapTable._fields))
+        self._keep([np.empty(0, np.int64) for _ in COLUMNS])
+
+    def _keep(self, columns: Sequence[np.ndarray], known: int | None = None) -> None:
+        """``known``: so many are, or all."""
+        self.table = searchable(columns, len(columns[0]) if known is None else known)
+
+    @property
+    def _columns(self) -> tuple[np.ndarray, ...]:
+        return self.table[: len(COLUMNS)]
 
     def take(self, gaps: Gaps, geometry: Geometry) -> tuple[np.ndarray, np.ndarray]:
         """Add ``gaps``; gives the rows and steps before they are known."""
@@ -151,18 +125,19 @@ class Missing:
             gaps.source, gaps.stream, gaps.first_seq, gaps.count, gaps.high,
             (low - geometry.size) // geometry.step + 1, high // geometry.step, gaps.count,
         )  # fmt: skip
-        self.table = GapTable(
-            *(
+        if len(gaps.row):
+            columns = [
                 np.concatenate((old, new.astype(np.int64)))
-                for old, new in zip(self.table, more, strict=True)
-            )
-        )
+                for old, new in zip(self._columns, more, strict=True)
+            ]
+            self._keep(columns, known=len(self.table.left))
         return gaps.row.astype(np.int64), gaps.steps.astype(np.int64)
 
     def forget(self, before: int) -> None:
         """Drop gaps that end before ``before`` or are filled."""
         useful = (self.table.high >= before) & (self.table.left > 0)
-        self.table = GapTable(*(column[useful] for column in self.table))
+        if not useful.all():
+            self._keep([column[useful] for column in self._columns])
 
     def merge(self, before: int, most: int) -> None:
         """Make one of each two gaps that follow one another, if more than ``most`` end before
@@ -180,12 +155,12 @@ class Missing:
         self.table.events[one] = 0
         stays = np.ones(len(self.table.left), bool)
         stays[other] = False
-        self.table = GapTable(*(column[stays] for column in self.table))
+        self._keep([column[stays] for column in self._columns])
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
-        return {name: column.copy() for name, column in self.table._asdict().items()}
+        return {name: getattr(self.table, name).copy() for name in COLUMNS}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""
-        self.table = GapTable(*(state[name].copy() for name in GapTable._fields))
+        self._keep([state[name].copy() for name in COLUMNS])

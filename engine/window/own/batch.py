@@ -8,7 +8,7 @@ from engine.kernels.jit import inline, kernel
 from engine.kernels.records import Record
 from engine.stream.released import IN_ORDER
 from engine.window.assign import Agenda, Rows
-from engine.window.doubt.missing import GapTable
+from engine.window.doubt.gap_table import GapTable
 from engine.window.held.accumulate import Values, add_rows
 from engine.window.held.content import LOW_ONE, NUMBERS, VALUE, Content, Held
 from engine.window.held.number import HALF_WORD, LOW_WORD, put_int
@@ -94,16 +94,6 @@ def add_entries(batch: OwnBatch, book: Any, st: Record) -> None:
     if n > 0:
         add_rows(book.entries.row[:n], book.entries.cell[:n], batch.values, book.held.sums)
         st.entries = 0
-
-
-@kernel
-def missing_between(batch: OwnBatch, st: Record, start: int, end: int) -> int:
-    """Events known to be missing that may lie strictly between ``start`` and ``end``."""
-    gaps, n = batch.gaps, 0
-    for j in range(batch.known + st.gap):
-        if gaps.first[j] < end and gaps.last[j] > start:
-            n += gaps.left[j]
-    return n
 
 
 @inline

@@ -9,7 +9,8 @@ import numpy as np
 
 from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel, njit
-from engine.window.doubt.missing import GapTable, header_of
+from engine.window.doubt.gap_table import GapTable
+from engine.window.doubt.missing import header_of
 from engine.window.drift import PART_BITS, WHOLE, Geometry
 from engine.window.held.accumulate import clear
 from engine.window.held.cells import (

@@ -13,7 +13,7 @@ from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel, njit
 from engine.kernels.records import Record
 from engine.stream.released import LATE
-from engine.window.doubt.missing import GapTable, take_off
+from engine.window.doubt.gap_table import GapTable, become_known, take_off
 from engine.window.drift import UNLIKELY
 from engine.window.held.accumulate import clear
 from engine.window.held.cells import free_window
@@ -47,6 +47,7 @@ def run(batch: b.OwnBatch, book: SessionBook) -> int:
             i = st.row
             what = b.due(i, batch, st)
             if what == b.GAP:
+                become_known(batch.gaps, batch.known + st.gap)
                 _mark(batch.gaps, batch.known + st.gap, batch, book, st)
                 st.gap += 1
             elif what == b.STEP:

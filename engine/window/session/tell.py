@@ -5,9 +5,10 @@ from __future__ import annotations
 from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import Record
+from engine.window.doubt.gap_table import missing_between
 from engine.window.held.content import LEAST, MOST, NUMBERS, STAGE_LAST, read_content
 from engine.window.held.number import put_null
-from engine.window.own.batch import OwnBatch, missing_between, put_extent
+from engine.window.own.batch import OwnBatch, put_extent
 from engine.window.session.cover import is_whole
 from engine.window.session.held import SEVERAL, SessionBook
 from engine.window.told import settle
@@ -42,7 +43,8 @@ def tell_session(
     scratch, gap, one = book.scratch, batch.size, book.sessions.of[place]
     there = wanted
     if there:
-        missing = missing_between(batch, st, one.first - gap, one.last + gap)
+        known = batch.known + st.gap
+        missing = missing_between(batch.gaps, known, one.first - gap, one.last + gap)
         read_content(book.held, place, STAGE_LAST, missing, (0, 0), scratch)
         counts = scratch.counts[0]
         if _is_unsure(place, book, gap):
