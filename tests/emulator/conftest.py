@@ -53,7 +53,7 @@ class Emulator:
         self.prefix = f"swtest{os.getpid()}-"
         self.process: subprocess.Popen[str] | None = None
         self.said: list[str] = []
-        self._inside: list[subprocess.Popen[str]] = []
+        self.programs: list[subprocess.Popen[str]] = []
         self._reader: threading.Thread | None = None
 
     def write(self, links: str, more: str = "") -> Path:
@@ -99,7 +99,7 @@ class Emulator:
 
     def close(self) -> None:
         """Ends all programs."""
-        for program in [*self._inside, *([self.process] if self.process else [])]:
+        for program in [*self.programs, *([self.process] if self.process else [])]:
             if program.poll() is None:
                 program.kill()
             program.wait()
@@ -113,7 +113,7 @@ class Emulator:
             ["ip", "netns", "exec", self.prefix + name, *first(), *words],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options,
         )  # fmt: skip
-        self._inside.append(program)
+        self.programs.append(program)
         return program
 
     def python(self, name: str, code: str) -> subprocess.Popen[str]:

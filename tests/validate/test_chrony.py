@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +20,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("links")]
 emulator = _emulator
 
 PORT = 9123
+PID_FILE = "chronyd.pid"
 CHRONY = f"""
 local stratum 2
 allow all
 port {PORT}
 cmdport 0
-pidfile {{folder}}/chronyd.pid
+pidfile {{folder}}/{PID_FILE}
 """
 MS = 10**6
 SECOND = 10**9
@@ -38,8 +42,19 @@ def lacks() -> str | None:
     return None
 
 
+@pytest.fixture(autouse=True)
+def _servers_end_first(emulator: Emulator, tmp_path: Path) -> Iterator[None]:
+    """A faketime that is killed leaves its server running, and semaphores to a later process."""
+    yield
+    pid = tmp_path / PID_FILE
+    if pid.exists():
+        os.kill(int(pid.read_text()), signal.SIGTERM)
+        bent = [one for one in emulator.programs if "faketime" in one.args]
+        until(lambda: all(one.poll() is not None for one in bent), "faketime's end")
+
+
 def forget_killed_ones() -> None:
-    """faketime names what it shares by its process; when killed it leaves that to a later one."""
+    """faketime names what it shares by its process; one that was killed left it to another."""
     for left in Path("/dev/shm").glob("*faketime_s*_*"):
         if not Path("/proc", left.name.rpartition("_")[2]).exists():
             left.unlink(missing_ok=True)
@@ -51,7 +66,7 @@ def start_chrony(emulator: Emulator, bend: str, folder: Path) -> None:
     forget_killed_ones()
     words = [str(CHRONYD), "-x", "-d", "-f", str(folder / "chrony.conf"), "-u", "root"]
     program = emulator.inside("b", ["faketime", "-f", bend, *words])
-    pid = folder / "chronyd.pid"
+    pid = folder / PID_FILE
     until(lambda: pid.exists() or program.poll() is not None, "chronyd")
     assert program.poll() is None, program.communicate()
 
