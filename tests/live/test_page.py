@@ -95,6 +95,7 @@ def readers() -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("demonstration")  # each looks for what others leave
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_demonstration_shows_bent_clocks_and_leaves_nothing(
     field: Field, number: signal.Signals
@@ -128,6 +129,7 @@ def lives(pid: int) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("demonstration")  # each looks for what others leave
 def test_a_demonstration_that_is_killed_leaves_no_agent(field: Field) -> None:
     demo = field.start("serve", "--demo", env=ENV | {"TMPDIR": str(field.folder)})
     demo.says("page at")
