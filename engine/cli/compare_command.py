@@ -22,11 +22,10 @@ from engine.compare.columns import arrival_facts, as_plain, order_table
 from engine.compare.comparison import COMPLETE, MEASURED, OrdersCompared, compare
 from engine.compare.measure import Advanced, Reading
 from engine.compare.page import HTML, JSON, NO_ARRIVALS, write_comparison
-from engine.extras import need
 from engine.log.input.input_read import PLAIN_FORM, InputForm
 from engine.passes.asked import read_guards
 from engine.passes.pipeline import prepare
-from engine.report.page.page_folder import check_page_folder
+from engine.report.page.page_folder import check_new_page
 from engine.report.plain import as_json, plain
 from engine.report.versions import versions
 from engine.units import unit_ns
@@ -82,8 +81,7 @@ def compare_orders(
     unit_ns(time_unit)
     guards = read_guards(guard, time_unit)
     if out is not None:
-        need("report")
-        check_page_folder(out, (HTML, JSON))
+        check_new_page(out, (HTML, JSON))
 
     def watch(what: str) -> AbstractContextManager[Advanced]:
         return watched(what, quiet=quiet)

@@ -19,9 +19,8 @@ from rich.table import Table as Shown
 
 from engine.cli.terminal.watch import tell_compiling, watched
 from engine.errors import UserError
-from engine.extras import need
 from engine.report.page.document import spoken
-from engine.report.page.page_folder import check_page_folder
+from engine.report.page.page_folder import check_new_page, check_page_folder
 from engine.report.page.paper_page import HTML, JSON, Reproduced, write_reproduced
 from engine.report.page.papers_page import HTML as ALL_HTML
 from engine.report.page.papers_page import JSON as ALL_JSON
@@ -84,8 +83,7 @@ def reproduce(
     if every and out is None:
         out = Path("out") / whole.replace("/", "-")
     if out is not None:
-        need("report")
-        check_page_folder(out, (HTML, JSON))
+        check_new_page(out, (HTML, JSON))
     tell_compiling(quiet=quiet)
     found = _reproduced(paper, chosen, seed, scale, quiet=quiet)
     _tell(found, with_tables=not every)
@@ -105,9 +103,8 @@ def _all(out: Path, seed: int, scale: float, *, quiet: bool) -> None:
         UserError: one of the folders has files of somebody else.
     """
     _check_scale(scale)
-    need("report")
     names = known_papers()
-    check_page_folder(out, (ALL_HTML, ALL_JSON, *names))
+    check_new_page(out, (ALL_HTML, ALL_JSON, *names))
     for each in names:
         check_page_folder(out / each, (HTML, JSON))
     tell_compiling(quiet=quiet)

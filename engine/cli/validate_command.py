@@ -96,7 +96,8 @@ def validate_setup(
     # ruff: noqa: PLC0415 - what help and the language need not
     from engine.cli.options.report_option import typed
     from engine.cli.validate_scenario import read_recorded, write_scenario
-    from engine.validate.page import check_page, write_page
+    from engine.report.page.page_folder import check_new_page
+    from engine.validate.page import HTML, JSON, write_page
 
     given = [name for name, value in _ways(config, log, two_logs).items() if value is not None]
     if len(given) != 1:
@@ -114,7 +115,7 @@ def validate_setup(
         _compare_two(*two_logs, out, as_json=as_json, quiet=quiet)
         return
     if out is not None:
-        check_page(out)
+        check_new_page(out, (HTML, JSON))
     if log is not None:
         found = _of_log(log, asked, wanted, quiet=quiet)
     else:
@@ -321,16 +322,17 @@ def _compare_two(
 ) -> None:  # fmt: skip
     from engine.cli.options.report_option import typed
     from engine.cli.terminal.watch import watched
+    from engine.report.page.page_folder import check_new_page
     from engine.report.plain import as_json as json_text
     from engine.report.plain import plain
     from engine.validate.logs.log_columns import read_columns
     from engine.validate.logs.two_logs import compare_logs
-    from engine.validate.logs.two_logs_page import check_two_logs_page, write_two_logs
+    from engine.validate.logs.two_logs_page import HTML, JSON, write_two_logs
     from engine.validate.spoken import duration
     from engine.validate.tables import beside_table
 
     if out is not None:
-        check_two_logs_page(out)
+        check_new_page(out, (HTML, JSON))
     with watched("reading", quiet=quiet) as advanced:
         found = compare_logs(read_columns(first, advanced), read_columns(second, advanced))
     if out is not None:

@@ -16,16 +16,7 @@ from engine.clocks.promises import PromiseBook
 from engine.stream.clock_bound import ClockBound
 from engine.stream.ends import ends_of
 from engine.stream.released import IN_ORDER, Released
-from engine.stream.timeline import (
-    ALL,
-    BEFORE,
-    LONG_AGO,
-    Ahead,
-    Moved,
-    Steps,
-    Told,
-    progress_steps,
-)
+from engine.stream.timeline import ALL, LONG_AGO, Ahead, Moved, Steps, Told, progress_steps
 
 NOTHING: Final = -(2**63) + 1
 """The horizon while there is none; what was purged has expired even against that."""
@@ -91,13 +82,9 @@ class StreamClocks:
         steps, first = released.progress, self.rows
         rows = self.ahead(released)
         number = 2 * (first + np.arange(released.n)) + 1
-        clock = _steps(ref, release, number, self._newest)
+        clock = Steps.of(ref, release, number, self._newest)
         if released.promises is None:
-            in_order = len(status) == len(ref) and bool((status == IN_ORDER).all())
-            if in_order and not len(steps.row):
-                progress = _steps(ref, release, number, self.frontier)
-            else:
-                progress = progress_steps(ref, status, release, first, steps, self.frontier)
+            progress = progress_steps(ref, status, release, first, steps, self.frontier)
             told, at = Told(clock, {ALL: progress}), steps.at
         else:
             self._book = self._book or PromiseBook(self._types)
@@ -152,14 +139,3 @@ def _running(before: int, values: np.ndarray) -> np.ndarray:
     if len(values) and before <= values[0] and bool((values[1:] >= values[:-1]).all()):
         return values
     return np.maximum.accumulate(np.concatenate(([before], values)))[1:]
-
-
-def _steps(value: np.ndarray, at: np.ndarray, moment: np.ndarray, before: int) -> Steps:
-    """``Steps.of``, which in order, where each value is a step, has nothing to choose."""
-    if not len(value) or value[0] <= before or not bool((value[1:] > value[:-1]).all()):
-        return Steps.of(value, at, moment, before)
-    return Steps(
-        np.concatenate(([before], value)),
-        np.concatenate(([LONG_AGO], at)),
-        np.concatenate(([BEFORE], moment)),
-    )

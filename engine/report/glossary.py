@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from engine.report.terms import BEFORE, PASS
@@ -73,3 +73,13 @@ def glossary(known: Collection[str]) -> list[dict[str, str]]:
         {"term": term, "definition": definition, "unit": unit}
         for term, definition, unit in (*counted, *_MORE)
     ]
+
+
+def with_anchors(words: Iterable[Mapping[str, str]]) -> list[dict[str, str]]:
+    """The words of a glossary, each with the ``anchor`` under which a page has it."""
+    return [{**each, "anchor": f"term-{at}"} for at, each in enumerate(words)]
+
+
+def places_of(words: Iterable[Mapping[str, str]]) -> dict[str, tuple[str, str]]:
+    """Word -> anchor and definition, of words with anchors."""
+    return {each["term"]: (each["anchor"], each["definition"]) for each in words}

@@ -40,6 +40,13 @@ class Steps:
     @classmethod
     def of(cls, value: np.ndarray, at: np.ndarray, moment: np.ndarray, before: int) -> Steps:
         """Of a clock that stood at ``before`` and then never went back."""
+        if len(value) and value[0] > before and bool((value[1:] > value[:-1]).all()):
+            # In order each value is a step, and there is nothing to choose.
+            return cls(
+                np.concatenate(([before], value)),
+                np.concatenate(([LONG_AGO], at)),
+                np.concatenate(([BEFORE], moment)),
+            )
         highest = np.maximum.accumulate(np.concatenate(([before], value)))
         moves = np.flatnonzero(highest[1:] > highest[:-1])
         return cls(
@@ -155,6 +162,10 @@ def progress_steps(
 ) -> Steps:  # fmt: skip
     """An order's progress: each row in order moves it to its own ref, and so do its steps."""
     rows = np.flatnonzero(status == IN_ORDER)
+    if not len(progress.row):
+        taken: np.ndarray | slice
+        taken = slice(None) if len(rows) == len(ref) else rows  # of all, no copies are made
+        return Steps.of(ref[taken], release[taken], 2 * (first + rows) + 1, before)
     value = np.concatenate([ref[rows], progress.frontier])
     at = np.concatenate([release[rows], progress.at])
     moment = np.concatenate([2 * (first + rows) + 1, 2 * (first + progress.row)])

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from engine.extras import need
 from engine.report.page.document import document
 from engine.report.page.figures import (
     BAD,
@@ -23,7 +22,7 @@ from engine.report.page.figures import (
     ms,
 )
 from engine.report.page.how_made import CHAPTER, how_made
-from engine.report.page.page_folder import check_page_folder, write_page_folder
+from engine.report.page.page_folder import write_page_folder
 from engine.report.plain import as_json
 from engine.report.versions import versions
 from engine.scenario import Table
@@ -50,17 +49,6 @@ _SHOWN: Final = 12
 FEW: Final = 8
 """A table of more sources than that is folded: its figure shows the worst of them."""
 _UNIT: Final = re.compile(r"([0-9]) (ns|\u00b5s|ms|s|min|h|ppm|ppb|B|%)(?![A-Za-z])")
-
-
-def check_page(out: Path) -> None:
-    """What can be known to go wrong at the end is told before the measuring.
-
-    Raises:
-        UserError: the folder holds what is not ours.
-        MissingExtra: the extra [report] is not installed.
-    """
-    need("report")
-    check_page_folder(out, (HTML, JSON))
 
 
 def write_page(found: Validation, out: Path, command: str) -> None:

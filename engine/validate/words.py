@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from engine.report.glossary import places_of, with_anchors
+
 _WORDS: Final = (
     ("verdict", "fit; fit with care: it works, and something should be mended; not fit", ""),
     (
@@ -43,14 +45,10 @@ _WORDS: Final = (
     ("reordered", "events that came after a later one of their source", "events"),
     ("Allan deviation", "how much the frequency differs from one stretch to the next", "ppb"),
 )  # fmt: skip
-GLOSSARY: Final = tuple(
-    {"term": term, "definition": definition, "unit": unit, "anchor": f"term-{at}"}
-    for at, (term, definition, unit) in enumerate(_WORDS)
+GLOSSARY: Final = with_anchors(
+    {"term": term, "definition": definition, "unit": unit} for term, definition, unit in _WORDS
 )
-TERMS: Final = {each["term"]: (each["anchor"], each["definition"]) for each in GLOSSARY} | {
-    name: (each["anchor"], each["definition"])
-    for each in GLOSSARY
-    if each["term"] == "p50, p95, p99.9"
-    for name in ("p50", "p95", "p99.9")
-}
+_PLACES: Final = places_of(GLOSSARY)
+_QUANTILES: Final = "p50, p95, p99.9"
+TERMS: Final = _PLACES | dict.fromkeys(_QUANTILES.split(", "), _PLACES[_QUANTILES])
 """Word -> anchor and definition."""

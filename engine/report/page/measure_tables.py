@@ -285,8 +285,3 @@ def _event(event: Mapping[str, Any], time: TimeLine) -> str:
         ", ".join(f"{name}={value}" for name, value in (event["attrs"] or {}).items()),
     ]
     return " \N{MIDDLE DOT} ".join(part for part in parts if part)
-
-
-def glossary_rows(report: Report) -> list[dict[str, str]]:
-    """Every number's name, definition, unit and anchor."""
-    return [{**each, "anchor": f"term-{at}"} for at, each in enumerate(report["glossary"])]

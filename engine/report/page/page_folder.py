@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from engine.errors import UserError
+from engine.extras import need
 from engine.log.whole_file import whole_file
 
 
@@ -29,6 +30,17 @@ def check_page_folder(out: Path, names: Collection[str], option: str = "--out") 
     other = sorted(held - set(names))
     if other:
         raise UserError(f"{out}: holds other files ({other[0]}); choose another {option}")
+
+
+def check_new_page(out: Path, names: Collection[str]) -> None:
+    """What can be known to go wrong at the end is told before the work of a page for ``--out``.
+
+    Raises:
+        UserError: see ``check_page_folder``.
+        MissingExtra: the extra [report] is not installed.
+    """
+    need("report")
+    check_page_folder(out, names)
 
 
 def write_page_folder(out: Path, files: Mapping[str, str], beside: Collection[str] = ()) -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from engine.report.glossary import places_of, with_anchors
 from engine.report.page.charts import chart_figures
 from engine.report.page.document import document
 from engine.report.page.figures import (
@@ -18,7 +19,6 @@ from engine.report.page.hero import hero
 from engine.report.page.measure_tables import (
     clock_table,
     disorder_table,
-    glossary_rows,
     hold_table,
     how_many,
     judged_table,
@@ -69,7 +69,7 @@ def page(report: Mapping[str, Any], *, against: bool = False) -> str:
     windows = window_figures(report["windows"], time, report["units"])
     matches = match_figures(report["matches"], time)
     charts = [*timeline_figures(report["timelines"]), *chart_figures(report["charts"])]
-    words = glossary_rows(report)
+    words = with_anchors(report["glossary"])
     found = {
         "story": picture, "sources": report["sources"], "windows": report["windows"],
         "matches": report["matches"], "tables": report["tables"] or charts,
@@ -116,7 +116,7 @@ def page(report: Mapping[str, Any], *, against: bool = False) -> str:
         },
         equations=equations(report),
         glossary=words,
-        terms={each["term"]: (each["anchor"], each["definition"]) for each in words},
+        terms=places_of(words),
         few=FEW,
         few_claims=FEW_CLAIMS,
         few_figures=FEW_FIGURES,

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from engine.extras import need
 from engine.report.kpis import Kpi
 from engine.report.page.document import document
 from engine.report.page.figures import COLOURS, Figure, duration_axis, ms
 from engine.report.page.how_made import CHAPTER, how_made
-from engine.report.page.page_folder import check_page_folder, write_page_folder
+from engine.report.page.page_folder import write_page_folder
 from engine.report.plain import as_json, plain
 from engine.report.units import amount, percent
 from engine.report.versions import versions
@@ -25,17 +24,6 @@ _CHAPTERS: Final = {
     "verdict": "In short", "later": "How much later", "sources": "Sources", **CHAPTER,
 }  # fmt: skip
 _SHOWN: Final = 30
-
-
-def check_two_logs_page(out: Path) -> None:
-    """What can be known to go wrong at the end is told before the reading.
-
-    Raises:
-        UserError: the folder holds what is not ours.
-        MissingExtra: the extra [report] is not installed.
-    """
-    need("report")
-    check_page_folder(out, (HTML, JSON))
 
 
 def write_two_logs(found: TwoLogs, a: Path, b: Path, out: Path, command: str) -> None:
