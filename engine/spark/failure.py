@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
 
 from engine.errors import SlackwaterError, SparkFailure, UserError
 
@@ -16,6 +22,8 @@ _RAISED: Final = re.compile(
     r"^(?:Caused by: )?((?:[\w$]+\.)*[\w$]*(?:Error|Exception)): (.+)$", re.MULTILINE
 )
 """The last line of a Python traceback, or the head of a Java one."""
+
+_ENDED: Final = "its JVM has ended"
 
 
 def spark_failure(said: str, log: Path) -> SlackwaterError:
@@ -40,3 +48,39 @@ def spark_failure(said: str, log: Path) -> SlackwaterError:
     if raised:
         return SparkFailure(": ".join(raised[-1]), log)
     return SparkFailure(said.strip().partition("\n")[0], log)
+
+
+@contextmanager
+def of_the_jvm(log: Path) -> Iterator[None]:
+    """Makes errors of what is asked of the JVM, or of its end, those of ``spark_failure``.
+
+    Args:
+        log: file that has what the JVM says.
+
+    Raises:
+        SlackwaterError: as ``spark_failure`` gives it.
+    """
+    try:
+        yield
+    except (Py4JJavaError, PySparkException) as error:
+        if isinstance(error, PySparkException) and error.getCondition() == "JAVA_GATEWAY_EXITED":
+            raise SparkFailure(_ENDED, log) from error
+        raise spark_failure(str(error), log) from error
+    except (Py4JError, ConnectionError) as error:
+        raise SparkFailure(_ENDED, log) from error
+
+
+@contextmanager
+def told_to(log: Path) -> Iterator[None]:
+    """Writes what py4j and PySpark log to ``log``, unless the program has handlers of its own.
+
+    After an error it stays so: their threads go on telling of a JVM that has ended.
+    """
+    if logging.root.handlers:
+        yield
+        return
+    handler = logging.FileHandler(log, delay=True)
+    logging.root.addHandler(handler)
+    yield
+    logging.root.removeHandler(handler)
+    handler.close()

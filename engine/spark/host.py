@@ -28,7 +28,7 @@ from engine.results.store.ledger import END
 from engine.results.store.part_store import PartStore
 from engine.results.store.sole_use import sole_use
 from engine.spark.class_archive import java_options
-from engine.spark.failure import spark_failure
+from engine.spark.failure import of_the_jvm, told_to
 from engine.spark.interruptible import wait_for
 from engine.spark.processor import OUTPUT, SiteChain
 from engine.spark.reading_list import LIST_COLUMNS, ReadingList
@@ -53,6 +53,7 @@ def spark_session(master: str = "local[*]", log: Path | None = None) -> SparkSes
 
     Raises:
         UserError: no Java 17 or later; says what to install.
+        SparkFailure: it does not start, or ends as it does; where there is a ``log``.
     """
     home = java_home()
     os.environ["JAVA_HOME"] = str(home)
@@ -75,16 +76,15 @@ def spark_session(master: str = "local[*]", log: Path | None = None) -> SparkSes
     if master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    with _standard_error_to(log):
+    if log is None:
+        return builder.getOrCreate()
+    with _standard_error_to(log), of_the_jvm(log):
         return builder.getOrCreate()
 
 
 @contextmanager
-def _standard_error_to(log: Path | None) -> Iterator[None]:
+def _standard_error_to(log: Path) -> Iterator[None]:
     """The JVM inherits standard error when it starts and keeps it: give it a file instead."""
-    if log is None:
-        yield
-        return
     sys.stderr.flush()
     kept = os.dup(2)
     with log.open("ab") as file:
@@ -199,24 +199,25 @@ def _micro_batches(
     log: Path, settings: ChainSettings, out: Path, master: str, tasks: int, sink: Sink
 ) -> list[dict[str, Any]]:
     """Does all of the reading list that is not committed; tells rows and seconds of each batch."""
-    session = spark_session(master, out / _SPARK_LOG)
-    tasks = max(1, min(tasks, session.sparkContext.defaultParallelism))
-    session.conf.set("spark.sql.shuffle.partitions", tasks)  # a checkpoint keeps what it began with
-    query = (
-        chained(due(session, out / READING), settings, log, out / _STAGED)
-        .writeStream.foreachBatch(lambda batch, batch_id: sink(batch.collect(), batch_id))
-        .option("checkpointLocation", str(out / CHECKPOINT))
-        .start()
-    )
-    try:
-        wait_for(query.processAllAvailable)
-    except Exception as error:
-        raise spark_failure(str(error), out / _SPARK_LOG) from error
-    finally:
-        query.stop()
+    with of_the_jvm(out / _SPARK_LOG), told_to(out / _SPARK_LOG):
+        session = spark_session(master, out / _SPARK_LOG)
+        tasks = max(1, min(tasks, session.sparkContext.defaultParallelism))
+        # A checkpoint keeps what it began with.
+        session.conf.set("spark.sql.shuffle.partitions", tasks)
+        query = (
+            chained(due(session, out / READING), settings, log, out / _STAGED)
+            .writeStream.foreachBatch(lambda batch, batch_id: sink(batch.collect(), batch_id))
+            .option("checkpointLocation", str(out / CHECKPOINT))
+            .start()
+        )
+        try:
+            wait_for(query.processAllAvailable)
+        finally:
+            query.stop()
+        done = query.recentProgress
     return [
         {"frames": each.numInputRows, "seconds": each.durationMs["triggerExecution"] / 1000}
-        for each in query.recentProgress
+        for each in done
         if each.numInputRows
     ]
 

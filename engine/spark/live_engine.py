@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from py4j.protocol import Py4JError
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from engine.chain import ChainSettings
 from engine.chain.site_chain import SNAPSHOT_VERSION
-from engine.errors import SparkFailure
 from engine.log.files.log_files import file_mark
 from engine.log.files.reading import reading
 from engine.log.files.retired import retired
@@ -31,7 +28,7 @@ from engine.results.answer_lines import AnswersDamaged
 from engine.results.live_answers import LiveAnswers
 from engine.results.live_beginning import skipped
 from engine.results.run_writer import CHECKPOINT, READING
-from engine.spark.failure import spark_failure
+from engine.spark.failure import of_the_jvm, spark_failure
 from engine.spark.host import chained, committed_batches, due, part_of, spark_session
 from engine.spark.live_list import BYTES_PER_PAGE, FILES_PER_PAGE, LiveList
 from engine.spark.staged import Staged
@@ -83,7 +80,7 @@ class SparkEngine:
         self._staged = Staged(folder / _STAGED)
         self._saved = 0
         self._open(open_answers)
-        with self._jvm():
+        with of_the_jvm(spark_log(folder)):
             self._query = self._start(spark_session(master, spark_log(folder)))
 
     @property
@@ -186,7 +183,7 @@ class SparkEngine:
         if self._list.sites:
             self._list.add([], self._list.listed, ends=True)
         self._wait_for(self._all_done)
-        with self._jvm():
+        with of_the_jvm(spark_log(self._folder)):
             self._query.stop()
         with self._written:
             if not self._ended:
@@ -211,17 +208,9 @@ class SparkEngine:
                 self._check()
 
     def _check(self) -> None:
-        with self._jvm():
+        with of_the_jvm(spark_log(self._folder)):
             if not self._query.isActive:
                 raise spark_failure(str(self._query.exception()), spark_log(self._folder))
-
-    @contextmanager
-    def _jvm(self) -> Iterator[None]:
-        """Raises SparkFailure when there is none any more, as for want of memory."""
-        try:
-            yield
-        except (Py4JError, ConnectionError) as error:
-            raise SparkFailure("its JVM has ended", spark_log(self._folder)) from error
 
     def _sink(self, rows: list[Row], batch: int) -> None:
         """Writes what a micro-batch gave, unless that was done before a crash."""

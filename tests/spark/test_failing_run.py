@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from bench.soak.watched import command, family
 from engine.log.arrival_log import LogReader
 from engine.spark.host import FILES_PER_BATCH
 from engine.spark.staged import LARGE
@@ -53,7 +57,10 @@ class User:
     def flag(self) -> Path:
         return self.folder / "flag"
 
-    def asks(self, *more: str) -> subprocess.CompletedProcess[str]:
+    def asks(
+        self, *more: str, killed_after_s: float | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """``killed_after_s``: so long after it was first seen, the JVM is killed."""
         limited = self.folder / "python"
         limited.write_text(LIMITED)
         limited.chmod(0o755)
@@ -62,15 +69,38 @@ class User:
             "TMPDIR": str(self.folder),
         }  # fmt: skip
         tool = Path(sys.executable).parent / "slackwater"
-        return subprocess.run(
+        with subprocess.Popen(
             [tool, "query", QUERY, "--input", self.log, "--out", "out.jsonl", "--quiet", *more],
-            check=False, capture_output=True, text=True, cwd=self.folder, env=settings,
-        )  # fmt: skip
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder,
+            env=settings,
+        ) as ran:  # fmt: skip
+            if killed_after_s is not None:
+                kill_jvm(ran, killed_after_s)
+            said, complained = ran.communicate()
+        return subprocess.CompletedProcess(ran.args, ran.returncode, said, complained)
 
     def is_answered(self, *more: str) -> str:
         ran = self.asks(*more)
         assert (ran.returncode, ran.stderr) == (0, "")
         return (self.folder / "out.jsonl").read_text()
+
+
+def kill_jvm(ran: subprocess.Popen[str], after_s: float) -> None:
+    """So long after its launcher, which is one too, was seen."""
+    while not javas(ran.pid) and ran.poll() is None:
+        time.sleep(0.02)
+    time.sleep(after_s)
+    for pid in javas(ran.pid):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def javas(pid: int) -> list[int]:
+    found = []
+    for each in family(pid):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            found += [each] if command(each) == "java" else []
+    return found
 
 
 ON_SPARK = ("--master", "local[1]", "--work", "work")
@@ -119,4 +149,23 @@ def test_a_worker_that_cannot_write_ends_the_run_with_its_own_words(
     assert ran.stderr == f"slackwater: {said}; all of it is in {kept}\n"
     assert not [path for path in tmp_path.glob("slackwater-*") if path.is_dir()]
     user.flag.unlink()
+    assert user.is_answered(*ON_SPARK) == expected
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1.0, 3.0, 5.0, 6.0])
+def test_a_jvm_that_is_killed_ends_the_run_with_a_line(
+    seconds: float, log: Path, tmp_path: Path
+) -> None:
+    user = User(tmp_path, log)
+    expected = user.is_answered()
+    ran = user.asks(*ON_SPARK, killed_after_s=seconds)
+    if ran.returncode == 0:  # it was late
+        assert (tmp_path / "out.jsonl").read_text() == expected
+        return
+    assert ran.returncode == 1
+    kept = tmp_path / "work" / "parts" / "spark.log"
+    said = "the run on Spark failed: its JVM has ended"
+    # PySpark's server of accumulators may print beside it.
+    line = f"slackwater: {said}; all of it is in {kept.relative_to(tmp_path)}"
+    assert line in ran.stderr.splitlines()
     assert user.is_answered(*ON_SPARK) == expected
