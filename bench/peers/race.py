@@ -8,11 +8,14 @@ out with a line that says how to install it; ``make bench`` runs none of this.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import os
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,6 +33,8 @@ from engine.stream.frame import Frame
 
 SCRIPTS: Final = Path(__file__).resolve().parents[2].parent / "shared" / "peers"
 ROUND_TRIP_NS: Final = 2_000_000
+_PR_SET_CHILD_SUBREAPER: Final = 36
+"""Of Linux's ``prctl``."""
 ON_SPARK: Final = ("--master", "local[2]")
 
 
@@ -181,8 +186,8 @@ def table_of(out: Path, columns: list[str]) -> pa.Table:
     return pa.concat_tables([pacsv.read_csv(file, read_options=named) for file in files])
 
 
-def run(side: Side, folder: Path, look: Callable[[Path], Any]) -> Run:
-    """One whole process; ``look``: at its answer.
+def run(side: Side, folder: Path, look: Callable[[Path], Any], limit_s: float) -> Run | None:
+    """One whole process; ``look``: at its answer. None: it was not done within ``limit_s``.
 
     Raises:
         SystemExit: it failed; with the end of what it said.
@@ -195,13 +200,31 @@ def run(side: Side, folder: Path, look: Callable[[Path], Any]) -> Run:
     with (folder / "said.txt").open("wb") as said:
         started = time.perf_counter()
         process = subprocess.Popen(
-            side.command, stdout=said, stderr=subprocess.STDOUT, env=environment
-        )
+            side.command, stdout=said, stderr=subprocess.STDOUT, env=environment,
+            start_new_session=True,
+        )  # fmt: skip
+        ender = threading.Timer(limit_s, os.killpg, (process.pid, signal.SIGKILL))
+        ender.start()
         _, status, usage = os.wait4(process.pid, 0)
         wall = time.perf_counter() - started
+        ender.cancel()
+    cpu = usage.ru_utime + usage.ru_stime + _left_behind()
+    if status and wall >= limit_s:
+        return None
     if status:
         raise SystemExit(f"{side.name} failed: {(folder / 'said.txt').read_text()[-2000:]}")
-    return Run(wall, usage.ru_utime + usage.ru_stime, look(side.out))
+    return Run(wall, cpu, look(side.out))
+
+
+def _left_behind() -> float:
+    """Waits for what a side began and did not wait for, as a JVM; processor seconds of all that."""
+    seconds = 0.0
+    while True:
+        try:
+            _, _, usage = os.wait4(-1, 0)
+        except ChildProcessError:
+            return seconds
+        seconds += usage.ru_utime + usage.ru_stime
 
 
 def race(
@@ -222,6 +245,7 @@ def race(
     parser.add_argument("sides", nargs="*", help=" ".join(all_sides(Path())))
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--limit", type=float, default=600, help="seconds for a side's run")
     asked = parser.parse_args()
     folder = Path(os.environ.get("PEERS_DIR", "peers-data")).resolve() / str(asked.events)
     prepare(folder, asked.events)
@@ -229,26 +253,37 @@ def race(
         more(folder)
     judge, known = compared(folder / "data" / "base.parquet"), all_sides(folder)
     runs: dict[str, list[Run]] = {}
+    for name in asked.sides or known:
+        side = known[name]
+        if side.needs.exists():
+            runs[name] = []
+        else:
+            print(f"{side.name}: not installed; {side.remedy}")
+    # What a side leaves behind becomes a child of this process, which counts what it takes.
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     for number in range(asked.rounds):
-        for name in asked.sides or known:
-            side = known[name]
-            if not side.needs.exists():
-                if not number:
-                    print(f"{side.name}: not installed; {side.remedy}")
+        for name in tuple(runs):
+            done = run(known[name], folder, look, asked.limit)
+            if done is None:
+                print(f"{known[name].name}: not done in {asked.limit:g} s", flush=True)
+                del runs[name]
                 continue
-            runs.setdefault(name, []).append(run(side, folder, look))
+            runs[name].append(done)
+            told = f"{done.wall:.2f} s, {done.cpu:.2f} s processor"
+            print(f"round {number + 1}: {known[name].name}: {told}", file=sys.stderr, flush=True)
     first = next(iter(known))
-    for name, done in runs.items():
+    for name, of_side in runs.items():
         wall, cpu = (
-            statistics.median(getattr(each, of) for each in done) for of in ("wall", "cpu")
+            statistics.median(getattr(each, of) for each in of_side) for of in ("wall", "cpu")
         )
         ratios = [
-            each.wall / mine.wall for each, mine in zip(done, runs.get(first, done), strict=True)
+            each.wall / mine.wall
+            for each, mine in zip(of_side, runs.get(first, of_side), strict=True)
         ]
         print(
             f"{known[name].name:36s} {wall:7.2f} s, {asked.events / wall / 1e6:5.2f} M events/s; "
             f"{cpu:6.2f} s processor; {statistics.median(ratios):5.2f} x {known[first].name}; "
-            f"{judge(done[-1].found)}",
+            f"{judge(of_side[-1].found)}",
             flush=True,
         )
     return folder

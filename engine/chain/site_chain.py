@@ -28,7 +28,7 @@ from engine.order.base import Ordered, OrderSite
 from engine.query import needed_attributes
 from engine.query.derived_plan import of_log
 from engine.query.fields import attributes_of, names
-from engine.query.plan import Drift
+from engine.query.plan import Drift, Plan
 from engine.results.aside import SideOutput, quarantined_columns, quarantined_shown
 from engine.stream.columns import (
     DEFAULT_STREAM_CODE,
@@ -82,27 +82,26 @@ class Chain:
         self._listeners = [each for each in self._operators if isinstance(each, Listener)]
         windows = [window for plan in settings.plans for window in plan.windows]
         self._asks_delays = any(window.drift is not Drift.NONE for window in windows)
-        self._attributes, wanted = self._projection()
-        self._order = settings.order.build(
-            OrderSite(self.clocks, settings.guards, wanted, of_log(settings.plans))
-        )
+        readers = of_log(settings.plans)
+        self._attributes, wanted = self._projection(readers)
+        self._order = settings.order.build(OrderSite(self.clocks, settings.guards, wanted, readers))
         self._records: Counter[str] = Counter()
         self._last_arrival = INT_MIN
         self._texts_most = _TEXTS
         self._quarantined: list[dict[str, Any]] = []
         self._side = SideOutput()
-        self._of_log = self._operators[: len(of_log(settings.plans))]
+        self._of_log = self._operators[: len(readers)]
         self._cascade = cascade_of(settings, self._operators)
         self._readers = StreamReaders(self._of_log, settings, self._cascade)
         takes = self._readers.take_halves
         self._halves = Halves(self.clocks, settings.guards, wanted) if takes else None
 
-    def _projection(self) -> tuple[set[str] | None, set[str] | None]:
-        """(attribute columns to decode, columns to gather); None = all."""
+    def _projection(self, readers: tuple[Plan, ...]) -> tuple[set[str] | None, set[str] | None]:
+        """(attribute columns to decode, columns to gather); None = all. ``readers``: of the log."""
         asked = {self.settings.ordered, self.settings.aside}
         if "full" in asked:
             return None, None
-        looked_at = self.settings.order.attributes(of_log(self.settings.plans))
+        looked_at = self.settings.order.attributes(readers)
         attributes = {ATTR_PREFIX + name for name in looked_at}
         columns = set(_ALWAYS)
         if "bare" in asked:

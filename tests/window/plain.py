@@ -70,6 +70,7 @@ WHERE: dict[str, Callable[[Event], bool]] = {
         e["w"] is not None and -1 <= e["w"] <= 2 and e["g"] != 1
     ),
 }
+STAGES = ("low", "middle", "high")
 HAVING: dict[str, Callable[[dict[str, Any]], bool]] = {
     "": lambda _: True,
     "n > 1": lambda value: value["n"] > 1,
@@ -82,7 +83,7 @@ HAVING: dict[str, Callable[[dict[str, Any]], bool]] = {
 @dataclass(frozen=True)
 class Product:
     """``kind`` and its lengths; ``group``: attributes; ``asked``: of ``AGGREGATES``; ``best``: of
-    each window so many groups, by n descending, then t; ``drift``; ``emit``.
+    each window so many groups, by n descending, then t; ``drift``: "", EACH or TOGETHER; ``emit``.
     """
 
     kind: tuple[str, int, int]
@@ -91,7 +92,7 @@ class Product:
     where: str
     having: str
     best: int | None
-    drift: bool
+    drift: str
     emit: str
 
     @property
@@ -106,7 +107,7 @@ class Product:
             f"HAVING {self.having}" * bool(self.having),
             "" if self.best is None else f"ORDER BY n DESC, t LIMIT {self.best}",
             f"WINDOW {kind} {size}{every}",
-            "DRIFT TOGETHER" * self.drift,
+            f"DRIFT {self.drift}" * bool(self.drift),
             self.emit,
         ]
         return " ".join(filter(None, clauses))
@@ -123,20 +124,33 @@ class Product:
         for key, mine in by_key.items():
             for start, end, inside in self._windows(mine, error):
                 told = [self._value(some) for some in inside]
-                result = {
-                    "start": start,
-                    "end": end,
-                    "key": dict(zip(self.group, key, strict=True)),
-                }
-                result["value"] = mean(told) if self.drift else told[0]
-                if self.drift:
-                    result |= dict(zip(("low", "middle", "high"), told, strict=True))
-                if HAVING[self.having](result["value"]):
-                    found.setdefault((start, end), []).append(result)
+                place = {"start": start, "end": end, "key": dict(zip(self.group, key, strict=True))}
+                for stage, result in self._told(told, inside):
+                    if HAVING[self.having](result["value"]):
+                        found.setdefault((start, end, stage), []).append(place | result)
         if self.best is not None:
             for window, results in found.items():
                 found[window] = sorted(results, key=self._rank)[: self.best]
         return [result for results in found.values() for result in results]
+
+    def _told(
+        self, told: list[dict[str, Any]], inside: list[list[Event]]
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """(stage, result) of a window by its values and events; with EACH a result for each of the
+        three, the first ones if they, or one before, hold anything.
+        """
+        if not self.drift:
+            yield "", {"value": told[0]}
+            return
+        all_three = dict(zip(STAGES, told, strict=True))
+        if self.drift == "TOGETHER":
+            yield "", {"value": mean(told), **all_three}
+            return
+        for number, stage in enumerate(STAGES):
+            if stage == STAGES[-1]:
+                yield stage, {"drift": stage, "value": told[number], **all_three}
+            elif any(inside[: number + 1]):
+                yield stage, {"drift": stage, "value": told[number], stage: told[number]}
 
     def _rank(self, result: dict[str, Any]) -> Any:
         n, t = result["value"]["n"], result["value"]["t"]

@@ -19,7 +19,7 @@ from engine.order.registry import parse_order
 from engine.query import query
 from engine.window.settings import parse_window
 from tests.order.conftest import frame
-from tests.window.plain import AGGREGATES, HAVING, OF_ONE_EVENT, WHERE, Product
+from tests.window.plain import AGGREGATES, HAVING, OF_ONE_EVENT, STAGES, WHERE, Product
 
 ERROR = 2
 """What clocks err by, if they do [ns]."""
@@ -30,6 +30,7 @@ KINDS = [
 ORDERS = ("none", "kslack:5", "kslack:200", "sequence:timeout=fixed:10,late=pass")
 BARRIERS = (None, "bounded:7", "bounded:300", "hold:9", "punctuation")
 EMITS = ("", "EMIT ON CLOSE", "EMIT EARLY EVERY 5", "EMIT ON CHANGE")
+DRIFTS = ("", "EACH", "TOGETHER")
 Run = tuple[Product, list[dict[str, Any]], bool, str, str | None, list[int]]
 
 
@@ -38,14 +39,14 @@ def products(draw: st.DrawFn) -> Product:
     kind = draw(st.sampled_from(KINDS))
     on_clock = kind[0] in {"TUMBLING", "SLIDING"}
     group = draw(st.sampled_from([(), ("g",), ("h",), ("g", "h")]))
-    drift = on_clock and draw(st.booleans())
+    drift = draw(st.sampled_from(DRIFTS)) if on_clock else ""
     ranked = on_clock and bool(group) and "h" not in group
     asked = draw(st.lists(st.sampled_from(sorted(AGGREGATES)), max_size=4, unique=True))
     return Product(
-        kind, group, tuple(name for name in asked if not drift or name not in OF_ONE_EVENT),
+        kind, group, tuple(n for n in asked if drift != "TOGETHER" or n not in OF_ONE_EVENT),
         draw(st.sampled_from(sorted(WHERE))), draw(st.sampled_from(sorted(HAVING))),
         draw(st.sampled_from([None, 1, 2])) if ranked else None, drift,
-        "" if drift else draw(st.sampled_from(EMITS)),
+        draw(st.sampled_from(EMITS)),
     )  # fmt: skip
 
 
@@ -105,18 +106,17 @@ def check(run: Run) -> None:
         assert net[content] in (0, 1), result
     standing = [json.loads(content) for content, count in net.items() if count]
     expected = product.answers(events, ERROR if errs else 0)
-    fields = ("value", "low", "middle", "high") if product.drift else ("value",)
 
-    def place(start: int, end: int, key: dict[str, Any]) -> str:
-        return json.dumps([start, end, key], sort_keys=True)
+    def place(start: int, end: int, result: dict[str, Any]) -> str:
+        return json.dumps([start, end, result.get("drift"), result["key"]], sort_keys=True)
 
-    mine = {place(r["window"]["start"], r["window"]["end"], r["key"]): r for r in standing}
-    plain = {place(r["start"], r["end"], r["key"]): r for r in expected}
+    mine = {place(r["window"]["start"], r["window"]["end"], r): r for r in standing}
+    plain = {place(r["start"], r["end"], r): r for r in expected}
     assert len(mine) == len(standing) or product.kind[0] == "ROWS"
     assert mine.keys() == plain.keys()
     for name, result in mine.items():
         if len(mine) == len(standing):
-            for field in fields:
+            for field in {"value", *STAGES} & plain[name].keys():
                 assert result[field] == pytest.approx(plain[name][field], abs=1e-9), (name, field)
 
 
