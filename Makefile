@@ -11,7 +11,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 BIN := .venv/bin
 STAMP := .venv/.ready
 
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup -q
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -q
 
 .PHONY: help setup demo test test-all fuzz check bench clean
 

@@ -5,15 +5,20 @@ are few and long): they compile the same kernels and share what their modules pr
 workers side by side would do both twice.
 
 ``make test`` tries the same examples on every machine; ``make fuzz`` fresh ones (profile ``fuzz``).
-A JVM fills a machine, so one Spark after the other. And what is timed by Hypothesis may be the
-first call of a kernel, which compiles or loads it.
+A JVM fills a machine, so one Spark after the other; they begin first, for together they take the
+longest. And what is timed by Hypothesis may be the first call of a kernel, which compiles or loads
+it.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Final
+
 import pytest
 from hypothesis import settings
 
+_SPARK: Final = "spark"
 settings.register_profile("slackwater", deadline=None, derandomize=True, database=None)
 settings.register_profile("fuzz", deadline=None, database=None, print_blob=True)
 settings.load_profile("slackwater")
@@ -21,8 +26,20 @@ settings.load_profile("slackwater")
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group("spark"))
-        elif not any(item.get_closest_marker(name) for name in ("slow", "xdist_group")):
-            item.add_marker(pytest.mark.xdist_group(str(item.path.parent)))
+    groups = {item: _group(item) for item in items}
+    for item, group in groups.items():
+        if group is not None:
+            item.add_marker(pytest.mark.xdist_group(group))
+    sizes = Counter(groups.values())
+    sizes[_SPARK], sizes[None] = len(items), 1
+    items.sort(key=lambda item: -sizes[groups[item]])
+
+
+def _group(item: pytest.Item) -> str | None:
+    """Tests that one worker runs; None: it may be alone."""
+    own = item.get_closest_marker("xdist_group")
+    if own is not None:
+        return str(own.args[0])
+    if item.get_closest_marker("spark"):
+        return _SPARK
+    return None if item.get_closest_marker("slow") else str(item.path.parent)

@@ -103,8 +103,9 @@ def check(run: Run) -> None:
     for result in found:
         content = json.dumps({**result, "op": "+", "at": 0}, sort_keys=True)
         net[content] += 1 if result["op"] == "+" else -1
-        assert net[content] in (0, 1), result
-    standing = [json.loads(content) for content, count in net.items() if count]
+        # Rows of the same times and values make windows that nothing tells apart.
+        assert net[content] in (0, 1) or (product.kind[0] == "ROWS" and net[content] > 1), result
+    standing = [json.loads(content) for content in net.elements()]
     expected = product.answers(events, ERROR if errs else 0)
 
     def place(start: int, end: int, result: dict[str, Any]) -> str:
