@@ -43,9 +43,10 @@ check: $(STAMP)  ## format, lint and types, as CI does
 	@failed=0; for tool in "ruff format --check ." "ruff check ." mypy; do \
 		echo "$(BIN)/$$tool"; $(BIN)/$$tool || failed=1; done; exit $$failed
 
-bench: $(STAMP)  ## the speed table, as ratios within one run
-	@for script in $(filter-out bench/workload.py,$(wildcard bench/*.py)); do echo "== $$script"; \
-		$(BIN)/python -m bench.$$(basename $$script .py) || exit 1; done
+bench: $(STAMP)  ## the speed table, as ratios within one run; all of it, though a goal be missed
+	@missed=; for script in $(filter-out bench/workload.py,$(wildcard bench/*.py)); do echo "== $$script"; \
+		$(BIN)/python -m bench.$$(basename $$script .py) || missed="$$missed $$script"; done; \
+	[ -z "$$missed" ] || { echo "not met, or failed:$$missed"; exit 1; }
 
 clean:  ## removes what was built, but not .venv
 	rm -rf build dist out spark-warehouse metastore_db derby.log *.egg-info \

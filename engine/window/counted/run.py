@@ -106,8 +106,9 @@ def _mark(gaps: GapTable, j: int, rows: int, book: CountedBook, st: Record) -> N
         window = counted.of[counted.kept[k]].newest
         while window != NONE:
             one = counted.of[window]
-            beside = gaps.last[j] > ref[one.first]
-            if beside and gaps.first[j] < ref[last_of(window, rows, book)]:
+            if gaps.first[j] >= ref[last_of(window, rows, book)]:
+                break  # those before it end no later: rows of a group are in order of time
+            if gaps.last[j] > ref[one.first]:
                 one.stale = not runs(window, book)
                 st.stale |= one.stale
             window = one.before
