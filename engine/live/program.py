@@ -232,9 +232,9 @@ def _begin_spark(task: Task) -> None:
     from engine.spark.live_engine import spark_log  # noqa: PLC0415
 
     log = spark_log(Path(task.answers) / STATE / task.kind)
-    spark_session(task.master, log)
     with log.open("ab") as file:  # what its libraries say, of which an end of the JVM is half
         os.dup2(file.fileno(), sys.stderr.fileno())
+    spark_session(task.master, log)
 
 
 def _patient(

@@ -28,6 +28,9 @@ KILLS = {
 }
 SEED = int(os.environ.get("SLACKWATER_SEED", "5"))
 
+START_SECONDS = 40
+"""What an engine may take until it answers, with its JVM."""
+
 
 class Fed:
     """An agent, its lives, and what each of them was given."""
@@ -120,7 +123,9 @@ class Served:
             if "not all are written yet" not in self._gateway.text:
                 return
             self._gateway = self._field.serve()
-            until(self.look, "more answers", 120)
+            deadline = time.monotonic() + START_SECONDS
+            while not self.look() and time.monotonic() < deadline:
+                time.sleep(0.1)  # all may be answered but what the end makes known
         raise AssertionError(self._gateway.text)
 
 
