@@ -24,6 +24,7 @@ from typing import IO, Final
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from engine.errors import UserError
@@ -103,11 +104,11 @@ def check_package(name: str, wanted: str, installed: str | None) -> Check:
 def check_extra(
     extra: str, packages: Sequence[str], use: str, installed: Callable[[str], str | None]
 ) -> Check:
-    """Judges an extra of the installation, which brings ``packages`` for ``use``."""
+    """Judges an extra of the installation, which brings ``packages`` (as imported) for ``use``."""
     versions = {name: installed(name) for name in packages}
     lacking = [name for name, version in versions.items() if version is None]
     if lacking:
-        remedy = f"{use[0].upper()}{use[1:]} need it: pip install 'slackwater[{extra}]'"
+        remedy = f"For {use}: pip install 'slackwater[{extra}]'"
         return Check(f"extra {extra}", Status.WARN, f"no {', '.join(lacking)}", remedy)
     seen = ", ".join(f"{name} {version}" for name, version in versions.items())
     return Check(f"extra {extra}", Status.PASS, seen)
@@ -189,7 +190,7 @@ def report(found: list[Check], out: IO[str], *, as_json: bool = False) -> int:
         table = Table("check", "", "seen", "what to do", title="slackwater doctor")
         for check in found:
             verdict = f"[{colours[check.status]}]{check.status}[/]"
-            table.add_row(check.id, verdict, check.value, check.remedy)
+            table.add_row(check.id, verdict, escape(check.value), escape(check.remedy))
         Console(file=out).print(table)
     return int(any(check.status is Status.FAIL for check in found))
 
@@ -201,9 +202,14 @@ def _check_packages() -> list[Check]:
         remedy = 'Type in the project\'s folder: pip install -e ".[engine]"'
         return [Check("package slackwater", Status.FAIL, "not installed", remedy)]
     wanted = required_packages(requires, ("engine",))
+    brought_by = metadata.packages_distributions()
+
+    def version(package: str) -> str | None:
+        return _installed(brought_by.get(package, [package])[0])
+
     return [
         *(check_package(name, wanted[name], _installed(name)) for name in sorted(wanted)),
-        *(check_extra(extra, has, use, _installed) for extra, (has, use) in EXTRAS.items()),
+        *(check_extra(extra, has, use, version) for extra, (has, use) in EXTRAS.items()),
     ]
 
 

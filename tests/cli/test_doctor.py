@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -98,7 +99,16 @@ def test_extras() -> None:
     assert has == Check("extra report", Status.PASS, "plotly 6.1")
     lacks = doctor.check_extra("sim", ("simpy", "plotly"), "run and simulate", versions.get)
     assert (lacks.status, lacks.value) == (Status.WARN, "no simpy")
-    assert lacks.remedy == "Run and simulate need it: pip install 'slackwater[sim]'"
+    assert lacks.remedy == "For run and simulate: pip install 'slackwater[sim]'"
+    table = io.StringIO()
+    doctor.report([lacks], table)
+    assert "'slackwater[sim]'" in "".join(re.findall(r"[^\s│]+", table.getvalue())), "no markup"
+
+
+def test_extras_that_are_installed_are_found() -> None:
+    """``paho`` is imported, ``paho-mqtt`` is installed; ``dev`` brings every extra."""
+    found = {check.id: check for check in doctor.checks() if check.id.startswith("extra ")}
+    assert {check.status for check in found.values()} == {Status.PASS}, found
 
 
 def test_fsync_is_judged_by_its_median() -> None:

@@ -8,7 +8,6 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import Row
 
-from bench.workload import FRAME_ROWS, event_frames, pattern_stream, sync_frame
 from engine.barrier.registry import parse_barrier
 from engine.chain import Chain, ChainSettings
 from engine.log.arrival_log import LogWriter
@@ -18,6 +17,7 @@ from engine.spark import chain_state, processor
 from engine.spark.live_chains import LEAST, LiveChains, digest_of
 from engine.spark.processor import SiteChain
 from engine.spark.staged import Staged
+from engine.speed.stream import FRAME_ROWS, event_frames, pattern_stream, sync_frame
 from tests.spark.pretend_state import Store
 
 SETTINGS = ChainSettings(

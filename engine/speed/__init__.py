@@ -1,0 +1,1 @@
+"""How fast this machine is: streams to measure with, and what ours takes beside plain programs."""
