@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -51,8 +52,13 @@ INNER = {
 MAY_SIMULATE = ("engine/cli/", "engine/report/")
 
 
-def imports(text: str) -> Iterator[tuple[int, str]]:
+@cache  # tests ask of the same files, and parsing all of them takes seconds
+def imports(text: str) -> tuple[tuple[int, str], ...]:
     """Line and dotted name of every import; ``from a.b import c`` gives ``a.b``."""
+    return tuple(_imports(text))
+
+
+def _imports(text: str) -> Iterator[tuple[int, str]]:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
