@@ -36,10 +36,14 @@ class Connect(NamedTuple):
 
 
 class SendBytes(NamedTuple):
-    """Write these bytes, exactly one message, to this connection."""
+    """Write these bytes, exactly one message, to this connection.
+
+    ``spare``: leave them out where much waits to be written: the gateway will ask again.
+    """
 
     connection: int
     data: bytes
+    spare: bool = False
 
 
 class SendDatagram(NamedTuple):

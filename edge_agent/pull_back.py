@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from edge_agent import wire
 from edge_agent.excerpt import Events
-from edge_agent.messages import Intervals, Lacking
+from edge_agent.messages import WANTED_MAX, Intervals, Lacking
 
 OPEN_MAX: Final = 1 << 16
 """So many intervals that have begun and not ended are known of; then the oldest are not."""
@@ -98,10 +98,11 @@ class TracedIntervals:
 
 
 def lacking(unended: Sequence[Interval], gone: Sequence[Interval]) -> list[bytes]:
-    """The message that says so; none where there is nothing to say."""
-    if not (unended or gone):
-        return []
-    return [wire.encode(Lacking(tuple(unended), tuple(gone)))]
+    """The messages that say so; none where there is nothing to say."""
+    return [
+        wire.encode(Lacking(tuple(unended[low : low + WANTED_MAX]), tuple(gone[low:][:WANTED_MAX])))
+        for low in range(0, max(len(unended), len(gone)), WANTED_MAX)
+    ]
 
 
 def ids_of(message: Events) -> Sequence[int]:

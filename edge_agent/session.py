@@ -311,7 +311,7 @@ class AgentSession:
                     self._after_sync(now)
             case m.Wanted() if link.state is LinkState.READY:
                 answers = self.intervals.answer(message.intervals)
-                self._outputs += [SendBytes(link.number, data) for data in answers]
+                self._outputs += [SendBytes(link.number, data, spare=True) for data in answers]
             case m.ErrorMessage():
                 self.counts[f"error_{message.reason}"] += 1
                 if message.reason == "length" and link.state is LinkState.GREETING:

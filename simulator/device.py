@@ -286,7 +286,7 @@ class Device:
     def _send(self) -> None:
         for output in self.sessions[-1].outputs():
             if isinstance(output, SendBytes):
-                number, data = output
+                number, data, _ = output
                 size = len(data)
                 self.counts["bytes"] += size
                 self._open[number].send_up(data, size)

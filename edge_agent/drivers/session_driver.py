@@ -43,7 +43,7 @@ class SessionDriver:
         self.before_sending: Callable[[], None] = _nothing
         """Called after each input of the session, before it has effects."""
         self.counts: Counter[str] = Counter()
-        """``connected``, ``not_connected``, ``no_ntp_socket``."""
+        """``connected``, ``not_connected``, ``no_ntp_socket``, ``answers_left_out``."""
         self.last_error = ""
         """Why a connection was last not opened, or was lost."""
         self.local_address = ""
@@ -111,8 +111,8 @@ class SessionDriver:
             match output:
                 case Connect(number):
                     self._spawn(number)
-                case SendBytes(number, data):
-                    self._links[number].send(data)
+                case SendBytes(number, data, spare):
+                    self._send(self._links[number], data, spare=spare)
                 case Close(number, _):
                     self._give_up(number)
                 case SendDatagram(data, place):
@@ -155,6 +155,13 @@ class SessionDriver:
         self.carry_out()
 
     # --- inside
+
+    def _send(self, link: _Link, data: bytes, *, spare: bool) -> None:
+        """Who asks and asks and does not read what he is sent is not sent ever more."""
+        if spare and link.waiting_bytes > self.session.settings.unacked_bytes_max:
+            self.counts["answers_left_out"] += 1
+        else:
+            link.send(data)
 
     def _spawn(self, number: int) -> None:
         task = asyncio.get_running_loop().create_task(self._connect(number))

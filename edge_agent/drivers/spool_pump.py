@@ -140,11 +140,11 @@ class SpoolPump:
 
     async def _look_for_asked(self) -> None:
         """Intervals that the gateway has asked for go before their turn."""
-        asked, self.session.intervals.asked = self.session.intervals.asked, []
+        asked, self.session.intervals.asked = self.session.intervals.asked, {}
         if not asked:
             return
         try:
-            looked: Looked = await self._on_disk(look_for, self.outbox, asked)
+            looked: Looked = await self._on_disk(look_for, self.outbox, list(asked))
         except OSError as error:
             self._tellings.rarely(f"{self.outbox.folder}: {error.strerror}; it will be asked again")
             return

@@ -20,6 +20,11 @@ class StreamSocket(asyncio.Protocol):
         if self._transport is not None:
             self._transport.write(data)
 
+    @property
+    def waiting_bytes(self) -> int:
+        """Of what was sent, so much is not written yet."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
     def close(self) -> None:
         """Closes it when everything is written."""
         if self._transport is not None:

@@ -16,7 +16,7 @@ from edge_agent.messages import Texts
 from edge_agent.outbox.segment import Record
 from edge_agent.outputs import SendBytes
 from edge_agent.pool import Link, LinkState
-from edge_agent.pull_back import Interval, TracedIntervals, lacking
+from edge_agent.pull_back import OPEN_MAX, Interval, TracedIntervals, lacking
 from edge_agent.sequence import Resumed
 from edge_agent.session import AgentSession
 from edge_agent.settings import SessionSettings
@@ -30,12 +30,15 @@ class SpooledIntervals(TracedIntervals):
 
     def __init__(self, bytes_max: int) -> None:
         super().__init__(bytes_max)
-        self.asked: list[Interval] = []
-        """Intervals that the gateway wants; who takes them out looks for them in the outbox."""
+        self.asked: dict[Interval, None] = {}
+        """Intervals that the gateway wants, ``OPEN_MAX`` at most: it will ask again for the others.
+        Who takes them out looks for them in the outbox.
+        """
 
     def answer(self, asked: m.Intervals) -> list[bytes]:
         known = self.known(asked)
-        self.asked += known.others
+        for each in known.others[: max(OPEN_MAX - len(self.asked), 0)]:
+            self.asked[each] = None
         return lacking(known.unended, ())
 
 
@@ -94,8 +97,8 @@ class SpooledSession(AgentSession):
         link = self._pool.next_ready().number
         for stream, record in records:
             self._offered[stream] = max(self._offered[stream], record.end)
-            self._outputs.append(SendBytes(link, record.data))
-        self._outputs += [SendBytes(link, data) for data in lacking((), gone)]
+            self._outputs.append(SendBytes(link, record.data, spare=True))
+        self._outputs += [SendBytes(link, data, spare=True) for data in lacking((), gone)]
 
     def gone(self, stream: int, first: int, now: Now) -> None:
         """No number of ``stream`` below ``first`` will come that was not acked.

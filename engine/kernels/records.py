@@ -12,9 +12,10 @@ Record: TypeAlias = Any
 which takes what was assigned to an attribute for anything that NumPy takes.)"""
 
 
-def record(*fields: str) -> np.dtype[np.void]:
-    """A record of int64 ``fields``."""
-    return np.dtype([(field, np.int64) for field in fields])
+def record(*fields: str, narrow: tuple[str, ...] = ()) -> np.dtype[np.void]:
+    """A record of int64 ``fields``, and of an even number of int32 behind them."""
+    assert len(narrow) % 2 == 0, "records are moved as int64"
+    return np.dtype([(field, np.int64) for field in fields] + [(each, np.int32) for each in narrow])
 
 
 def numbers_of(records: np.ndarray) -> np.ndarray:

@@ -191,7 +191,7 @@ class SeqMatcher:
         }
         if CHANCE in released.columns:
             more[CHANCE] = released.columns[CHANCE][taken]
-            more[DOUBTED] = (more[CHANCE] != 1).astype(np.int64)
+            more[DOUBTED] = (more[CHANCE] != 1).astype(np.int32)
         now = self._at_once(released, moved, rows, more)
         rows = rows[now]
         if len(rows):

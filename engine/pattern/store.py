@@ -287,12 +287,17 @@ class Store:
         return View.of(found, self.attr_types, strings)
 
     def codes(self) -> np.ndarray:
-        """Codes of texts in use: no other column is of their type. Functions make texts, too."""
-        columns = [known[: self.n] for known in self.columns.values() if known.dtype == np.int32]
+        """Codes of texts in use: but ``DOUBTED``, no other column is of their type. Functions make
+        texts, too.
+        """
+        columns = [
+            known[: self.n] for name, known in self.columns.items()
+            if known.dtype == np.int32 and name != DOUBTED
+        ]  # fmt: skip
         for number in np.flatnonzero(self.kinds == TEXT):
             raw, ok = self.registers.raw[number, : self.n], self.registers.ok[number, : self.n]
             columns.append(raw[ok].astype(np.int32))
-        return np.unique(np.concatenate([self.columns["source"][: self.n], *columns]))
+        return np.unique(np.concatenate(columns))
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""

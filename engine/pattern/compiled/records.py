@@ -1,8 +1,8 @@
 """Records that the kernels of patterns read by name: events, and the tables of a compiled query.
 
-A compiled query is a ``Tables``, which ``engine.pattern.compiled.tables`` makes; each field of a
-record is an int64. A range of rows of another table is two fields, ``.._from`` and ``.._to``; the
-latter is the first row that is no longer meant.
+A compiled query is a ``Tables``, which ``engine.pattern.compiled.tables`` makes. Fields are int64
+(of events, of which many are held, some are int32). A range of rows of another table is two fields,
+``.._from`` and ``.._to``; the latter is the first row that is no longer meant.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy as np
 from engine.kernels.records import record
 
 EVENT: Final = record(
-    "ref", "ref_end", "unc", "epoch", "source", "order", "expires", "member", "horizon", "t_a",
-    "doubted",
+    "ref", "ref_end", "unc", "epoch", "order", "expires", "member", "horizon", "t_a",
+    narrow=("source", "doubted"),
 )  # fmt: skip
 """An event held (``engine.pattern.store`` says more). ``ref_end``: ``te`` on the
-engine's clock; ``ref`` of a point. ``doubted``: 1: it may not have happened at all
-(``engine.stream.chance``)."""
+engine's clock; ``ref`` of a point. ``source``: its code. ``doubted``: 1: it may not have happened
+at all (``engine.stream.chance``)."""
 
 JOIN_ORDER: Final = record(
     "branch", "step", "scope", "probes_from", "probes_to", "floors_from", "floors_to"

@@ -1,0 +1,99 @@
+"""A gateway that asks an agent for intervals without end, and does not read the answers."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from edge_agent import messages as m
+from edge_agent import wire
+from tests.live.conftest import Field, Program, until
+from tests.live.test_abstracting_agent import ABSTRACT, feed
+
+ASKS = 100_000
+ROOM_MB = 60
+"""For what may be in flight (8 MiB), twice, and what reading a million wishes takes."""
+
+
+class Gateway:
+    """One connection, read as long as ``read`` is called."""
+
+    def __init__(self, port: int) -> None:
+        self._server = socket.create_server(("127.0.0.1", port))
+        self._decoder = wire.Decoder()
+        self.said: list[m.Message] = []
+        self.acks = [0, 0, 0]
+        """Of controls, readings, intervals."""
+
+    def accept(self) -> None:
+        self.connection, _ = self._server.accept()
+        self.connection.settimeout(0.1)
+
+    def read(self) -> None:
+        """Takes in what is there, and acks it."""
+        try:
+            data = self.connection.recv(1 << 20)
+        except TimeoutError:
+            return
+        for message in self._decoder.feed(data):
+            self.said.append(message)
+            if isinstance(message, m.Hello):
+                self.send(m.Welcome(0, (0, 0)))
+            elif isinstance(message, m.Data):
+                lane = 1 + message.stream
+                self.acks[lane] = max(self.acks[lane], message.first_seq + message.rows)
+            elif not isinstance(message, m.Lacking):
+                self.acks[0] += 1
+        self.send(m.Ack(self.acks[0], tuple(self.acks[1:])))
+
+    def send(self, *messages: m.Message) -> None:
+        self.connection.settimeout(20)
+        self.connection.sendall(b"".join(map(wire.encode, messages)))
+        self.connection.settimeout(0.1)
+
+    def close(self) -> None:
+        self.connection.close()
+        self._server.close()
+
+
+def memory_mb(agent: Program) -> float:
+    status = Path(f"/proc/{agent.process.pid}/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
+
+
+def kept_of(gateway: Gateway) -> list[tuple[int, int]]:
+    """Intervals that came."""
+    found = [each for each in gateway.said if isinstance(each, m.Data)]
+    ids = [int.from_bytes(d.ids[:8], "little") for d in found if d.ids]
+    return [(1, each) for each in ids]
+
+
+@pytest.mark.parametrize("outbox", ["", '[outbox]\nfolder = "box"\nsync_every = "1 ms"\n'])
+def test_a_million_wishes_do_not_fill_an_agent(field: Field, outbox: str) -> None:
+    gateway = Gateway(field.port)
+    name = field.agent_file("fridge", ABSTRACT, outbox)
+    agent = field.start("agent", "-c", name, stdin=subprocess.PIPE)
+    gateway.accept()
+    feed(agent, [(n, 10 + 60 * (n % 2)) for n in range(2000)])
+    until(lambda: gateway.read() or gateway.acks[2] >= 1000, "intervals")
+    (one, *_), before = kept_of(gateway), memory_mb(agent)
+    wishes = [(1, n) for n in range(m.WANTED_MAX)]
+    for low in range(0, ASKS, 1000):
+        gateway.send(*[m.Wanted((one,))] * 1000, *[m.Wanted(tuple(wishes))] * 40)
+        wishes = [(1, id_ + m.WANTED_MAX) for _, id_ in wishes]
+        assert agent.process.poll() is None, low
+    time.sleep(0.5)
+    assert memory_mb(agent) < before + ROOM_MB
+    # It goes on: what it says can be read, and new readings come.
+    acked = gateway.acks[2]
+    feed(agent, [(3000 + n, 10 + 60 * (n % 2)) for n in range(100)])
+    until(lambda: gateway.read() or gateway.acks[2] > acked, "what is new")
+    assert all(
+        len(each.gone) <= m.WANTED_MAX for each in gateway.said if isinstance(each, m.Lacking)
+    )
+    gateway.close()
+    agent.end()
