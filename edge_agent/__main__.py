@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from edge_agent.command import main
+from edge_agent.command import program
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(program())

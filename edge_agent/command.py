@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,10 +18,20 @@ from edge_agent.drivers.dry_run import dry_run
 from edge_agent.drivers.network_interface import default_source, interfaces
 from edge_agent.errors import AgentError, SettingsError
 from edge_agent.spool_command import ACTIONS, Say
+from edge_agent.standard_streams import drop_unwritten, fill_closed_streams
 
 USER_ERROR: Final = 2
 FAILED: Final = 1
 INTERRUPTED: Final = 130
+
+
+def program(arguments: Sequence[str] | None = None) -> int:
+    """``main`` as a process of its own, whatever its standard streams are."""
+    fill_closed_streams()
+    try:
+        return main(arguments)
+    finally:
+        drop_unwritten()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,7 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     options = _parser().parse_args(words)
     try:
-        return int(options.action(options))
+        code = int(options.action(options))
+        sys.stdout.flush()
     except SettingsError as error:
         sys.stderr.write(f"slackwater agent: {_visible(str(error))}\n")
         return USER_ERROR
@@ -37,6 +49,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except AgentError as error:
         sys.stderr.write(f"slackwater agent: {_visible(str(error))}\n")
         return FAILED
+    except BrokenPipeError:
+        return FAILED  # the reader of our output has gone; nothing more can be said to it
+    except OSError as error:
+        if error.filename is None and error.errno != errno.ENOSPC:
+            raise  # no file's fault, so it may be ours
+        place = "" if error.filename is None else f"{error.filename}: "
+        sys.stderr.write(f"slackwater agent: {_visible(place)}{error.strerror}\n")
+        return FAILED
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:

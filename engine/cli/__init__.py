@@ -6,13 +6,16 @@ import gc
 import os
 import sys
 
+from edge_agent.standard_streams import drop_unwritten, fill_closed_streams
+
 
 def main() -> None:
     """Entry point. Exit codes: 0 done, 1 failed, 2 the user's input is at fault."""
     if sys.argv[1:2] == ["agent"]:  # a device has nothing of what the other commands need
-        from edge_agent.command import main as agent  # noqa: PLC0415
+        from edge_agent.command import program as agent  # noqa: PLC0415
 
         sys.exit(agent(sys.argv[2:]))
+    fill_closed_streams()
     gc.disable()  # until modules are loaded, which are no garbage: looking for it takes 0.1 s
     # NumPy's BLAS would start a thread per core: 60 ms, and no command multiplies matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -30,6 +33,7 @@ def main() -> None:
         )
         sys.exit(1)
     code = run(sys.argv[1:])
+    drop_unwritten()
     gc.freeze()  # what is left goes with the process: looking through it all takes 0.25 s
     sys.exit(code)
 

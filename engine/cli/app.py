@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import gc
-import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
@@ -194,6 +193,7 @@ def run(arguments: Sequence[str]) -> int:
         gc.set_threshold(_NEW_OBJECTS)
         gc.enable()
         code = app(list(arguments), prog_name="slackwater", standalone_mode=False)
+        sys.stdout.flush()  # what cannot be written is told here, not as the process ends
     except KeyboardInterrupt:
         code = _INTERRUPTED
     except TyperException as error:
@@ -218,9 +218,7 @@ def run(arguments: Sequence[str]) -> int:
         tell(f"slackwater: {error}\n")
         return 1
     except BrokenPipeError:
-        # The reader of our output has gone; nothing more can be said to it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return 1  # the reader of our output has gone; nothing more can be said to it
     except OSError as error:
         if error.filename is None and error.errno != errno.ENOSPC:
             raise  # no file's fault, so it may be ours

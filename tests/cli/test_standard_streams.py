@@ -1,0 +1,108 @@
+"""Standard streams that are closed, full or no longer read, as a shell or a supervisor gives them.
+
+Exit codes stay 0, 1 and 2: Python's own 120, of a flush that fails as the process ends, is none.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LINES = '{"type": "A", "ts": 3}\n{"type": "B", "ts": 5}\n'
+ORDER = "engine.cli order --input trace.jsonl --order none --quiet"
+AGENT = "edge_agent --config agent.toml --dry-run"
+CHECK = "edge_agent check agent.toml"
+SETTINGS = """
+[agent]
+source = "door"
+token = "change-me"
+[[stream]]
+name = "events"
+[[input]]
+kind = "stdin"
+"""
+MAIN = {
+    "engine.cli": "import engine.cli; engine.cli.main()",
+    "edge_agent": "import runpy; runpy.run_module('edge_agent', run_name='__main__')",
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "trace.jsonl").write_text(LINES)
+    (tmp_path / "agent.toml").write_text(SETTINGS)
+    return tmp_path
+
+
+def ran(command: str, streams: str, place: Path) -> tuple[int, str, str]:
+    """Exit code, standard output and error of ``command`` with the shell's ``streams``."""
+    module, *arguments = command.split()
+    # Buffered, as it is for people; tests may run without.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {streams}', "sh", sys.executable, "-c", MAIN[module], *arguments],
+        capture_output=True, text=True, cwd=place, input=LINES, check=False, timeout=300,
+        env=environment | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("command", [ORDER, AGENT, CHECK])
+@pytest.mark.parametrize(
+    ("streams", "said"),
+    [(">&-", "standard output: is closed"), (">/dev/full", "No space left on device")],
+)
+def test_output_that_cannot_be_written_is_a_failure_that_is_told(
+    place: Path, command: str, streams: str, said: str
+) -> None:
+    code, _, told = ran(command, streams, place)
+    assert code == 1
+    program = "slackwater" if command is ORDER else "slackwater agent"
+    assert f"{program}: {said}" in told.splitlines()
+    assert "Traceback" not in told
+    assert "Exception ignored" not in told
+
+
+@pytest.mark.parametrize("command", [ORDER, AGENT])
+def test_without_standard_error_the_answer_is_the_same(place: Path, command: str) -> None:
+    code, answer, told = ran(command, "2>&-", place)
+    assert (code, told) == (0, "")
+    assert answer.count("\n") == 2
+    assert ran(f"{command.split(maxsplit=1)[0]} --nonsense", "2>&-", place)[0] == 2
+
+
+def test_what_is_said_to_a_closed_stream_goes_into_no_file(place: Path) -> None:
+    """The file with the answer would have had the number of the closed stream."""
+    code, _, _ = ran(f"{ORDER} --out o.jsonl --late l.jsonl", "2>&- >&-", place)
+    assert code == 0
+    kinds = {line.partition(":")[0] for line in (place / "o.jsonl").read_text().splitlines()}
+    assert kinds == {'{"source"'}
+
+
+def test_no_standard_input_is_an_empty_one(place: Path) -> None:
+    code, _, told = ran(ORDER.replace("trace.jsonl", "-"), "<&-", place)
+    assert code == 2
+    assert "<stdin>:1: the file is empty" in told
+
+
+@pytest.mark.parametrize("command", [ORDER, AGENT])
+def test_a_reader_that_has_gone_ends_it_without_a_word(place: Path, command: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        module, *arguments = command.split()
+        done = subprocess.run(
+            [sys.executable, "-c", MAIN[module], *arguments],
+            stdout=writer, stderr=subprocess.PIPE, text=True, cwd=place, input=LINES, check=False,
+            env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=300,
+        )  # fmt: skip
+    finally:
+        os.close(writer)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "ignored" not in done.stderr
