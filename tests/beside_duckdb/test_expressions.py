@@ -22,7 +22,7 @@ def test_same_rows_and_values(rows: list[Row], asked: list[tuple[Said, Said, Sai
 
 
 @pytest.mark.slow
-@settings(max_examples=400)
+@settings(max_examples=150)
 @ASKED
 def test_same_rows_and_values_of_many(
     rows: list[Row], asked: list[tuple[Said, Said, Said]]

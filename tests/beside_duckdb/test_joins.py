@@ -62,7 +62,7 @@ def test_same_rows(rows: list[Row], asked: list[tuple[str, str]]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=400)
+@settings(max_examples=150)
 @ASKED
 def test_same_rows_of_many(rows: list[Row], asked: list[tuple[str, str]]) -> None:
     check(rows, asked)

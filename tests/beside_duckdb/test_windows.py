@@ -128,7 +128,7 @@ def test_same_windows(rows: list[Row], asked: list[tuple[str, str]]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=400)
+@settings(max_examples=150)
 @ASKED
 def test_same_windows_of_many(rows: list[Row], asked: list[tuple[str, str]]) -> None:
     check(rows, asked)
