@@ -310,6 +310,10 @@ class WindowKind(StrEnum):
     """The number of a group's events."""
 
 
+AGGREGATES: Final = (
+    "count", "sum", "avg", "min", "max", "stddev", "var", "median", "quantile", "first", "last",
+    "min_by", "max_by",
+)  # fmt: skip
 TAKES_TEXT: Final = frozenset({"count", "count_distinct", "first", "last", "min_by", "max_by"})
 """Aggregates whose argument may be text; what ``min_by`` and ``max_by`` go by may not."""
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -84,7 +85,6 @@ def test_results_come_out_as_tables(trace: Any) -> None:
 
 
 def test_polars_in_and_out(trace: Any) -> None:
-    pl = pytest.importorskip("polars")
     name = trace(ROWS)
     frame = pl.DataFrame(columns())
     assert list(slackwater.order(frame)) == list(slackwater.order(name))

@@ -7,9 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import UserError
-from engine.query import query
+from engine.query import query, to_text
+from engine.query.analysis.cascade import read_statements
 from engine.query.fields import needed_attributes, released_columns
-from engine.query.language.parse import MAX_QUERY_CHARS, parse
+from engine.query.language.parse import parse
+from engine.query.language.place import MAX_QUERY_CHARS
 from engine.query.language.syntax import (
     EndpointChain,
     EventQuery,
@@ -378,3 +380,19 @@ def test_a_query_as_long_as_allowed_is_read() -> None:
     assert len(plan.steps[0].where.terms) == 4_000
     options = ", ".join(map(str, range(8_000)))
     seq(f"EVENT SEQ(A a) WHERE x IN ({options})")
+
+
+@pytest.mark.parametrize("words", ["AFTER MATCH SKIP PAST LAST ROW", "after match skip to next"])
+def test_skip_as_match_recognize_says_it(words: str) -> None:
+    short = query(f"EVENT SEQ(A+ a[], B b) WITHIN 5 s {words[12:]}")
+    for text in (
+        f"EVENT SEQ(A+ a[], B b) {words} WITHIN 5 s",
+        f"EVENT SEQ(A+ a[], B b) WITHIN 5 s {words}",
+    ):
+        assert to_text(query(text)) == to_text(short)
+
+
+def test_many_statements_are_as_long_as_one_may_be() -> None:
+    text = ";".join(["EVENT SEQ(A a, B b) WITHIN 3 s"] * 3000)
+    with pytest.raises(UserError, match="characters; at most"):
+        read_statements([text])

@@ -13,6 +13,7 @@ from engine.query.functions import FUNCTIONS, check_expression
 from engine.query.language import syntax as s
 from engine.query.language.place import Span, closest
 from engine.query.plan import (
+    AGGREGATES,
     Arithmetic,
     Case,
     Constant,
@@ -35,6 +36,16 @@ _WANTED: Final = {
     "text": {ValueKind.TEXT, ValueKind.ANY},
     "any": set(ValueKind),
 }
+_HABITS: Final = {
+    "prev": "of a step that repeats, as A+ a[]: a[i].v > a[i-1].v",
+    "lag": "of a step that repeats, as A+ a[]: a[i].v > a[i-1].v",
+    "power": "write v * v", "pow": "write v * v", "ifnull": "coalesce(v, 0)",
+    "nvl": "coalesce(v, 0)", "if": "CASE WHEN v > 3 THEN 1 ELSE 0 END",
+    "iff": "CASE WHEN v > 3 THEN 1 ELSE 0 END", "char_length": "length(t)", "mod": "v % 3",
+    "ceiling": "ceil(v)", "ucase": "upper(t)", "lcase": "lower(t)",
+    "regexp": "regexp_like(t, '^x')", "mean": "avg(v), in the SELECT list",
+}  # fmt: skip
+"""Functions of other systems, and what to write for them."""
 _NAMED: Final = {"number": "numbers", "time": "a time", "text": "text"}
 
 
@@ -91,8 +102,10 @@ def _unknown(node: s.Call, context: Context) -> Exception:
         hint = "it stands where a condition does, as in WHERE regexp_like(v, '^a')"
         return context.refuse(node.at, "regexp_like is a condition, and a value is needed", hint)
     near = closest(name.lower(), FUNCTIONS)
-    hint = "aggregates stand in the SELECT list, each as an entry of its own"
-    hint += f"; the functions are {', '.join([*FUNCTIONS, REGEXP_LIKE])}"
+    hint = f"the functions are {', '.join([*FUNCTIONS, REGEXP_LIKE])}"
+    if name.lower() in AGGREGATES:
+        near, hint = "", "aggregates stand in a window's SELECT list, and are of repeated steps"
+    near = _HABITS.get(name.lower(), near)
     message = f"there is no function {name!r} for values"
     return context.refuse(node.function.at, message, near or hint)
 

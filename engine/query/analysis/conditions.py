@@ -158,6 +158,11 @@ def value(node: s.Node, context: Context) -> Expression:
     return _typed(node, context).expression
 
 
+def value_of(node: s.Node, context: Context) -> Typed:
+    """``value``, and what kind it is of."""
+    return _typed(node, context)
+
+
 def duration_ns(duration: s.Duration, context: Context, what: str) -> int:
     """Length of ``duration`` in ns; ``what`` names it in errors.
 

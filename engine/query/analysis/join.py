@@ -15,7 +15,6 @@ from engine.query.analysis.clauses import only
 from engine.query.analysis.conditions import duration_ns, terms_of, value
 from engine.query.analysis.consistency import check_pattern
 from engine.query.analysis.extent import Window
-from engine.query.analysis.selection import AGGREGATES
 from engine.query.analysis.typed import Context
 from engine.query.clocked import is_clocked
 from engine.query.fields import OWN, attribute_name, attributes_in, with_attributes
@@ -25,6 +24,7 @@ from engine.query.language.place import Span, closest, refuse
 from engine.query.language.ranking import OrderBy
 from engine.query.language.sources import From, Join, JoinSide
 from engine.query.plan import (
+    AGGREGATES,
     Arithmetic,
     Attribute,
     Comparison,

@@ -7,7 +7,7 @@ from typing import Final
 
 from engine.errors import UserError
 from engine.query.analysis.clauses import only, unsupported
-from engine.query.analysis.conditions import terms_of, value
+from engine.query.analysis.conditions import terms_of, value_of
 from engine.query.analysis.consistency import check_select
 from engine.query.analysis.extent import Window, emit_of, extent_of
 from engine.query.analysis.having import having_of
@@ -19,6 +19,7 @@ from engine.query.language.place import Span, closest, refuse
 from engine.query.language.ranking import OrderBy
 from engine.query.language.sources import From
 from engine.query.plan import (
+    AGGREGATES,
     TAKES_TEXT,
     Aggregate,
     Attribute,
@@ -29,10 +30,6 @@ from engine.query.plan import (
 )
 from engine.query.render import default_label
 
-AGGREGATES: Final = (
-    "count", "sum", "avg", "min", "max", "stddev", "var", "median", "quantile", "first", "last",
-    "min_by", "max_by",
-)  # fmt: skip
 _BY: Final = ("min_by", "max_by")
 _OF_ONE_EVENT: Final = ("first", "last", *_BY)
 
@@ -232,7 +229,8 @@ class _Select:
         return replace(made, label=label.text if label else default_label(made))
 
     def _by(self, function: str, node: s.Node) -> Expression:
-        by = value(node, self.context)
+        typed = value_of(node, self.context)
+        by = typed.expression
         if next(attributes_in(by), None) is None:
             raise self._refuse(node.at, "this is the same for every event", "name an attribute")
         if isinstance(by, Attribute) and FIELDS.get(by.name) == ValueKind.TEXT:
@@ -240,10 +238,14 @@ class _Select:
             raise self._refuse(
                 node.at, f"{by.name!r} is text, and {function} goes by numbers", hint
             )
+        if typed.kind == ValueKind.TEXT:
+            hint = "length(...) is a number"
+            raise self._refuse(node.at, f"this is text, and {function} goes by numbers", hint)
         return by
 
     def _argument(self, function: str, node: s.Node) -> Expression:
-        argument = value(node, self.context)
+        typed = value_of(node, self.context)
+        argument = typed.expression
         if next(attributes_in(argument), None) is None:
             hint = "count(*) counts events" if function == "count" else "name an attribute"
             raise self._refuse(node.at, "this is the same for every event", hint)
@@ -251,6 +253,9 @@ class _Select:
         if function not in TAKES_TEXT and FIELDS.get(named) == ValueKind.TEXT:
             message = f"{named!r} is text, and {function} takes numbers"
             raise self._refuse(node.at, message, f"count({named}) counts its values")
+        if function not in TAKES_TEXT and typed.kind == ValueKind.TEXT:
+            hint = "length(...) is a number; count, first and last take text"
+            raise self._refuse(node.at, f"this is text, and {function} takes numbers", hint)
         return argument
 
     def _parameter(self, call: s.Call) -> float:

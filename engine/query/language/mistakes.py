@@ -8,6 +8,7 @@ from typing import Final
 from lark import Token
 
 from engine.errors import UserError
+from engine.query.language.habits import said_here
 from engine.query.language.place import Span, closest, printable, refuse
 from engine.units import unit_ns
 
@@ -24,6 +25,7 @@ _SIGNS: Final = {
     "SEMICOLON": "", "BANG": "'!'", "ENDPOINT": "ts or te", "NUMBER": "a number",
     "STRING": "text in single quotes", "COMPARE": "a comparison (= != < <= > >=)",
     "RELATION": "a relation such as BEFORE", "BAR": "'|'", "AMPERSAND": "'&'",
+    "PLUS": "'+'", "MINUS": "'-'", "STAR": "'*'",
     "QUESTION": "'?'", "LBRACE": "'{'", "RBRACE": "'}'",
     "GROUP_BY": "GROUP BY", "PARTITION_BY": "PARTITION BY", "ORDER_BY": "ORDER BY",
     "$END": "the end of the query",
@@ -66,6 +68,7 @@ def syntax_error(text: str, token: Token, accepts: set[str]) -> UserError:
         hint = f'{token.upper()} is a word of the language; as a name it is written "{token}"'
     if token.type == "COMPARE" and "COMPARE" not in accepts and "_AND" in accepts:
         hint = _CHAIN
+    hint = said_here(text[: at[0]], text[at[0] :]) or hint
     message = f"{printable(str(token))!r} is not understood here"
     return refuse(text, at, f"{message}; {expected}" if expected else message, hint)
 

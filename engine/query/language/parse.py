@@ -14,7 +14,7 @@ from engine.query.language.checks import CheckNode, HistoryBy
 from engine.query.language.grammar_tables import parser
 from engine.query.language.mistakes import syntax_error
 from engine.query.language.parse_repetition import RepetitionRules, at_of, over
-from engine.query.language.place import Span, refuse
+from engine.query.language.place import Span, check_length, refuse
 from engine.query.language.ranking import OrderBy, Ranked
 from engine.query.language.repetition import StepIndex
 from engine.query.language.sources import From, Join, JoinSide
@@ -26,7 +26,6 @@ from engine.query.language.traces import (
     Under,
 )
 
-MAX_QUERY_CHARS: Final = 65_536
 MAX_DEPTH: Final = 100
 """Levels of nesting; bounds the recursion of everything that walks a condition."""
 
@@ -45,8 +44,7 @@ def parse(text: str) -> s.Query:
     Raises:
         UserError: not a query; the message has the line, a caret and what was expected.
     """
-    if len(text) > MAX_QUERY_CHARS:
-        raise UserError(f"the query has {len(text)} characters; at most {MAX_QUERY_CHARS} are read")
+    check_length(text)
     if not text.strip():
         raise UserError("the query is empty; it begins with EVENT, SELECT or EXPLAIN")
     try:

@@ -12,7 +12,22 @@ from engine.errors import UserError
 Span = tuple[int, int]
 """Start and end of a piece of the query's text, in characters."""
 
+MAX_QUERY_CHARS: Final = 65_536
+"""Of a text, whether it is one statement or several."""
 _SHOWN_CHARS: Final = 100
+
+
+def check_length(text: str) -> None:
+    """Refuses what is too long to be a query.
+
+    Raises:
+        UserError: says how long one may be.
+    """
+    if len(text) > MAX_QUERY_CHARS:
+        raise UserError(
+            f"the query has {len(text)} characters; at most {MAX_QUERY_CHARS} are read. Give long "
+            "lists of statements in several arguments"
+        )
 
 
 def refuse(text: str, at: Span, message: str, hint: str = "") -> UserError:

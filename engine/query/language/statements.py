@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from engine.query.language.place import Span, refuse
+from engine.query.language.place import Span, check_length, refuse
 
 _PIECE: Final = re.compile(
     r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`|--[^\n]*|;", re.DOTALL
@@ -49,8 +49,9 @@ def statements(text: str) -> list[Statement]:
     [('a', 'SELECT 1'), (None, "SELECT ';'")]
 
     Raises:
-        UserError: CREATE without STREAM, a name and AS.
+        UserError: CREATE without STREAM, a name and AS; or the text is too long.
     """
+    check_length(text)
     found: list[Statement] = []
     for start, end in _pieces(text):
         found.append(_statement(text, start, end))

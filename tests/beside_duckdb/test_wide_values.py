@@ -1,9 +1,10 @@
-"""Complete data in order: what DuckDB says of the finished table, where it is installed."""
+"""Windows of some hundred values of very different size: what DuckDB says of the table."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -11,8 +12,6 @@ import pytest
 from engine.query import query
 from engine.stream.released import Released, Strings
 from engine.window.kinds import windows_of
-
-duckdb = pytest.importorskip("duckdb", reason="pip install duckdb to compare with it")
 
 SQL_VALUES = "count(*), sum(v), avg(v), min(v), max(v), stddev_pop(v), median(v), count(DISTINCT w)"
 OURS = SQL_VALUES.replace("stddev_pop", "stddev")

@@ -1,0 +1,141 @@
+"""Windows of every kind with every clause, over complete data in order: as DuckDB answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.beside_duckdb.conftest import Row, assert_same, tables
+from tests.beside_duckdb.expressions import Said, both, conditions, numbers, texts
+
+WINDOWS = {
+    "TUMBLING 8": "SELECT *, ts // 8 * 8 AS began, ts // 8 AS place FROM f",
+    "SLIDING 10 EVERY 4": (
+        "SELECT f.*, k * 4 AS began, k AS place FROM f, range(-3, 1000) AS every(k) "
+        "WHERE ts >= k * 4 AND ts < k * 4 + 10"
+    ),
+    "SLIDING 9 EVERY 3": (
+        "SELECT f.*, k * 3 AS began, k AS place FROM f, range(-3, 1000) AS every(k) "
+        "WHERE ts >= k * 3 AND ts < k * 3 + 9"
+    ),
+    "SESSION 4": (
+        "SELECT *, min(ts) OVER (PARTITION BY {keys}, place) AS began FROM (SELECT *, "
+        "sum(fresh) OVER (PARTITION BY {keys} ORDER BY n) AS place FROM (SELECT *, CASE WHEN ts - "
+        "lag(ts) OVER (PARTITION BY {keys} ORDER BY n) < 4 THEN 0 ELSE 1 END AS fresh FROM f))"
+    ),
+    "ROWS 3 EVERY 2": (
+        "SELECT *, min(ts) OVER (PARTITION BY {keys}, place) AS began FROM (SELECT *, k AS place, "
+        "count(*) OVER (PARTITION BY {keys}, k) AS many FROM (SELECT *, row_number() OVER "
+        "(PARTITION BY {keys} ORDER BY n) - 1 AS i FROM f), range(0, 100) AS every(k) "
+        "WHERE i >= k * 2 AND i < k * 2 + 3) WHERE many = 3"
+    ),
+    "ROWS 2": (
+        "SELECT *, min(ts) OVER (PARTITION BY {keys}, place) AS began FROM (SELECT *, i // 2 AS "
+        "place, count(*) OVER (PARTITION BY {keys}, i // 2) AS many FROM (SELECT *, row_number() "
+        "OVER (PARTITION BY {keys} ORDER BY n) - 1 AS i FROM f)) WHERE many = 2"
+    ),
+}  # fmt: skip
+"""Each event with the windows that have it (``place``), and their begin."""
+EMITS = st.sampled_from(["", "EMIT EARLY EVERY 5", "EMIT ON CHANGE"])
+
+
+@st.composite
+def aggregates(draw: st.DrawFn) -> Said:
+    value, other = draw(numbers()), draw(numbers("", 0))
+    ours = draw(st.sampled_from([
+        "count", "sum", "avg", "min", "max", "median", "quantile", "stddev", "var", "distinct",
+        "first", "last", "min_by", "max_by", "words", "longest",
+    ]))  # fmt: skip
+    if ours in {"stddev", "var"}:
+        return Said(f"{ours}({value.ours})", f"{ours}_pop({value.theirs})")
+    if ours == "quantile":
+        share = draw(st.sampled_from(["0.1", "0.5", "0.9", "0", "1"]))
+        return Said(
+            f"quantile({value.ours}, {share})", f"quantile_cont(({value.theirs})::DOUBLE, {share})"
+        )
+    if ours == "distinct":
+        return both("count(DISTINCT {})", draw(numbers("", 0) | texts("", 0)))
+    if ours == "words":
+        return both("count({})", draw(texts()))
+    if ours in {"first", "last"}:
+        one, back = draw(numbers("", 1) | texts("", 0)), " DESC" if ours == "last" else ""
+        return Said(
+            f"{ours}({one.ours})",
+            f"first({one.theirs} ORDER BY n{back}) FILTER (WHERE ({one.theirs}) IS NOT NULL)",
+        )
+    if ours in {"min_by", "max_by", "longest"}:
+        name, back = ("min_by", "") if ours == "min_by" else ("max_by", " DESC")
+        one, by = draw(texts("", 0)) if ours == "longest" else value, other
+        return Said(
+            f"{name}({one.ours}, {by.ours})",
+            f"first({one.theirs} ORDER BY {by.theirs}{back}, n) "
+            f"FILTER (WHERE ({one.theirs}) IS NOT NULL AND ({by.theirs}) IS NOT NULL)",
+        )
+    return both(ours + "({})", value)
+
+
+@st.composite
+def queries(draw: st.DrawFn) -> tuple[str, str]:
+    """In both languages."""
+    kind = draw(st.sampled_from(sorted(WINDOWS)))
+    keys = draw(st.sampled_from([(), ("g",), ("h",), ("g", "h"), ("stream",)]))
+    where = draw(st.none() | conditions())
+    values = [Said("count(*)", "count(*)"), *draw(st.lists(aggregates(), max_size=4))]
+    having = draw(st.sampled_from([
+        None, "c0 > 1", "c0 BETWEEN 1 AND 2 OR c0 = 4", "NOT c0 = 1 AND c0 IS NOT NULL",
+    ]))  # fmt: skip
+    if having is None and len(values) > 1:
+        having = draw(st.sampled_from([None, "c1 IS NOT NULL", "c1 IS NULL OR c0 > 1"]))
+    ranked = bool(keys) and not kind.startswith(("SESSION", "ROWS"))
+    most = draw(st.sampled_from([None, 1, 2])) if ranked else None
+    by = draw(st.sampled_from(["c0 DESC", "c0"]))
+    columns = ", ".join(f"{value.ours} AS c{place}" for place, value in enumerate(values))
+    ours = [
+        f"SELECT {columns}", f"WHERE {where.ours}" if where else "",
+        f"GROUP BY {', '.join(keys)}" if keys else "", f"HAVING {having}" if having else "",
+        f"ORDER BY {by} LIMIT {most}" if most else "", f"WINDOW {kind}", draw(EMITS),
+    ]  # fmt: skip
+    theirs = "WITH f AS (SELECT * FROM t AS a" + (f" WHERE {where.theirs}" if where else "")
+    of = ", ".join(keys) or "NULL::INT"
+    theirs += f"), p AS ({WINDOWS[kind].format(keys=of)})"
+    listed = "".join(f"{key}, " for key in keys)
+    columns = ", ".join(f"{value.theirs} AS c{place}" for place, value in enumerate(values))
+    theirs += (
+        f", r AS (SELECT {listed}began, place, {columns} FROM p GROUP BY {listed}began, place)"
+    )
+    theirs += f", k AS (SELECT * FROM r WHERE {having or 'true'})"
+    shown = f"{listed}began" + "".join(f", c{place}" for place in range(len(values)))
+    theirs += f" SELECT {shown} FROM k"
+    if most:
+        in_order = ", ".join(f"{key} NULLS FIRST" for key in keys)
+        theirs += (
+            f" QUALIFY row_number() OVER (PARTITION BY place ORDER BY {by} NULLS LAST, {in_order})"
+            f" <= {most}"
+        )
+    return " ".join(filter(None, ours)), theirs
+
+
+ASKED = given(tables(), st.lists(queries(), min_size=1, max_size=6))
+
+
+@settings(max_examples=10)
+@ASKED
+def test_same_windows(rows: list[Row], asked: list[tuple[str, str]]) -> None:
+    check(rows, asked)
+
+
+@pytest.mark.slow
+@settings(max_examples=150)
+@ASKED
+def test_same_windows_of_many(rows: list[Row], asked: list[tuple[str, str]]) -> None:
+    check(rows, asked)
+
+
+def check(rows: list[Row], asked: list[tuple[str, str]]) -> None:
+    def shown(result: Row) -> tuple[Any, ...]:
+        return (*result["key"].values(), result["window"]["start"], *result["value"].values())
+
+    assert_same(rows, asked, shown)
