@@ -180,6 +180,9 @@ class SessionDriver:
             task.cancel()
         if link is not None:
             link.close()
+            if link.waiting_bytes:  # who reads nothing keeps them, and the socket, for ever
+                seconds = self.session.settings.hello_timeout_ns / 1e9
+                asyncio.get_running_loop().call_later(seconds, link.abort)
 
     async def _connect(self, number: int) -> None:
         address, loop = self._address, asyncio.get_running_loop()

@@ -31,8 +31,9 @@ from engine.gateway.settings import GatewaySettings
 COUNTS: Final = (
     "pull_back_asked", "pull_back_came", "pull_back_unended", "pull_back_gone", "pull_back_untraced"
 )  # fmt: skip
-"""Reasons: intervals asked for (each time), that came after they were asked for, that agents said
-have not ended (each time) or are gone, and that there was no room to know of."""
+"""Reasons: intervals asked for (each time), that came where the last request was not answered that
+they had not ended, that agents said have not ended (each time) or are gone, and that there was no
+room to know of."""
 _DOUBLED_MAX: Final = 6
 _STALE_MAX: Final = 1024
 
@@ -106,6 +107,9 @@ class PullBack:
 
     def answered(self, source: Source, lacking: m.Lacking) -> None:
         """What an agent cannot send."""
+        for key in lacking.unended:
+            if (interval := source.open.get(key)) is not None:
+                interval.asked = False  # it will come by itself
         known = [key for key in lacking.gone if source.open.pop(key, None) is not None]
         self._open -= len(known)
         for reason, intervals in (("gone", known), ("unended", lacking.unended)):

@@ -14,8 +14,8 @@ from edge_agent import wire
 from tests.live.conftest import Field, Program, until
 from tests.live.test_abstracting_agent import ABSTRACT, feed
 
-ASKS = 100_000
-ROOM_MB = 60
+ASKS = 60_000
+ROOM_MB = 40
 """For what may be in flight (8 MiB), twice, and what reading a million wishes takes."""
 
 
@@ -51,7 +51,7 @@ class Gateway:
         self.send(m.Ack(self.acks[0], tuple(self.acks[1:])))
 
     def send(self, *messages: m.Message) -> None:
-        self.connection.settimeout(20)
+        self.connection.settimeout(60)
         self.connection.sendall(b"".join(map(wire.encode, messages)))
         self.connection.settimeout(0.1)
 
@@ -65,6 +65,26 @@ def memory_mb(agent: Program) -> float:
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
+def agent_file(field: Field, outbox: str, ack_timeout: str, hello_timeout: str) -> str:
+    name = field.agent_file("fridge", ABSTRACT, outbox)
+    text = (field.folder / name).read_text()
+    patience = "".join(
+        f'{setting} = "{seconds}"\n'
+        for setting, seconds in (
+            ("ack_timeout", ack_timeout), ("ack_timeout_min", ack_timeout),
+            ("hello_timeout", hello_timeout),
+        )
+    )  # fmt: skip
+    (field.folder / name).write_text(text.replace("[delivery]\n", f"[delivery]\n{patience}"))
+    return name
+
+
+def sockets(agent: Program) -> int:
+    """So many the agent has open."""
+    there = Path(f"/proc/{agent.process.pid}/fd").iterdir()
+    return sum(str(each.readlink()).startswith("socket:") for each in there)
+
+
 def kept_of(gateway: Gateway) -> list[tuple[int, int]]:
     """Intervals that came."""
     found = [each for each in gateway.said if isinstance(each, m.Data)]
@@ -75,8 +95,9 @@ def kept_of(gateway: Gateway) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("outbox", ["", '[outbox]\nfolder = "box"\nsync_every = "1 ms"\n'])
 def test_a_million_wishes_do_not_fill_an_agent(field: Field, outbox: str) -> None:
     gateway = Gateway(field.port)
-    name = field.agent_file("fridge", ABSTRACT, outbox)
-    agent = field.start("agent", "-c", name, stdin=subprocess.PIPE)
+    agent = field.start(
+        "agent", "-c", agent_file(field, outbox, "10 min", "1 min"), stdin=subprocess.PIPE
+    )
     gateway.accept()
     feed(agent, [(n, 10 + 60 * (n % 2)) for n in range(2000)])
     until(lambda: gateway.read() or gateway.acks[2] >= 1000, "intervals")
@@ -95,5 +116,25 @@ def test_a_million_wishes_do_not_fill_an_agent(field: Field, outbox: str) -> Non
     assert all(
         len(each.gone) <= m.WANTED_MAX for each in gateway.said if isinstance(each, m.Lacking)
     )
+    gateway.close()
+    agent.end()
+
+
+def test_a_connection_that_nobody_reads_is_given_up_with_what_waits_on_it(field: Field) -> None:
+    gateway = Gateway(field.port)
+    agent = field.start(
+        "agent", "-c", agent_file(field, "", "500 ms", "3 s"), stdin=subprocess.PIPE
+    )
+    gateway.accept()
+    feed(agent, [(n, 10 + 60 * (n % 2)) for n in range(2000)])
+    until(lambda: gateway.read() or gateway.acks[2] >= 1000, "intervals")
+    (one, *_), before = kept_of(gateway), sockets(agent)
+    for _ in range(10):
+        gateway.send(*[m.Wanted((one,))] * 500)
+    feed(agent, [(3000, 10), (3001, 70)])  # what is not acked
+    unread = gateway.connection
+    gateway.accept()
+    until(lambda: gateway.read() or sockets(agent) <= before, "one connection")
+    unread.close()
     gateway.close()
     agent.end()
