@@ -16,7 +16,15 @@ from engine.cli.app import _NAMES, _application
 
 ROOT = Path(__file__).resolve().parents[2]
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
-OF_OTHERS = {"--events", "--rounds", "--only", "--build", "--now", "--seconds", "--no-loadscope-reorder"}
+OF_OTHERS = {
+    "--events",
+    "--rounds",
+    "--only",
+    "--build",
+    "--now",
+    "--seconds",
+    "--no-loadscope-reorder",
+}
 """Of ``python -m bench...``, ``python -m scenarios.recordings``, ``docker compose``,
 ``systemctl`` and pytest-xdist, which are no commands of ours."""
 
