@@ -11,7 +11,13 @@ from engine.chain import ChainSettings
 from engine.errors import SparkFailure, UserError
 from engine.passes.asked import asked_of_order, asked_of_queries, guarded
 from engine.passes.definitions_file import read_definitions
-from engine.passes.doubts import of_line_numbers, of_numbers, of_promises, of_streams
+from engine.passes.doubts import (
+    of_constraints,
+    of_line_numbers,
+    of_numbers,
+    of_promises,
+    of_streams,
+)
 from engine.passes.output import Answers, Events
 from engine.passes.pipeline import Host, check_plans, with_log_kept
 from engine.passes.unseen import unseen_types
@@ -147,7 +153,7 @@ def query(
             *of_line_numbers(asked.barrier, given.time_unit, arrival_given=given.arrival_given),
             *unseen_types(given.log, plans),
         ]
-        doubt(before)
+        doubt([*of_constraints(plans), *before])
         folder, parts, counters = _pass(given, asked, host)
         aside = _set_aside(Events(parts, given.time_unit), counters, folder, late=late)
         found = Results(Answers(parts, plans, given.time_unit), counters, folder, aside)

@@ -36,11 +36,10 @@ from engine.order.registry import ORDERS
 from engine.passes.asked import Asked, asked_of_order, asked_of_queries, guarded
 from engine.passes.definitions_file import read_definitions
 from engine.passes.doubts import (
-    of_joins,
     of_line_numbers,
     of_numbers,
+    of_plans,
     of_promises,
-    of_repetition,
 )  # fmt: skip
 from engine.passes.output import TABLES, Answers, Events, check_name, mixed_kinds, write
 from engine.passes.pipeline import Host, Prepared, check_plans, prepare
@@ -200,7 +199,7 @@ def query(
         given = prepare(source, folder, form, on_bad, letters, hold=not (work or host.master))
         check_plans(given.log, plans)
         _warn(of_promises(given.log, plans, asked.order, asked.barrier))
-        _warn([*of_joins(plans), *of_repetition(plans)])
+        _warn(of_plans(plans))
         _warn(of_line_numbers(asked.barrier, time_unit, arrival_given=given.log.arrival_given))
         tell_types(given.log, plans, quiet=quiet)
         made = host.store(folder / "parts", is_kept=(work or report) is not None)

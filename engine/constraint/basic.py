@@ -25,17 +25,19 @@ class Basic(NamedTuple):
         table: int32 (states, symbols).
         derivative: int64 (states,): equal where the same is accepted; of the dead one the last.
         first: int64 (1,): the number of C's state 0; 0: Algorithm 2 is in use, and no more here.
+        constraint: int32 (states of the table of both,): where C's automaton is beside each.
     """
 
     table: np.ndarray
     derivative: np.ndarray
     first: np.ndarray
+    constraint: np.ndarray
 
 
 def not_basic() -> Basic:
     """For Algorithm 2."""
     nothing = np.zeros(1, np.int64)
-    return Basic(np.zeros((0, 0), np.int32), nothing, nothing)
+    return Basic(np.zeros((0, 0), np.int32), nothing, nothing, np.zeros(0, np.int32))
 
 
 def basic_of(constraint: Dfa, both: Encoded) -> Basic:
@@ -46,7 +48,8 @@ def basic_of(constraint: Dfa, both: Encoded) -> Basic:
     other = np.where(constraint.table == DEAD, dead, constraint.table + first)
     table = np.concatenate((mine, other, np.full((1, mine.shape[1]), dead))).astype(np.int32)
     accepts = np.concatenate((both.matched, constraint.accepts, [False]))
-    return Basic(table, classes(Dfa(table, accepts)).astype(np.int64), np.array([first]))
+    derivative = classes(Dfa(table, accepts)).astype(np.int64)
+    return Basic(table, derivative, np.array([first]), both.constraint_state.astype(np.int32))
 
 
 @inline

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.constraint.traces import FRESH
+from engine.constraint.traces import FRESH, NO_FLAGS
 from engine.kernels.hashing import mixed
 from engine.kernels.integers import INT_MIN, NONE
 from engine.kernels.jit import inline, kernel
@@ -75,7 +75,9 @@ def enter_traces(first: int, stop: int, symbol: np.ndarray, keyed: Keyed) -> Non
 
     Some at once, as look-ups of several events do not wait for one another, and so few that their
     traces are still at hand when the events come to them. For the same reason most entries are
-    found without a branch, in the slot where their key would be if it were alone there.
+    found without a branch, in the slot where their key would be if it were alone there. The last
+    field of a trace is read with its key, so that both lines of memory that it may lie in are
+    fetched: else the second would be waited for, event after event.
     """
     known, traces, slots = keyed.tally[0], keyed.traces, keyed.slots
     for i in range(first, stop):
@@ -83,7 +85,8 @@ def enter_traces(first: int, stop: int, symbol: np.ndarray, keyed: Keyed) -> Non
     for i in range(first, stop):
         entry = keyed.entry[i]
         there = int(entry != NONE and symbol[i] >= 0)
-        same = there & int(traces[entry * there].key == keyed.key[i])
+        trace = traces[entry * there]
+        same = there & int(trace.key == keyed.key[i]) & int(trace.flags != NO_FLAGS)
         keyed.entry[i] = (entry - NONE) * same + NONE
     for i in range(first, stop):
         if keyed.entry[i] != NONE or symbol[i] < 0:

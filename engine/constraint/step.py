@@ -19,8 +19,10 @@ from engine.constraint.traces import (
     DOUBTFUL,
     FORKED,
     FRESH,
+    KNOWN,
     LATER,
     MIXED,
+    NO_GAP,
     RUN_OUT,
     VIOLATION,
     Events,
@@ -43,11 +45,33 @@ def begin(trace: Record) -> None:
     trace.state = START
     trace.other = START
     trace.until = INT_MIN
-    trace.until_before = INT_MIN
     trace.path = NONE
-    trace.known = OPEN
-    trace.constraint = 0
-    trace.flags = 0
+    trace.flags = OPEN << KNOWN
+
+
+@inline
+def _known(trace: Record) -> int:
+    """The verdict after the last event."""
+    return int(np.int64(trace.flags) >> KNOWN)
+
+
+@inline
+def _until_before(trace: Record) -> int:
+    """No event before the last one can have been later; INT_MIN: there is none."""
+    gap = np.int64(trace.gap) | np.int64(trace.gap_high) << 32
+    return INT_MIN if gap == NO_GAP else int(trace.until - gap)
+
+
+@inline
+def _last_until(trace: Record, until: int) -> None:
+    """The last event can have been as late as ``until``."""
+    before = trace.until
+    trace.until = max(before, until)
+    gap = NO_GAP
+    if before != INT_MIN:
+        gap = NO_GAP - 1 if before < trace.until - NO_GAP else min(trace.until - before, NO_GAP - 1)
+    trace.gap = np.uint32(gap & 0xFFFFFFFF)
+    trace.gap_high = np.uint16(gap >> 32)
 
 
 @inline
@@ -56,7 +80,7 @@ def run_out(trace: Record, row: int, timeout: int, tables: Tables, told: np.ndar
     """No event came in time: the trace ends where it is. Gives how many rows are ``told``."""
     state = trace.state
     trace.flags |= RUN_OUT
-    if tables.broken[state] or (tables.complete[state] and trace.known != OPEN):
+    if tables.broken[state] or (tables.complete[state] and _known(trace) != OPEN):
         return rows
     out = told[rows]
     out.row = row
@@ -177,19 +201,17 @@ def _verdict(trace: Record, symbol: int, new: int, tables: Tables, basic: Basic)
     """What is known in state ``new``: looked up, or by Algorithm 1 compared if a state changes."""
     if basic.first[0] == 0 or tables.broken[new]:
         return int(tables.verdict[new])
-    before = trace.constraint
+    before = basic.constraint[trace.state]
     now = basic.table[basic.first[0] + before, symbol] - basic.first[0]
-    trace.constraint = now
     if new != trace.state or now != before or trace.until == INT_MIN:
         return int(derived(basic, new, now))
-    return int(trace.known)
+    return _known(trace)
 
 
 @inline
 def _leave(trace: Record, i: int, new: int, other: int, verdict: int, events: Events,
            ended: bool) -> None:  # fmt: skip
     """The trace is in state ``new`` after event ``i``."""
-    trace.known = verdict
     trace.before = trace.state
     trace.symbol = events.symbol[i]
     trace.source = events.source[i]
@@ -198,8 +220,8 @@ def _leave(trace: Record, i: int, new: int, other: int, verdict: int, events: Ev
     trace.state = new
     trace.other = other
     trace.last_ref = events.ref[i]
-    trace.until_before = trace.until
-    trace.until = max(trace.until, events.ref[i] + events.unc[i])
+    _last_until(trace, events.ref[i] + events.unc[i])
+    trace.flags = trace.flags & ((1 << KNOWN) - 1) | verdict << KNOWN
     if ended:
         trace.flags |= FRESH
 
@@ -222,7 +244,7 @@ def step(
     if trace.flags & MIXED:
         low = events.ref[i] - events.unc[i]
         other = int(tables.table[trace.other, symbol])
-        if low <= trace.until_before:
+        if low <= _until_before(trace):
             trace.flags |= DOUBTFUL
         other = _doubt(trace, new, other, low <= trace.until, symbol, same_clock, tables)
     to = tables.moves[old, symbol]
@@ -234,7 +256,7 @@ def step(
         _tell(trace, i, row, VIOLATION, doubt, old, events, told, rows)
         rows += 1
     verdict = _verdict(trace, symbol, new, tables, basic)
-    if verdict != trace.known and tables.told[verdict]:
+    if verdict != _known(trace) and tables.told[verdict]:
         doubt = doubtful or tables.verdict[other] != verdict
         kind = ALERT if verdict == SATISFIABLE else CLEARED
         _tell(trace, i, row, kind, doubt, old, events, told, rows)

@@ -14,25 +14,25 @@ TRACE: Final = np.dtype(
         ("key", np.int64),
         ("last_ref", np.int64),  # of the last event
         ("until", np.int64),  # no event so far can have been later
-        ("path", np.int32),  # of ``Pool``: the last event that brought the pattern on; NONE
-        ("state", np.uint16),
-        ("other", np.uint16),  # where another order of the events would have led; else ``state``
-        # Of the last event, which may still change places with the next one:
-        ("until_before", np.int64),  # no event before it can have been later
-        ("epoch", np.int64),  # with ``source``: its clock
+        ("epoch", np.int64),  # with ``source``: the clock of the last event
         ("source", np.int32),
         ("number", np.uint32),
+        ("path", np.int32),  # of ``Pool``: the last event that brought the pattern on; NONE
+        # Of the last event, which may still change places with the next one:
+        ("gap", np.uint32),  # lower bits: until when those before it were, before ``until`` [ns]
+        ("gap_high", np.uint16),
         ("symbol", np.uint16),
         ("before", np.uint16),  # the state before it
-        ("constraint", np.uint16),  # where C's automaton is; Algorithm 1 alone goes by it
-        ("known", np.uint8),  # the verdict
-        ("flags", np.uint8),
-    ],
-    align=True,
+        ("state", np.uint16),
+        ("other", np.uint16),  # where another order of the events would have led; else ``state``
+        ("spare", np.uint8),
+        ("flags", np.uint8),  # from ``KNOWN`` on, the verdict
+    ]
 )
-"""64 bytes, which begin where a cache line does. 34 are of the last event, which is buffered as it
-may change places with the next one: its time and how far that may be off (in ``until``), its clock,
-its number and its type. The other 30 are the trace's.
+"""60 bytes. 34 are of the last event, which is buffered as it may change places with the next one:
+its time and how far that may be off (in ``until``), its clock, its number and its type. The other
+26 are the trace's. What hangs on nothing else is told by the tables: where the constraint is, by
+``state``.
 """
 OF_LAST_EVENT: Final = ("last_ref", "until", "epoch", "source", "number", "symbol")
 FRESH: Final = 1
@@ -45,6 +45,15 @@ FORKED: Final = 8
 """Flag: before its last event it may have been in another state than ``before``."""
 RUN_OUT: Final = 16
 """Flag: no event came in time; the next one begins a trace."""
+KNOWN: Final = 5
+"""The bit of ``flags`` from which on they tell the verdict."""
+NO_FLAGS: Final = 255
+"""``flags`` of no trace."""
+
+NO_GAP: Final = (1 << 48) - 1
+"""``gap``: there was one event, or none. A longer one counts as a ns less: 78 hours, which matters
+only to a clock that may be wrong by half of that.
+"""
 
 NODE: Final = np.dtype(
     [

@@ -19,11 +19,12 @@ def record(*fields: str, narrow: tuple[str, ...] = ()) -> np.dtype[np.void]:
 
 
 def numbers_of(records: np.ndarray) -> np.ndarray:
-    """The same memory as int64 (records, fields): NumPy copies records field by field, which takes
-    several times as long.
+    """The same memory as int64 (records, fields), or int32 if records are no whole number of int64:
+    NumPy copies records field by field, which takes several times as long.
     """
-    fields = math.prod(records.shape[1:]) * records.dtype.itemsize // 8
-    return records.view(np.int64).reshape(len(records), fields)
+    number = np.int32 if records.dtype.itemsize % 8 else np.int64
+    fields = math.prod(records.shape[1:]) * records.dtype.itemsize // np.dtype(number).itemsize
+    return records.view(number).reshape(len(records), fields)
 
 
 def copy_of(records: np.ndarray) -> np.ndarray:

@@ -16,6 +16,7 @@ from engine.order.base import OrderSettings
 from engine.passes.unpromised import never_promised
 from engine.query.explain_join import cost_without_key
 from engine.query.explain_repetition import cost_of_repetition
+from engine.query.monitor_plan import MonitorPlan
 from engine.query.plan import Plan
 from engine.stream.timeline import ANY_TYPE
 from engine.units import neat, unit_ns
@@ -86,6 +87,22 @@ def of_repetition(plans: Iterable[Plan]) -> list[str]:
     """Patterns whose matches nothing bounds."""
     costly = [(plan.name, cost_of_repetition(plan)) for plan in plans]
     return [f"{name}: {cost}" for name, cost in costly if cost]
+
+
+def of_constraints(plans: Iterable[Plan]) -> list[str]:
+    """Patterns of which a constraint leaves no match, or an alternative no room."""
+    monitored = [plan for plan in plans if isinstance(plan, MonitorPlan)]
+    if not monitored:
+        return []
+    from engine.query.automata.excluded import excluded  # noqa: PLC0415 - few queries need it
+
+    return [f"{plan.name}: {told}" for plan in monitored for told in excluded(plan)]
+
+
+def of_plans(plans: Iterable[Plan]) -> list[str]:
+    """All that is in doubt whatever the input."""
+    asked = tuple(plans)
+    return [*of_joins(asked), *of_repetition(asked), *of_constraints(asked)]
 
 
 def of_streams(plans: Sequence[Plan], counters: dict[str, Any]) -> list[str]:

@@ -83,15 +83,17 @@ def worlds(result: dict[str, Any], events: Sequence[Event], automata: Automata) 
     st.integers(0, 6),
     st.sampled_from(SEQS),
     st.sampled_from(["A+, C*, B+, C, A+", "(A | B)*, C, (A | B | C)*", "(A, B?, A*) & C*"]),
+    st.sampled_from([1, 10**9]),
 )
 def test_with_one_pair_in_doubt_it_is_uncertain_exactly_if_the_other_order_denies_it(
-    letters: list[str], place: int, seq: Seq, flow: str
+    letters: list[str], place: int, seq: Seq, flow: str, scale: int
 ) -> None:
     pair = (place % (len(letters) - 1), place % (len(letters) - 1) + 1)
     events = [
-        Event(letter, 100 * row, 60 if row in pair else 0, "pq"[row % 2], 0, attrs={"id": 7})
+        Event(letter, 100 * row * scale, 60 * scale if row in pair else 0, "pq"[row % 2], 0,
+              attrs={"id": 7})
         for row, letter in enumerate(letters)
-    ]
+    ]  # fmt: skip
     plan = plan_of(seq, flow)
     automata = automata_of(plan)
     for result in run(lambda: MonitorOperator(plan, "main"), events):

@@ -47,7 +47,7 @@ def automata_of(plan: MonitorPlan) -> Automata:
                 f"no trace can keep to constraint {plan.constraint!r}: its conditions exclude one "
                 "another"
             )
-            raise refuse(plan.text, _place(plan), message, "allow one of them")
+            raise refuse(plan.text, place_of_constraint(plan), message, "allow one of them")
         found = determined(of_pattern(pattern, alphabet), alphabet.size)
         both = encoded(constraint, found)
     except TooLargeError:
@@ -56,11 +56,11 @@ def automata_of(plan: MonitorPlan) -> Automata:
             f"{MAX_STATES:,} states"
         )
         hint = "parts with & multiply one another, and so do AND and {m,n}: make them fewer"
-        raise refuse(plan.text, _place(plan), message, hint) from None
+        raise refuse(plan.text, place_of_constraint(plan), message, hint) from None
     return Automata(alphabet, constraint, found, both)
 
 
-def _place(plan: MonitorPlan) -> Span:
+def place_of_constraint(plan: MonitorPlan) -> Span:
     """Where the query names its constraint."""
     found = _UNDER.search(plan.text)
     return found.span() if found else (0, len(plan.text))

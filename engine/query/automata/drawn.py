@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from engine.query.automata.compiled import Automata, automata_of
+from engine.query.automata.excluded import excluded
 from engine.query.automata.verdicts import OPEN, SATISFIABLE, START, UNSATISFIABLE
 from engine.query.monitor_plan import MonitorPlan
 from engine.query.render import render_regular
@@ -40,7 +41,8 @@ def monitor_sections(plan: MonitorPlan) -> Iterator[tuple[str, list[str]]]:
         yield "conditions", guards
     sizes = automata.constraint.size, automata.pattern.size, len(automata.encoded.table)
     yield "automata", ["{} states of the constraint, {} of the pattern, {} of both".format(*sizes)]
-    yield "beforehand", [_STATIC[automata.encoded.static]]
+    lines = [line for each in excluded(plan) for line in each.splitlines()]
+    yield "beforehand", [_STATIC[automata.encoded.static], *lines]
     told = "cleared, once no match can come; violation, for an event that the constraint excludes"
     if plan.by_types:
         told = "alert, once a match is certain; " + told
