@@ -143,7 +143,8 @@ def _going_on(table: pa.Table) -> pa.Table:
     status = table.column(STATUS)
     late = pc.not_equal(status, IN_ORDER)
     kept = table.drop_columns([STATUS, UNCERTAINTY]).append_column(LATE_FIELD, late)
-    return kept.filter(pc.not_equal(status, LATE_DROPPED))
+    stays = pc.not_equal(status, LATE_DROPPED)
+    return kept if pc.all(stays, min_count=0).as_py() else kept.filter(stays)
 
 
 ORDERED_STREAM: Final = EventFiles(
