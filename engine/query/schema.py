@@ -84,7 +84,7 @@ def check_attributes(plan: OwnPlan, known: Mapping[str, str]) -> None:
     if not plan.windows:
         return  # of a dataflow, whose functions only they know
     _check(plan, plan.where, known)
-    for aggregate in plan.aggregates:
+    for aggregate in plan.worked_out.aggregates:
         takes_text = aggregate.function in TAKES_TEXT
         for named, text in ((aggregate.argument, takes_text), (aggregate.by, False)):
             if named is not None and not isinstance(named, Attribute):
