@@ -6,17 +6,10 @@ from collections.abc import Iterable
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, Final
 
+from engine.query.aggregates import COMPUTED
 from engine.query.derived_plan import asked_plan
 from engine.query.fields import is_time
-from engine.query.plan import (
-    COMPUTED,
-    Aggregate,
-    Attribute,
-    Constant,
-    Expression,
-    Plan,
-    WindowPlan,
-)
+from engine.query.plan import Aggregate, Attribute, Constant, Expression, Plan, WindowPlan
 from engine.query.render import default_label
 
 _NUMBERS: Final = frozenset({"count", "count_distinct", "var"})

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import ClassVar, Final
 
+from engine.query.aggregates import COMPUTED, Ranking
 from engine.query.check_plan import Checks
 from engine.query.derived_plan import DerivedPlan
 from engine.query.emit import Emit
@@ -310,18 +311,6 @@ class WindowKind(StrEnum):
     """The number of a group's events."""
 
 
-AGGREGATES: Final = (
-    "count", "sum", "avg", "min", "max", "stddev", "var", "median", "quantile", "first", "last",
-    "min_by", "max_by",
-)  # fmt: skip
-TAKES_TEXT: Final = frozenset({"count", "count_distinct", "first", "last", "min_by", "max_by"})
-"""Aggregates whose argument may be text; what ``min_by`` and ``max_by`` go by may not."""
-
-
-COMPUTED: Final = "computed"
-"""In place of a function: arithmetic of aggregates, as in ``max(v) - min(v)``."""
-
-
 @dataclass(frozen=True, slots=True)
 class Aggregate:
     """``function`` is count | count_distinct | sum | avg | min | max | stddev | var | median |
@@ -337,18 +326,6 @@ class Aggregate:
     label: str
     parameter: float | None = None
     by: Expression | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """``ORDER BY label [DESC], ... LIMIT limit``: of each window the results of the first
-    ``limit`` groups, by the aggregates of these ``labels``, the largest first where
-    ``descending``. Null comes last; of equal ones the group with the smaller key comes first.
-    """
-
-    labels: tuple[str, ...]
-    descending: tuple[bool, ...]
-    limit: int
 
 
 @dataclass(frozen=True, slots=True)

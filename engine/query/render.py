@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from engine.query.aggregates import COMPUTED, Ranking
 from engine.query.derived_plan import asked_plan
 from engine.query.emit import Emit
 from engine.query.fields import with_attributes
 from engine.query.join_plan import JoinKind, JoinPlan
 from engine.query.monitor_plan import MonitorPlan
 from engine.query.plan import (
-    COMPUTED,
     Aggregate,
     Attribute,
     Computed,
@@ -27,7 +27,6 @@ from engine.query.plan import (
     Part,
     Plan,
     PointRelation,
-    Ranking,
     SeqPlan,
     Step,
     TreePart,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from engine.errors import UserError
+from engine.query.aggregates import AGGREGATES, COMPUTED, TAKES_TEXT
 from engine.query.analysis.clauses import only, unsupported
 from engine.query.analysis.conditions import terms_of, value_of
 from engine.query.analysis.consistency import check_select
@@ -21,17 +22,7 @@ from engine.query.language import syntax as s
 from engine.query.language.place import Span, closest, refuse
 from engine.query.language.ranking import OrderBy
 from engine.query.language.sources import From
-from engine.query.plan import (
-    AGGREGATES,
-    COMPUTED,
-    TAKES_TEXT,
-    Aggregate,
-    Attribute,
-    Expression,
-    Logic,
-    Predicate,
-    WindowPlan,
-)
+from engine.query.plan import Aggregate, Attribute, Expression, Logic, Predicate, WindowPlan
 from engine.query.render import computed_text, default_label
 
 _BY: Final = ("min_by", "max_by")

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from engine.query.aggregates import COMPUTED
 from engine.query.expression import View, view_value
 from engine.query.plan import (
-    COMPUTED,
     Aggregate,
     Arithmetic,
     Attribute,
