@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from engine.errors import ContractViolation
 from engine.query.check_plan import APART, Checks
-from engine.query.derived_plan import DerivedPlan, asked_plan
+from engine.query.derived_plan import DerivedPlan
 from engine.query.functions import FUNCTIONS
 from engine.query.monitor_plan import MonitorPlan
 from engine.query.plan import (
@@ -213,7 +213,7 @@ def _of_derived(plan: DerivedPlan) -> Iterator[Attribute]:
 
 @attributes_of.register
 def _of_window(plan: WindowPlan) -> Iterator[Attribute]:
-    for aggregate in plan.aggregates:
+    for aggregate in plan.worked_out.aggregates:
         yield from attributes_in(aggregate.argument)
         yield from attributes_in(aggregate.by)
     yield from attributes_in(plan.where)
@@ -252,21 +252,6 @@ def named_types(plan: Plan) -> dict[str, None]:
         return dict.fromkeys(step.type for step in plan.steps if step.type != ANY_TYPE)
     found = [step.type for branch in plan.pattern.branches for step in branch.steps]
     return dict.fromkeys([*found, *(each.type for each in occurrences(plan.expression))])
-
-
-def time_labels(plans: Iterable[Plan]) -> dict[str, set[str]]:
-    """Per query with windows, by name, the aggregates whose values are times."""
-    return {
-        plan.name: {
-            one.label
-            for one in window.aggregates
-            if one.function not in {"count", "count_distinct", "var"}
-            and one.argument
-            and is_time(one.argument)
-        }
-        for plan in plans
-        for window in asked_plan(plan).windows
-    }
 
 
 def is_time(expression: Expression) -> bool:

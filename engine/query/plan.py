@@ -6,10 +6,11 @@ its predicates on columns. Durations are int64 ns.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import ClassVar, Final
 
+from engine.query.aggregates import COMPUTED, Ranking
 from engine.query.check_plan import Checks
 from engine.query.derived_plan import DerivedPlan
 from engine.query.emit import Emit
@@ -310,18 +311,11 @@ class WindowKind(StrEnum):
     """The number of a group's events."""
 
 
-AGGREGATES: Final = (
-    "count", "sum", "avg", "min", "max", "stddev", "var", "median", "quantile", "first", "last",
-    "min_by", "max_by",
-)  # fmt: skip
-TAKES_TEXT: Final = frozenset({"count", "count_distinct", "first", "last", "min_by", "max_by"})
-"""Aggregates whose argument may be text; what ``min_by`` and ``max_by`` go by may not."""
-
-
 @dataclass(frozen=True, slots=True)
 class Aggregate:
     """``function`` is count | count_distinct | sum | avg | min | max | stddev | var | median |
     quantile | first | last | min_by | max_by; of ``argument``, which is None for ``count(*)``;
+    or ``COMPUTED``: ``argument`` is made of aggregates, named by their calls.
     ``label`` is the field's name in results: the AS name, or the text, e.g. ``avg(v)``,
     ``count(*)``, ``quantile(v, 0.9)``. ``parameter`` is quantile's q, ``by`` what ``min_by`` and
     ``max_by`` look for the least and largest of.
@@ -332,18 +326,6 @@ class Aggregate:
     label: str
     parameter: float | None = None
     by: Expression | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """``ORDER BY label [DESC], ... LIMIT limit``: of each window the results of the first
-    ``limit`` groups, by the aggregates of these ``labels``, the largest first where
-    ``descending``. Null comes last; of equal ones the group with the smaller key comes first.
-    """
-
-    labels: tuple[str, ...]
-    descending: tuple[bool, ...]
-    limit: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,6 +342,8 @@ class WindowPlan:
     time, from number k * every_rows on; ``size_ns`` is 0.
 
     ``emit``: when results are told; ``early_ns``: of ``EARLY``.
+
+    ``hidden``: aggregates that are not in results, of which others are ``COMPUTED``.
     """
 
     name: str
@@ -379,11 +363,20 @@ class WindowPlan:
     emit: Emit = Emit.CLOSE
     early_ns: int = 0
     checks: Checks | None = None
+    hidden: tuple[Aggregate, ...] = ()
 
     result_kind: ClassVar[str] = "windows"
     steps: ClassVar[tuple[Step, ...]] = ()
     branches: ClassVar[tuple[SeqPlan, ...]] = ()
     realtime: ClassVar[None] = None
+
+    @property
+    def worked_out(self) -> WindowPlan:
+        """The same of single aggregates, those that are hidden too: what operators work out."""
+        if all(one.function != COMPUTED for one in self.aggregates):
+            return self
+        plain = tuple(one for one in self.aggregates if one.function != COMPUTED)
+        return replace(self, aggregates=(*plain, *self.hidden), hidden=())
 
     @property
     def step_ns(self) -> int:

@@ -6,10 +6,12 @@ the rest; durations are written in the largest unit that divides them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from engine.query.aggregates import COMPUTED, Ranking
 from engine.query.derived_plan import asked_plan
 from engine.query.emit import Emit
 from engine.query.fields import with_attributes
@@ -25,7 +27,6 @@ from engine.query.plan import (
     Part,
     Plan,
     PointRelation,
-    Ranking,
     SeqPlan,
     Step,
     TreePart,
@@ -297,8 +298,30 @@ def _aggregate(aggregate: Aggregate) -> str:
     return text if same else f"{text} AS {quote(aggregate.label)}"
 
 
+def computed_text(expression: Expression, of: Mapping[str, str]) -> str:
+    """Arithmetic of aggregates, of which each is written as ``of`` says."""
+    numbers = {name: str(place) for place, name in enumerate(of)}
+    text = render_expression(
+        with_attributes(expression, lambda one: replace(one, name=numbers[one.name]))
+    )
+    names = list(of)
+    return re.sub(r'"(\d+)"', lambda found: of[names[int(found[1])]], text)
+
+
+def _arithmetic(one: Aggregate, of: Mapping[str, str]) -> str:
+    assert one.argument is not None
+    text = computed_text(one.argument, of)
+    plain = computed_text(one.argument, {name: name for name in of})
+    return text if one.label == plain else f"{text} AS {quote(one.label)}"
+
+
 def _windows(plan: WindowPlan) -> str:
-    clauses = [f"SELECT {', '.join(map(_aggregate, plan.aggregates))}"]
+    of = {default_label(one): _call(one) for one in plan.worked_out.aggregates}
+    entries = [
+        _aggregate(one) if one.function != COMPUTED else _arithmetic(one, of)
+        for one in plan.aggregates
+    ]
+    clauses = [f"SELECT {', '.join(entries)}"]
     if plan.streams:
         clauses.append(f"FROM {', '.join(map(quote, plan.streams))}")
     if plan.where is not None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from engine.errors import UserError
+from engine.query.aggregates import TAKES_TEXT
 from engine.query.fields import (
     FIELDS,
     KIND_OF_TYPE,
@@ -25,7 +26,6 @@ from engine.query.language.place import Span, closest, refuse
 from engine.query.language.sources import Join
 from engine.query.monitor_plan import MonitorPlan
 from engine.query.plan import (
-    TAKES_TEXT,
     Arithmetic,
     Attribute,
     Case,
@@ -84,7 +84,7 @@ def check_attributes(plan: OwnPlan, known: Mapping[str, str]) -> None:
     if not plan.windows:
         return  # of a dataflow, whose functions only they know
     _check(plan, plan.where, known)
-    for aggregate in plan.aggregates:
+    for aggregate in plan.worked_out.aggregates:
         takes_text = aggregate.function in TAKES_TEXT
         for named, text in ((aggregate.argument, takes_text), (aggregate.by, False)):
             if named is not None and not isinstance(named, Attribute):

@@ -37,6 +37,7 @@ from engine.window.keys import GroupKeys
 from engine.window.progress import ClockMoves, WindowClock, some_gaps
 from engine.window.rows_read import FIXED_COLUMNS, argument_values, no_rows, rows_of, stream_codes
 from engine.window.settings import WindowSettings
+from engine.window.shown.computed import computed
 from engine.window.shown.having import shown
 from engine.window.shown.ranking import RankedGroups
 from engine.window.shown.results import WindowResults
@@ -67,11 +68,12 @@ class Windows(ABC):
         self, plan: WindowPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE,
         *, mode: int = PLAIN, behind: int = 0,
     ) -> None:  # fmt: skip
-        self.plan = plan
+        self._shown, self.plan = plan, plan.worked_out
+        plan = self.plan
         self.settings = settings or WindowSettings()
         self.site = site
         self._keys = GroupKeys(plan.group_by, plan.name)
-        self._ranked = None if plan.ranking is None else RankedGroups(plan, self._keys)
+        self._ranked = None if plan.ranking is None else RankedGroups(self._shown, self._keys)
         self._missing = Missing()
         self._clock = WindowClock(plan, self.settings.barrier)
         self._in_advance = plan.emit is not Emit.CLOSE
@@ -164,11 +166,12 @@ class Windows(ABC):
     def _send(self, results: ResultPieces) -> None:
         if self._outbox.tally[0]:
             told = self._in_order(t.in_words(self._outbox))
-            told = shown(self.plan, told, self._keys.strings)
+            told = computed(self._shown, told, self._keys.strings)
+            told = shown(self._shown, told, self._keys.strings)
             if self._ranked is not None and told.tally[0]:
                 told = self._ranked.told(told)
             if told.tally[0]:
-                results.extend(WindowResults(told, self.plan, self._keys, self.site))
+                results.extend(WindowResults(told, self._shown, self._keys, self.site))
             self._outbox.tally[0] = 0
 
     def _in_order(self, outbox: t.Outbox) -> t.Outbox:

@@ -27,7 +27,11 @@ def windows_of(
         return CountedWindows(plan, settings, site)
     alone = plan.every_ns is None or plan.every_ns == plan.size_ns
     early = plan.emit is not Emit.CLOSE  # a window of panes is made when it closes
-    if alone or early or any(one.function in NEEDS_ALL_VALUES for one in plan.aggregates):
+    if (
+        alone
+        or early
+        or any(one.function in NEEDS_ALL_VALUES for one in plan.worked_out.aggregates)
+    ):
         from engine.window.time_windows import TimeWindows
 
         return TimeWindows(plan, settings, site)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from engine.errors import UserError
 from engine.query import query
+from engine.query.aggregates import Ranking
 from engine.query.analysis.analyse import analyse
 from engine.query.analysis.selection import AGGREGATES, default_label
 from engine.query.emit import Emit
@@ -27,7 +28,6 @@ from engine.query.plan import (
     Logic,
     Membership,
     Plan,
-    Ranking,
     SeqPlan,
     Step,
     WindowPlan,

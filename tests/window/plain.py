@@ -58,6 +58,14 @@ AGGREGATES: dict[str, Callable[[Sequence[Event]], Any]] = {
     "last(h)": _of("h", _some(lambda values: values[-1])),
     "min_by(v, w)": lambda events: _by("v", "w", 1, events),
     "max_by(h, v)": lambda events: _by("h", "v", -1, events),
+    "max(v) - min(v)": _of("v", _some(lambda values: max(values) - min(values))),
+    "sum(v) / count(*)": lambda events: (
+        sum(_values("v", events)) / len(events) if _values("v", events) else None
+    ),
+    "abs(sum(w)) * 2 + count(v)": lambda events: (
+        abs(sum(_values("w", events))) * 2 + len(_values("v", events))
+        if _values("w", events) else None
+    ),
     "sum(v * 2 + 1)": _of("v", _some(lambda values: sum(2 * v + 1 for v in values))),
 }  # fmt: skip
 OF_ONE_EVENT = {"first(v)", "last(h)", "min_by(v, w)", "max_by(h, v)"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from engine.query.aggregates import AGGREGATES
 from engine.query.analysis.typed import Context, Typed, alike
 from engine.query.clocked import clocked_aliases
 from engine.query.expression import join_value
@@ -13,7 +14,6 @@ from engine.query.functions import FUNCTIONS, check_expression
 from engine.query.language import syntax as s
 from engine.query.language.place import Span, closest
 from engine.query.plan import (
-    AGGREGATES,
     Arithmetic,
     Case,
     Constant,

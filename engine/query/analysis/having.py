@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from engine.query.aggregates import TAKES_TEXT
 from engine.query.analysis.conditions import condition
 from engine.query.analysis.named_calls import with_names
 from engine.query.analysis.typed import Context
 from engine.query.fields import FIELDS, ValueKind
 from engine.query.language import syntax as s
-from engine.query.plan import TAKES_TEXT, Aggregate, Attribute, Predicate
+from engine.query.plan import Aggregate, Attribute, Predicate
 
 _COUNTS: Final = frozenset({"count", "count_distinct"})
 """Of texts, too, but numbers themselves."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from engine.errors import UserError
+from engine.query.aggregates import AGGREGATES
 from engine.query.analysis.clauses import only
 from engine.query.analysis.conditions import duration_ns, terms_of, value
 from engine.query.analysis.consistency import check_pattern
@@ -24,7 +25,6 @@ from engine.query.language.place import Span, closest, refuse
 from engine.query.language.ranking import OrderBy
 from engine.query.language.sources import From, Join, JoinSide
 from engine.query.plan import (
-    AGGREGATES,
     Arithmetic,
     Attribute,
     Comparison,

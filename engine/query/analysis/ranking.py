@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from engine.query.aggregates import Ranking
 from engine.query.analysis.extent import Window
 from engine.query.analysis.having import named_aggregate
 from engine.query.analysis.typed import Context
 from engine.query.language import syntax as s
 from engine.query.language.ranking import OrderBy
-from engine.query.plan import Aggregate, Attribute, Ranking
+from engine.query.plan import Aggregate, Attribute
 
 _OF_ONE_GROUP: Final = {s.SessionWindow: "SESSION", s.CountWindow: "ROWS"}
 _LIMIT_MAX: Final = 1 << 24

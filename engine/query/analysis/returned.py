@@ -13,6 +13,7 @@ from typing import Final
 from engine.query.derived_plan import DerivedPlan, asked_plan
 from engine.query.fields import FIELDS
 from engine.query.monitor_plan import MonitorPlan
+from engine.query.over_events import over_events
 from engine.query.plan import Computed, Expression, OrPlan, Plan, SeqPlan, WindowPlan
 from engine.query.render_values import render_expression
 from engine.query.schema import value_type
@@ -45,7 +46,7 @@ def returned_columns(plan: Plan) -> dict[str, Expression | None]:
     plan = asked_plan(plan)
     if isinstance(plan, WindowPlan):
         keys = {key.name: key for key in plan.group_by if key.name not in FIELDS}
-        values = {one.label: one.argument for one in plan.aggregates}
+        values = {one.label: over_events(plan, one) for one in plan.aggregates}
         return {**dict.fromkeys(OF_WINDOWS), **keys, **values}
     if isinstance(plan, MonitorPlan):
         return dict.fromkeys(OF_ALERTS)

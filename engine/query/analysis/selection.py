@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 from engine.errors import UserError
+from engine.query.aggregates import AGGREGATES, COMPUTED, TAKES_TEXT
 from engine.query.analysis.clauses import only, unsupported
 from engine.query.analysis.conditions import terms_of, value_of
 from engine.query.analysis.consistency import check_select
 from engine.query.analysis.extent import Window, emit_of, extent_of
 from engine.query.analysis.having import having_of
+from engine.query.analysis.named_calls import with_names
 from engine.query.analysis.ranking import ranking_of
 from engine.query.analysis.typed import Context
 from engine.query.fields import FIELDS, OWN, ValueKind, attribute_name, attributes_in
+from engine.query.functions import FUNCTIONS
 from engine.query.language import syntax as s
 from engine.query.language.place import Span, closest, refuse
 from engine.query.language.ranking import OrderBy
 from engine.query.language.sources import From
-from engine.query.plan import (
-    AGGREGATES,
-    TAKES_TEXT,
-    Aggregate,
-    Attribute,
-    Expression,
-    Logic,
-    Predicate,
-    WindowPlan,
-)
-from engine.query.render import default_label
+from engine.query.plan import Aggregate, Attribute, Expression, Logic, Predicate, WindowPlan
+from engine.query.render import computed_text, default_label
 
 _BY: Final = ("min_by", "max_by")
 _OF_ONE_EVENT: Final = ("first", "last", *_BY)
@@ -44,6 +39,11 @@ def select_plan(parsed: s.SelectQuery, text: str, time_unit: str, name: str) -> 
     return _Select(parsed, text, time_unit).plan(name)
 
 
+def _is_function(call: s.Call) -> bool:
+    """Of values; a call that nobody knows is told as an aggregate."""
+    return call.function.text.lower() in FUNCTIONS
+
+
 class _Select:
     """The analysis of one SELECT query."""
 
@@ -52,6 +52,8 @@ class _Select:
         self.text = text
         self.context = Context(text, time_unit, self._resolve)
         self.streams: tuple[str, ...] = ()
+        self.named: dict[str, Aggregate] = {}
+        self.worked_out: list[tuple[Aggregate, Span]] = []
 
     def plan(self, name: str) -> WindowPlan:
         clauses = self.parsed.clauses
@@ -62,9 +64,10 @@ class _Select:
         self.streams = self._streams(sources)
         group_by = self._group_by(groups)
         aggregates = self._aggregates(group_by)
+        hidden = self._hidden(aggregates)
         extent = extent_of(window, self.context)
         if isinstance(window, s.TimeWindow) and window.drift == "together":
-            self._check_means(aggregates)
+            self._check_means()
         having = only(clauses, s.Having, self.text)
         ranking = only(clauses, OrderBy, self.text)
         emit = only(clauses, s.EmitClause, self.text)
@@ -76,6 +79,7 @@ class _Select:
             name=name,
             text=self.text,
             aggregates=aggregates,
+            hidden=hidden,
             streams=self.streams,
             **extent,
             **emit_of(emit, extent, self.context),
@@ -163,9 +167,10 @@ class _Select:
             if isinstance(item.value, s.Reference):
                 self._plain(item, item.value, group_by)
                 continue
-            if not isinstance(item.value, s.Call):
-                raise unsupported(self.text, item.value.at, "an expression in SELECT")
-            aggregate = self._aggregate(item.value, item.label)
+            if isinstance(item.value, s.Call) and not _is_function(item.value):
+                aggregate = self._aggregate(item.value, item.label)
+            else:
+                aggregate = self._computed(item)
             if any(aggregate.label == other.label for other in found):
                 at = item.label.at if item.label else item.value.at
                 hint = "give one of them another name with AS"
@@ -176,16 +181,50 @@ class _Select:
             raise self._refuse(at, "nothing is aggregated", "add, for example, count(*)")
         return tuple(found)
 
-    def _check_means(self, aggregates: tuple[Aggregate, ...]) -> None:
-        for item, aggregate in zip(self._calls(), aggregates, strict=True):
+    def _hidden(self, aggregates: Sequence[Aggregate]) -> tuple[Aggregate, ...]:
+        """Those that only arithmetic names."""
+        known = {default_label(one) for one in aggregates if one.function != COMPUTED}
+        return tuple(one for label, one in self.named.items() if label not in known)
+
+    def _check_means(self) -> None:
+        for aggregate, at in self.worked_out:
             if aggregate.function in _OF_ONE_EVENT:
                 name = aggregate.function
                 message = f"{name} is one event's value: those of LOW, MIDDLE and HIGH have no mean"
                 hint = "tell each of the three: DRIFT EACH; or leave DRIFT out"
-                raise self._refuse(item.value.at, message, hint)
+                raise self._refuse(at, message, hint)
 
-    def _calls(self) -> list[s.Item]:
-        return [item for item in self.parsed.items if isinstance(item.value, s.Call)]
+    def _computed(self, item: s.Item) -> Aggregate:
+        """Arithmetic of aggregates, which are worked out whether they are selected or not."""
+
+        def named(call: s.Call) -> s.Reference:
+            one = self._aggregate(call, None)
+            self.named[one.label] = one
+            return s.Reference((s.Name(one.label, call.at, quoted=True),), call.at)
+
+        def resolve(reference: s.Reference) -> Attribute:
+            name = reference.parts[-1].text
+            if name in self.named:
+                return Attribute(name)
+            hint = f"write avg({name}); of a group's own attribute, max({name})"
+            raise self._refuse(reference.at, f"{name!r} stands beside aggregates", hint)
+
+        before = len(self.worked_out)
+        node = with_names(item.value, named)
+        if len(self.worked_out) == before:
+            if isinstance(item.value, s.Call):
+                name = item.value.function.text
+                hint = f"as in avg({name}(v)), or {name}(avg(v))"
+                raise self._refuse(item.value.at, f"this {name} is not aggregated", hint)
+            raise self._refuse(item.value.at, "this is not aggregated", "as in max(v) - min(v)")
+        typed = value_of(node, replace(self.context, resolve=resolve, kinds={}))
+        if typed.kind == ValueKind.TEXT:
+            raise self._refuse(
+                item.value.at, "this is text", "arithmetic of aggregates is a number"
+            )
+        made = typed.expression
+        label = item.label.text if item.label else computed_text(made, {n: n for n in self.named})
+        return Aggregate(COMPUTED, made, label)
 
     def _plain(self, item: s.Item, reference: s.Reference, group_by: tuple[Attribute, ...]) -> None:
         attribute = self._resolve(reference)
@@ -226,6 +265,7 @@ class _Select:
         made = Aggregate(
             "count_distinct" if call.distinct else function, argument, "", parameter, by
         )
+        self.worked_out.append((made, call.at))
         return replace(made, label=label.text if label else default_label(made))
 
     def _by(self, function: str, node: s.Node) -> Expression:

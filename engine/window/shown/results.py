@@ -17,7 +17,6 @@ from engine.query.plan import Attribute, Drift, Expression, WindowKind, WindowPl
 from engine.query.values import Value
 from engine.results.lines.json_texts import json_text, woven
 from engine.results.schema import WINDOWS, decoded, same_for_all
-from engine.window.held.aggregate import BOUNDED
 from engine.window.held.content import (
     LEAST,
     LOW_ONE,
@@ -29,6 +28,7 @@ from engine.window.held.content import (
 )
 from engine.window.held.number import HALF_WORD, NULL, TEXT, python_numbers
 from engine.window.keys import GroupKeys
+from engine.window.shown.computed import is_bounded
 from engine.window.shown.having import numbers as as_numbers
 from engine.window.shown.number_columns import number_column, number_texts
 from engine.window.shown.table import (
@@ -104,7 +104,7 @@ class WindowResults(ResultColumns):
     @property
     def bounded(self) -> list[bool]:
         """Which aggregates have bounds."""
-        return [aggregate.function in BOUNDED for aggregate in self.plan.aggregates]
+        return [is_bounded(self.plan, aggregate) for aggregate in self.plan.aggregates]
 
     @property
     def last(self) -> np.ndarray:

@@ -1,0 +1,202 @@
+"""Arithmetic of aggregates, worked out where results leave.
+
+It follows from a result's content alone, so a retraction repeats what it takes back; where content
+is the same with arithmetic as it was, neither is told.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.query.aggregates import COMPUTED
+from engine.query.expression import View, view_value
+from engine.query.plan import (
+    Aggregate,
+    Arithmetic,
+    Attribute,
+    Constant,
+    Drift,
+    Expression,
+    WindowPlan,
+)
+from engine.query.render import default_label
+from engine.query.values import Value, arithmetic, both_valid, present
+from engine.stream.frame import ATTR_PREFIX
+from engine.stream.released import Strings
+from engine.window.held.aggregate import BOUNDED
+from engine.window.held.content import (
+    HIGH_ONE,
+    LEAST,
+    LOW_ONE,
+    MIDDLE_ONE,
+    MOST,
+    NUMBERS,
+    VALUE,
+)
+from engine.window.held.number import FLOAT, HALF_WORD, INT, LOW_WORD, NULL, TEXT
+from engine.window.shown.having import numbers
+from engine.window.told import Outbox
+
+Range = tuple[Value, Value]
+"""The least and the largest that a value may be."""
+
+
+def is_bounded(plan: WindowPlan, one: Aggregate) -> bool:
+    """Whether results have bounds of it: of sums and products if all that is in them has bounds."""
+    if one.function != COMPUTED:
+        return one.function in BOUNDED
+    of = {default_label(each): each.function in BOUNDED for each in plan.worked_out.aggregates}
+
+    def known(node: Expression) -> bool:
+        match node:
+            case Attribute(name=name):
+                return of[name]
+            case Arithmetic(op="+" | "-" | "*" | "/", left=left, right=right):
+                return known(left) and known(right)
+        return isinstance(node, Constant)
+
+    assert one.argument is not None
+    return known(one.argument)
+
+
+def computed(plan: WindowPlan, outbox: Outbox, strings: Strings) -> Outbox:
+    """``outbox``, in words, of what ``plan.worked_out`` asks for, as ``plan`` does.
+
+    ``strings``: what codes of texts mean.
+    """
+    single = plan.worked_out
+    if single is plan:
+        return outbox
+    n = int(outbox.tally[0])
+    kinds, words = outbox.kinds[:n], outbox.words[:n]
+    places = {default_label(one): a for a, one in enumerate(single.aggregates)}
+    reader = _Reader(kinds, words, places, strings)
+    behind = np.arange(len(single.aggregates) * NUMBERS, kinds.shape[1])
+    wide = len(plan.aggregates) * NUMBERS + len(behind)
+    made = np.zeros((n, wide), kinds.dtype), np.zeros((n, wide, 2), words.dtype)
+    made[0][:, wide - len(behind) :], made[1][:, wide - len(behind) :] = (
+        kinds[:, behind], words[:, behind],
+    )  # fmt: skip
+    for a, one in enumerate(plan.aggregates):
+        at = slice(a * NUMBERS, (a + 1) * NUMBERS)
+        if one.function != COMPUTED:
+            of = slice(places[default_label(one)] * NUMBERS, None)
+            made[0][:, at], made[1][:, at] = kinds[:, of][:, :NUMBERS], words[:, of][:, :NUMBERS]
+            continue
+        assert one.argument is not None
+        values = [reader.value(one.argument, place) for place in range(HIGH_ONE + 1)]
+        if plan.drift is Drift.TOGETHER:
+            values[VALUE] = _mean([values[place] for place in (LOW_ONE, MIDDLE_ONE, HIGH_ONE)], n)
+        if is_bounded(plan, one):
+            values += reader.bounds(one.argument)
+        for place, value in enumerate(values):
+            _put(made[0][:, at.start + place], made[1][:, at.start + place], value)
+    columns = {name: column[:n] for name, column in outbox._asdict().items() if name != "tally"}
+    whole = Outbox(**{**columns, "kinds": made[0], "words": made[1]}, tally=np.array([n]))
+    return _without_sames(whole)
+
+
+class _Reader:
+    """Values of arithmetic over the numbers of ``places``, by the aggregates' calls."""
+
+    def __init__(
+        self, kinds: np.ndarray, words: np.ndarray, places: dict[str, int], strings: Strings
+    ) -> None:
+        self._kinds, self._words, self._places, self._strings = kinds, words, places, strings
+
+    def number(self, name: str, place: int) -> Value:
+        """Of one aggregate."""
+        j = self._places[name] * NUMBERS + place
+        kinds, words = self._kinds[:, j], self._words[:, j]
+        if (kinds == TEXT).any():
+            return Value("str", np.where(kinds == NULL, -1, words[:, 1]), kinds != NULL)
+        data = numbers(kinds, words)
+        return Value("int" if data.dtype.kind == "i" else "float", data, kinds != NULL)
+
+    def value(self, expression: Expression, place: int) -> Value:
+        """Of ``expression``: ``VALUE``, or of one of the three windows."""
+        columns: dict[str, np.ndarray] = {}
+        valid: dict[str, np.ndarray | None] = {}
+        types: dict[str, str] = {}
+        for name in self._places:
+            found = self.number(name, place)
+            columns[ATTR_PREFIX + name], valid[name] = found.data, found.valid
+            types[name] = found.kind
+        return view_value(expression, View(columns, valid.get, types, self._strings))
+
+    def bounds(self, expression: Expression) -> Range:
+        """Least and largest, as far apart as those of the aggregates let them be."""
+        match expression:
+            case Attribute(name=name):
+                return self.number(name, LEAST), self.number(name, MOST)
+            case Arithmetic(op="+", left=left, right=right):
+                a, b = self.bounds(left), self.bounds(right)
+                return arithmetic("+", a[0], b[0]), arithmetic("+", a[1], b[1])
+            case Arithmetic(op="-", left=left, right=right):
+                a, b = self.bounds(left), self.bounds(right)
+                return arithmetic("-", a[0], b[1]), arithmetic("-", a[1], b[0])
+            case Arithmetic(op=op, left=left, right=right):
+                a, b = self.bounds(left), self.bounds(right)
+                return _of_corners(op, a, b)
+        assert isinstance(expression, Constant)
+        value = Value.constant(expression.value)
+        return value, value
+
+
+def _of_corners(op: str, left: Range, right: Range) -> Range:
+    corners = [arithmetic(op, a, b) for a in left for b in right]
+    valid = corners[0].valid
+    for corner in corners[1:]:
+        valid = both_valid(valid, corner.valid)
+    if op == "/":
+        whole = (right[0].data > 0) | (right[1].data < 0)  # else it may be a division by zero
+        valid = both_valid(valid, np.asarray(whole))
+    data = [corner.data for corner in corners]
+    least = np.minimum.reduce(np.broadcast_arrays(*data))
+    most = np.maximum.reduce(np.broadcast_arrays(*data))
+    return Value(corners[0].kind, least, valid), Value(corners[0].kind, most, valid)
+
+
+def _mean(three: list[Value], n: int) -> Value:
+    """Of those that are known."""
+    there = [np.broadcast_to(present(value), n) for value in three]
+    total = np.zeros(n)
+    for value, known in zip(three, there, strict=True):
+        if value.kind != "null":
+            total += np.where(known, np.broadcast_to(value.data, n), 0)
+    many = np.sum(there, axis=0)
+    return Value("float", total / np.maximum(many, 1), many > 0)
+
+
+def _put(kinds: np.ndarray, words: np.ndarray, value: Value) -> None:
+    """``value`` in a column of numbers; what is beyond the floats' range is null."""
+    kinds[:] = NULL
+    if value.kind == "null":
+        return
+    known = np.broadcast_to(present(value), len(kinds))
+    data = np.broadcast_to(np.asarray(value.data), len(kinds))
+    if value.kind == "float":
+        known = known & np.isfinite(data)
+        high, low = np.ascontiguousarray(data, np.float64).view(np.int64), np.zeros_like(data)
+    elif value.kind == "int":
+        high, low = data >> HALF_WORD, data & LOW_WORD
+    else:
+        high, low = np.zeros_like(data), data
+    kinds[known] = {"float": FLOAT, "int": INT, "str": TEXT}[value.kind]
+    words[:, 0], words[:, 1] = np.where(known, high, 0), np.where(known, low, 0)
+
+
+def _without_sames(outbox: Outbox) -> Outbox:
+    """Without what is taken back and given again as it was."""
+    n = int(outbox.tally[0])
+    columns = {name: column for name, column in outbox._asdict().items() if name != "tally"}
+    same = ~outbox.plus[:-1] & outbox.plus[1:]
+    for name, column in columns.items():
+        if name not in {"plus", "at"}:
+            equal = column[:-1] == column[1:]
+            same &= equal.all(axis=tuple(range(1, equal.ndim)))
+    kept = np.ones(n, np.bool_)
+    kept[:-1] &= ~same
+    kept[1:] &= ~same
+    left = {name: column[kept] for name, column in columns.items()}
+    return Outbox(**left, tally=np.array([int(kept.sum())]))
