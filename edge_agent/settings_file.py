@@ -34,7 +34,7 @@ def read_toml(path: Path) -> Table:
         SettingsError: no such file, or no TOML; says where.
     """
     try:
-        text = path.read_bytes().decode()
+        text = path.read_bytes().decode("utf-8-sig")  # Notepad writes a mark
         return Table(tomllib.loads(text), str(path), lines=line_numbers(text))
     except OSError as error:
         raise SettingsError(f"{path}: {error.strerror}") from error

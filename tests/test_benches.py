@@ -24,6 +24,7 @@ LITTLE: dict[str, dict[str, Any]] = {
         "ROUNDS": 1,
         "GOAL_PER_S": 0,
         "GOAL_TIMES": 0,
+        "GOAL_LATENCY": float("inf"),
     },
     "intervals": {"COMPARED": 400, "TIMED": 5_000, "BATCHED": 2_000},
     "join": {"EVENTS": 20_000, "ROUNDS": 1, "GOAL_BY_HAND": 0},

@@ -37,7 +37,7 @@ class ScenarioText:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self.text = path.read_bytes().decode()
+            self.text = path.read_bytes().decode("utf-8-sig")  # Notepad writes a mark
             self.tables: Mapping[str, Any] = tomllib.loads(self.text)
         except OSError as error:
             raise UserError(f"{path}: {error.strerror}") from error

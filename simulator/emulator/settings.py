@@ -151,8 +151,7 @@ def read_links_file(path: Path) -> Emulation:
         UserError: no such file, no TOML, or a mistake in it; says where.
     """
     try:
-        with path.open("rb") as file:
-            given = tomllib.load(file)
+        given = tomllib.loads(path.read_bytes().decode("utf-8-sig"))  # Notepad writes a mark
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

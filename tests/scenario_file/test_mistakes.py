@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from edge_agent.settings_file import read_toml
 from engine.errors import UserError
 from scenarios.from_file import SCHEMA, TEMPLATE, FromFile, schema
+from simulator.emulator.settings import read_links_file
 
 CHANGES = [
     ("seed = 1 ", "seed = -1 ", "seed: -1 is negative; give a whole number"),
@@ -97,6 +99,18 @@ def test_a_wrong_path_is_told(tmp_path: Path, pair: str) -> None:
     path.write_text(TEMPLATE.read_text("utf-8"))
     with pytest.raises(UserError, match=r"--set|seed"):
         FromFile(path).read_settings([pair])
+
+
+def test_a_mark_before_the_text_is_no_mistake(tmp_path: Path) -> None:
+    """Windows' Notepad writes one; agents, emulators and scenarios read files of people alike."""
+    path = tmp_path / "shop.toml"
+    path.write_text(TEMPLATE.read_text("utf-8"), "utf-8-sig")
+    assert FromFile(path).name == "shop"
+    path.write_text('name = "door"\n', "utf-8-sig")
+    assert read_toml(path).text("name") == "door"
+    with pytest.raises(UserError) as told:
+        read_links_file(path)
+    assert "not TOML" not in str(told.value)
 
 
 def test_no_such_file(tmp_path: Path) -> None:
