@@ -31,7 +31,7 @@ from engine.live.embedded import EmbeddedEngine, OpenAnswers, Place
 from engine.live.notices import Notices
 from engine.live.questions import Questions
 from engine.log.whole_file import sync_folder
-from engine.query.over_events import time_labels
+from engine.query.fields import time_labels
 from engine.results.answer_lines import AnswerLines, AnswersDamaged
 from engine.results.answer_tables import AnswerTables
 from engine.results.live_answers import LiveAnswers

@@ -16,7 +16,7 @@ from engine.order.base import OrderSettings
 from engine.passes.unpromised import never_promised
 from engine.query.explain_join import cost_without_key
 from engine.query.explain_repetition import cost_of_repetition
-from engine.query.monitor_plan import MonitorPlan
+from engine.query.monitor_plan import without_room
 from engine.query.plan import Plan
 from engine.stream.timeline import ANY_TYPE
 from engine.units import neat, unit_ns
@@ -91,12 +91,7 @@ def of_repetition(plans: Iterable[Plan]) -> list[str]:
 
 def of_constraints(plans: Iterable[Plan]) -> list[str]:
     """Patterns of which a constraint leaves no match, or an alternative no room."""
-    monitored = [plan for plan in plans if isinstance(plan, MonitorPlan)]
-    if not monitored:
-        return []
-    from engine.query.automata.excluded import excluded  # noqa: PLC0415 - few queries need it
-
-    return [f"{plan.name}: {told}" for plan in monitored for told in excluded(plan)]
+    return [f"{plan.name}: {told}" for plan in plans for told in without_room(plan)]
 
 
 def of_plans(plans: Iterable[Plan]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Final, TextIO
 
 from engine.errors import UserError
 from engine.query.derived_plan import asked_plan
-from engine.query.over_events import time_labels
+from engine.query.fields import time_labels
 from engine.query.plan import Plan
 from engine.query.shape import most_events
 from engine.results.export import export_jsonl, export_table

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from engine.errors import ContractViolation
 from engine.query.check_plan import APART, Checks
-from engine.query.derived_plan import DerivedPlan
+from engine.query.derived_plan import DerivedPlan, asked_plan
 from engine.query.functions import FUNCTIONS
 from engine.query.monitor_plan import MonitorPlan
 from engine.query.plan import (
@@ -252,6 +252,17 @@ def named_types(plan: Plan) -> dict[str, None]:
         return dict.fromkeys(step.type for step in plan.steps if step.type != ANY_TYPE)
     found = [step.type for branch in plan.pattern.branches for step in branch.steps]
     return dict.fromkeys([*found, *(each.type for each in occurrences(plan.expression))])
+
+
+def time_labels(plans: Iterable[Plan]) -> dict[str, set[str]]:
+    """Per query with windows, by name, the aggregates whose values are times."""
+    found = {}
+    for plan in plans:
+        for window in asked_plan(plan).windows:
+            from engine.query.over_events import times_of  # noqa: PLC0415 - it reads this module
+
+            found[plan.name] = times_of(window)
+    return found
 
 
 def is_time(expression: Expression) -> bool:

@@ -50,3 +50,16 @@ class MonitorPlan:
             )
             for branch in self.pattern.branches
         )
+
+
+def without_room(plan: object) -> list[str]:
+    """What the constraint of a monitored ``plan`` leaves no room for; nothing of other plans.
+
+    Raises:
+        UserError: the constraint and the pattern make no automaton.
+    """
+    if not isinstance(plan, MonitorPlan):
+        return []
+    from engine.query.automata.excluded import excluded  # noqa: PLC0415 - few queries need it
+
+    return excluded(plan)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, Final
 
 from engine.query.aggregates import COMPUTED
-from engine.query.derived_plan import asked_plan
 from engine.query.fields import is_time
-from engine.query.plan import Aggregate, Attribute, Constant, Expression, Plan, WindowPlan
+from engine.query.plan import Aggregate, Attribute, Constant, Expression, WindowPlan
 from engine.query.render import default_label
 
 _NUMBERS: Final = frozenset({"count", "count_distinct", "var"})
@@ -39,16 +37,12 @@ def over_events(plan: WindowPlan, one: Aggregate) -> Expression | None:
     return found
 
 
-def time_labels(plans: Iterable[Plan]) -> dict[str, set[str]]:
-    """Per query with windows, by name, the aggregates whose values are times."""
+def times_of(window: WindowPlan) -> set[str]:
+    """The aggregates whose values are times, by name."""
     return {
-        plan.name: {
-            one.label
-            for one in window.aggregates
-            if one.function not in _NUMBERS
-            and (of := over_events(window, one)) is not None
-            and is_time(of)
-        }
-        for plan in plans
-        for window in asked_plan(plan).windows
+        one.label
+        for one in window.aggregates
+        if one.function not in _NUMBERS
+        and (of := over_events(window, one)) is not None
+        and is_time(of)
     }
