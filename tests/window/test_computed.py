@@ -12,7 +12,7 @@ from engine.errors import UserError
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query, to_text
-from engine.query.over_events import time_labels
+from engine.query.fields import time_labels
 from tests.order.conftest import frame
 
 SYNC = {"kind": "sync", "source": "s", "offset": 0, "delay": 4, "arrival": 1}
