@@ -13,7 +13,7 @@ STAMP := .venv/.ready
 
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -q
 
-.PHONY: help setup demo test test-all fuzz check bench clean
+.PHONY: help setup demo test test-all test-deep fuzz check bench clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -33,8 +33,12 @@ test: $(STAMP)  ## all tests but the slow ones (below 10 minutes on 2 cores)
 
 test-all: $(STAMP)  ## the slow suites that make test leaves out, and some minutes of make fuzz
 	-@$(BIN)/python scripts/network_programs.py
-	$(PYTEST) -m slow
+	$(PYTEST) -m "slow and not deep"
 	$(BIN)/python scripts/fuzz.py --minutes 4 --only-tell
+
+test-deep: $(STAMP)  ## more of all that: examples by the thousand, seeds, kills (hours)
+	-@$(BIN)/python scripts/network_programs.py
+	$(PYTEST) -m deep
 
 fuzz: $(STAMP)  ## property tests with fresh seeds: MINUTES=10, or SEED=N for one round anew
 	$(BIN)/python scripts/fuzz.py --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(TESTS)

@@ -26,6 +26,9 @@ settings.load_profile("slackwater")
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("deep"):
+            item.add_marker("slow")
     groups = {item: _group(item) for item in items}
     for item, group in groups.items():
         if group is not None:

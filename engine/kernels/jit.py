@@ -31,6 +31,7 @@ from engine.kernels.numba_parts import version
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 _ROOT = Path(__file__).resolve().parents[2]
+_COMPILING = {_ROOT / "engine/kernels" / name for name in ("jit.py", "by_reference.py", "parts.py")}
 _BEGAN = time.time()
 _IMPORT = re.compile(rb"^[ ]*from (engine(?:\.\w+)*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 
@@ -81,7 +82,7 @@ def _digest(module: Path) -> str | None:
         new = set(_imported(left.pop())) - found
         found |= new
         left += new
-    found.add(Path(__file__).resolve())
+    found |= _COMPILING
     if any(_written(path) > _BEGAN for path in found):
         return None
     for path in sorted(found):
@@ -256,19 +257,32 @@ class _Compiled:
     @property
     def _numba_type_(self) -> Any:
         """What Numba takes this for in a kernel that calls it."""
-        return self._dispatcher._numba_type_
+        return self._part._numba_type_
+
+    @cached_property
+    def _part(self) -> Any:
+        with loading.counted():
+            numba = _numba()
+            from engine.kernels import parts  # noqa: PLC0415 - needs Numba
+
+            options = {key: value for key, value in self._options.items() if key != "cache"}
+            made = numba.njit(error_model="numpy", **parts.OPTIONS, **options)(self._function)
+            compiler = made._compiler  # noqa: SLF001 - there is no public way
+            compiler._compile_core = functools.partial(parts.compiled, compiler)  # noqa: SLF001
+        made.compile = functools.partial(_timed, made.compile)
+        made.get_call_template = functools.partial(_for_any_value, made.get_call_template)
+        return made
 
     @cached_property
     def _dispatcher(self) -> Any:
         with loading.counted():
             made = self._made()
         made.compile = functools.partial(_timed, made.compile)
-        made.get_call_template = functools.partial(_for_any_value, made.get_call_template)
         return made
 
     def _made(self) -> Any:
-        with left_out("coverage"):  # which Numba would tell of compiled lines
-            import numba  # noqa: PLC0415 - 0.2 s, which a command without kernels can do without
+        numba = _numba()
+        from engine.kernels import parts  # noqa: PLC0415 - needs Numba
 
         options = dict(self._options)
         folder: Path | None = None
@@ -282,6 +296,9 @@ class _Compiled:
                 folder = directory / digest
                 numba.config.CACHE_DIR = str(folder)
         made = numba.njit(error_model="numpy", **options)(self._function)
+        compiler = made._compiler  # noqa: SLF001 - there is no public way
+        core = compiler._compile_core  # noqa: SLF001 - likewise
+        compiler._compile_core = functools.partial(parts.whole, core)  # noqa: SLF001
         if options.get("cache"):
             from engine.kernels.kernel_files import SealedFiles  # noqa: PLC0415 - needs Numba
 
@@ -294,6 +311,14 @@ class _Compiled:
                 load = functools.partial(_with_runtime, load)
             kept.load_overload = functools.partial(_found_or_told, load)
         return made
+
+
+def _numba() -> ModuleType:
+    with left_out("coverage"):  # which Numba would tell of compiled lines
+        import numba  # noqa: PLC0415 - 0.2 s, which a command without kernels can do without
+
+        import engine.kernels.by_reference  # noqa: F401, PLC0415 - what Numba takes tuples for
+    return cast("ModuleType", numba)
 
 
 def _timed(compiled: Callable[..., Any], signature: Any) -> Any:

@@ -3,26 +3,23 @@
 Numba's own have none: it unpickles what is there, and runs it. A bit that has turned over is then a
 traceback, another answer, or the end of the process.
 
-Numba keeps a kernel twice: as machine code, which is run, and as bitcode, of which a kernel that
-calls it is made. To read the bitcode takes longer than all the rest, and a run that compiles
-nothing has no use for it: it is kept beside, and read once something is compiled.
+Numba keeps a kernel twice: as machine code, which is run, and as bitcode, of which it would make a
+kernel that calls it, and which takes longer to read than all the rest. Ours are made of parts
+(``engine.kernels.parts``), so nothing is left of the bitcode but the names in it.
 """
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from functools import cache, partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite import ir
 from numba.core.caching import Cache, IndexDataCacheFile
 
 from engine.kernels.sealed import sealed_bytes, unsealed
-
-_LENGTH: Final = 8
 
 
 class SealedFiles(IndexDataCacheFile):  # type: ignore[misc]  # numba is not checked here
@@ -38,7 +35,7 @@ class SealedFiles(IndexDataCacheFile):  # type: ignore[misc]  # numba is not che
     def __init__(self, cache: Cache, folder: Path | None) -> None:
         implementation = cache._impl  # noqa: SLF001 - there is no public way
         stamp = folder.name if folder else implementation.locator.get_source_stamp()
-        self._code = self._bitcode = b""
+        self._code = b""
         super().__init__(str(folder or cache.cache_path), implementation.filename_base, stamp)
 
     def _load_index(self) -> dict[Any, str]:
@@ -57,9 +54,8 @@ class SealedFiles(IndexDataCacheFile):  # type: ignore[misc]  # numba is not che
         """What Numba's ``load`` makes of these files; None: they have nothing for ``signature``."""
         found = load(*signature)
         if found is not None:
-            read = cache(partial(llvm.parse_bitcode, self._bitcode))
-            found.library._get_module_for_linking = read  # noqa: SLF001 - there is no public way
-            found.library._compiled_object = self._code  # noqa: SLF001 - which loading has dropped
+            # Loading has dropped it, and there is no public way.
+            found.library._compiled_object = self._code  # noqa: SLF001
         return found
 
     def _load_data(self, name: str) -> Any:
@@ -68,19 +64,16 @@ class SealedFiles(IndexDataCacheFile):  # type: ignore[misc]  # numba is not che
         content = unsealed(path)
         if content is None:
             raise FileNotFoundError(path)
-        end = _LENGTH + int.from_bytes(content[:_LENGTH], "big")
-        data = pickle.loads(memoryview(content)[_LENGTH:end])  # noqa: S301 - our own, and whole
+        data = pickle.loads(content)  # noqa: S301 - our own, and whole
         (_, _, (self._code, _)), *_ = data
-        self._bitcode = content[end:]
         return data
 
     def _save_data(self, name: str, data: Any) -> None:
         (library, kind, (code, bitcode)), *others = data
-        dumped = self._dump(((library, kind, (code, _names_of(bitcode))), *others))
-        self._write(self._data_path(name), len(dumped).to_bytes(_LENGTH, "big"), dumped, bitcode)
+        kept = (library, kind, (code, _names_of(bitcode))), *others
+        self._write(self._data_path(name), self._dump(kept))
 
-    def _write(self, path: str, *parts: bytes) -> None:
-        content = b"".join(parts)
+    def _write(self, path: str, content: bytes) -> None:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         with self._open_for_write(path) as file:
             file.write(sealed_bytes(content))

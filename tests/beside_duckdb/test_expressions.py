@@ -21,7 +21,7 @@ def test_same_rows_and_values(rows: list[Row], asked: list[tuple[Said, Said, Sai
     check(rows, asked)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @settings(max_examples=150)
 @ASKED
 def test_same_rows_and_values_of_many(

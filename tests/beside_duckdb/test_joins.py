@@ -61,7 +61,7 @@ def test_same_rows(rows: list[Row], asked: list[tuple[str, str]]) -> None:
     check(rows, asked)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @settings(max_examples=150)
 @ASKED
 def test_same_rows_of_many(rows: list[Row], asked: list[tuple[str, str]]) -> None:

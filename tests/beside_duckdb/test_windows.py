@@ -140,7 +140,7 @@ def test_same_windows(rows: list[Row], asked: list[tuple[str, str]]) -> None:
     check(rows, asked)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @settings(max_examples=150)
 @ASKED
 def test_same_windows_of_many(rows: list[Row], asked: list[tuple[str, str]]) -> None:

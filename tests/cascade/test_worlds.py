@@ -123,7 +123,7 @@ def test_matches_are_those_of_all_worlds(name: str, rows: list[Row]) -> None:
     check(name, rows)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", PATTERNS)
 @given(rows=crowds())

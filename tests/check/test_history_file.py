@@ -80,10 +80,13 @@ def known(history: Path) -> list[tuple[Any, ...]]:
         ).fetchall()
 
 
-SLOW = pytest.mark.slow
+SLOW, DEEP = pytest.mark.slow, pytest.mark.deep
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=SLOW) for seed in range(2, 9))])
+@pytest.mark.parametrize(
+    "seed",
+    [1, pytest.param(2, marks=SLOW), *(pytest.param(seed, marks=DEEP) for seed in range(3, 9))],
+)
 def test_runs_one_after_another_are_one_run(tmp_path: Path, seed: int) -> None:
     given = lots(seed)
     whole = run([one for lot in given for one in lot], tmp_path / "whole", None)

@@ -78,7 +78,7 @@ def live(
             return life
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 3, 4))])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.deep) for n in (2, 3, 4))])
 def test_engines_that_are_killed_leave_the_history_of_runs(tmp_path: Path, seed: int) -> None:
     random, mine, other = Random(seed), tmp_path / "mine.db", tmp_path / "other.db"
     for number, lot in enumerate(lots(seed)):

@@ -154,7 +154,7 @@ def patterns(draw: st.DrawFn) -> Seq:
     return Seq(tuple(parts), tuple(absent))
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.timeout(1500)
 @settings(max_examples=10_000)
 @given(regulars(), patterns(), st.text("ABC", max_size=6))

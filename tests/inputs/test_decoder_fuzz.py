@@ -73,7 +73,7 @@ def made_long(decoder: Decoder, piece: bytes, size: int) -> tuple[bytes, ...]:
     return many, valid[: -1 - len(valid) // 4] + many, valid[:-2] + many + valid[-2:]
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("name", DECODERS)
 def test_a_million_mutated_messages(name: str) -> None:
     decoder, random = DECODERS[name], Random(name)

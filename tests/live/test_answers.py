@@ -86,7 +86,7 @@ def kill_engine(gateway: Program) -> None:
         subprocess.run(["kill", "-9", child], check=False)
 
 
-@pytest.mark.parametrize(("seed", "kills"), [(1, 4), pytest.param(2, 40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("seed", "kills"), [(1, 4), pytest.param(2, 40, marks=pytest.mark.deep)])
 def test_kills_lose_and_double_nothing(field: Field, seed: int, kills: int) -> None:
     """Server or engine are killed at random; every reader's view only ever grows."""
     random = Random(seed)

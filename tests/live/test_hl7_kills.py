@@ -87,7 +87,9 @@ def test_every_message_is_in_the_log_once_though_the_agent_is_killed(field: Fiel
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2, 6))
+@pytest.mark.parametrize(
+    "seed", [2, *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(3, 6))]
+)
 def test_many_kills(field: Field, seed: int) -> None:
     play(field, messages=600, kills=12, seed=seed)
 

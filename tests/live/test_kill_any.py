@@ -138,7 +138,9 @@ def name_of(pid: int) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["embedded", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.mark.parametrize(
+    "engine", ["embedded", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.deep])]
+)
 @pytest.mark.timeout(600 + 60 * max(KILLS.values()))
 def test_whatever_is_killed_nothing_is_lost_or_doubled(field: Field, engine: str) -> None:
     print(f"seed {SEED}, {KILLS[engine]} kills")

@@ -95,7 +95,7 @@ def test_what_is_killed_goes_on(field: Field) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [2, 3])
+@pytest.mark.parametrize("seed", [2, pytest.param(3, marks=pytest.mark.deep)])
 def test_what_is_killed_often_goes_on(field: Field, seed: int) -> None:
     lives(field, seed, count=20)
 

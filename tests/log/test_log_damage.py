@@ -54,7 +54,7 @@ def content(log: Path) -> Content | str:
     return reader.arrival_given, told
 
 
-@pytest.mark.parametrize("bits", [1, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("bits", [1, pytest.param(8, marks=pytest.mark.deep)])
 def test_every_flipped_bit_of_a_log_is_an_error_or_harmless(bits: int, tmp_path: Path) -> None:
     """``bits``: so many of every byte."""
     (file,) = write(tmp_path / "log", arrival_given=False)

@@ -39,7 +39,7 @@ def test_every_arrival_order_of_six_events(
         both(timeout=kind, fixed=timeout).agree([STARTED, *trace])
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize(("kind", "timeout"), [("fixed", 2), ("r19", 0)])
 def test_every_arrival_order_of_seven_events(
     both: Callable[..., Any], kind: str, timeout: int

@@ -77,7 +77,7 @@ def test_every_permutation_of_six_events_gives_what_the_twin_gives(order: str) -
         assert as_twin(rows) == _twin(order, times, range(6))
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("order", ["kslack:3", "mp-kslack", "kslack-chain:1,3"])
 def test_every_permutation_of_seven_events_gives_what_the_twin_gives(order: str) -> None:
     for times in sorted(set(itertools.permutations([1, 2, 2, 5, 6, 9, 12]))):

@@ -152,7 +152,9 @@ def test_a_worker_that_cannot_write_ends_the_run_with_its_own_words(
     assert user.is_answered(*ON_SPARK) == expected
 
 
-@pytest.mark.parametrize("seconds", [0.0, 1.0, 3.0, 5.0, 6.0])
+@pytest.mark.parametrize(
+    "seconds", [1.0, 6.0, *(pytest.param(at, marks=pytest.mark.deep) for at in (0.0, 3.0, 5.0))]
+)
 def test_a_jvm_that_is_killed_ends_the_run_with_a_line(
     seconds: float, log: Path, tmp_path: Path
 ) -> None:

@@ -152,7 +152,7 @@ def test_final_answers_are_the_plain_ones_in_every_cut(run: Run) -> None:
     check(run)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.timeout(3600)
 @given(run=runs())
 @settings(max_examples=5000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
