@@ -24,6 +24,11 @@ _RAISED: Final = re.compile(
 """The last line of a Python traceback, or the head of a Java one."""
 
 _ENDED: Final = "its JVM has ended"
+_LATE: Final = "Python worker failed to connect back"
+
+
+class WorkerLate(SparkFailure):
+    """A worker's Python had not begun after the ten seconds that Spark waits, whatever is set."""
 
 
 def spark_failure(said: str, log: Path) -> SlackwaterError:
@@ -44,6 +49,8 @@ def spark_failure(said: str, log: Path) -> SlackwaterError:
         if kind == "UserError":
             return UserError(message)
         return SparkFailure(message, log)
+    if _LATE in said:
+        return WorkerLate(f"a {_LATE.removeprefix('Python ')}; the machine is busy", log)
     raised = _RAISED.findall(said)
     if raised:
         return SparkFailure(": ".join(raised[-1]), log)

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +28,7 @@ from engine.results.store.ledger import END
 from engine.results.store.part_store import PartStore
 from engine.results.store.sole_use import sole_use
 from engine.spark.class_archive import java_options
-from engine.spark.failure import of_the_jvm, told_to
+from engine.spark.failure import WorkerLate, of_the_jvm, told_to
 from engine.spark.interruptible import wait_for
 from engine.spark.processor import OUTPUT, SiteChain
 from engine.spark.reading_list import LIST_COLUMNS, ReadingList
@@ -38,6 +38,8 @@ _STATE_STORE: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBSta
 _ROCKSDB: Final = "spark.sql.streaming.stateStore.rocksdb"
 _SPARK_LOG: Final = "spark.log"
 _STAGED: Final = "staged"
+_TRIES: Final = 3
+"""Of a run with a worker that is slow to start."""
 Sink = Callable[[list[Row], int], None]
 """Takes the rows (of ``OUTPUT``) that a micro-batch gave, and its number."""
 FILES_PER_BATCH: Final = 8
@@ -143,7 +145,8 @@ def run_on_spark(
 
     Called again with the same ``out``, it goes on from the checkpoint: after a crash, or with the
     files that the log has got since. What it gets while this runs is for the next call. On a
-    cluster, workers must reach the log and ``out`` under the same paths as the driver.
+    cluster, workers must reach the log and ``out`` under the same paths as the driver. A worker
+    that a busy machine is slow to start is tried again: Spark gives it ten seconds and no more.
 
     Raises:
         UserError: no Java, not a log, ``out`` was begun with other settings or another log, or a
@@ -151,6 +154,9 @@ def run_on_spark(
         SparkFailure: the Spark query failed; carries its last cause.
     """
     with sole_use(out):
+        for _ in range(_TRIES - 1):
+            with suppress(WorkerLate):
+                return _run(log, settings, out, master, files_per_batch, advanced)
         return _run(log, settings, out, master, files_per_batch, advanced)
 
 

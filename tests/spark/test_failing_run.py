@@ -27,6 +27,8 @@ QUERY = "EVENT SEQ(A a, B b) WITHIN 100"
 LIMITED = f"""#!/bin/bash
 # Workers' Python: where the file FLAG is, none of their files gets longer than this, in KB.
 if [ -e "$FLAG" ]; then ulimit -f {LARGE // 2048}; fi
+# Where the folder LATE is, the next one takes longer to begin than Spark waits.
+if rmdir "$LATE" 2>/dev/null; then sleep 15; fi
 exec "$REAL" "$@"
 """
 
@@ -57,6 +59,10 @@ class User:
     def flag(self) -> Path:
         return self.folder / "flag"
 
+    @property
+    def late(self) -> Path:
+        return self.folder / "late"
+
     def asks(
         self, *more: str, killed_after_s: float | None = None
     ) -> subprocess.CompletedProcess[str]:
@@ -66,7 +72,7 @@ class User:
         limited.chmod(0o755)
         settings = os.environ | {
             "PYSPARK_PYTHON": str(limited), "REAL": sys.executable, "FLAG": str(self.flag),
-            "TMPDIR": str(self.folder),
+            "LATE": str(self.late), "TMPDIR": str(self.folder),
         }  # fmt: skip
         tool = Path(sys.executable).parent / "slackwater"
         with subprocess.Popen(
@@ -150,6 +156,15 @@ def test_a_worker_that_cannot_write_ends_the_run_with_its_own_words(
     assert not [path for path in tmp_path.glob("slackwater-*") if path.is_dir()]
     user.flag.unlink()
     assert user.is_answered(*ON_SPARK) == expected
+
+
+def test_a_worker_that_is_slow_to_start_is_tried_again(log: Path, tmp_path: Path) -> None:
+    user = User(tmp_path, log)
+    expected = user.is_answered()
+    user.late.mkdir()
+    assert user.is_answered(*ON_SPARK) == expected
+    assert not user.late.exists()
+    assert "failed to connect back" in (tmp_path / "work" / "parts" / "spark.log").read_text()
 
 
 @pytest.mark.parametrize(
