@@ -16,6 +16,7 @@ from edge_agent import records as r
 from engine.gateway.core import GatewayCore, GatewaySettings, Recalled, Sink
 from engine.stream.frame import Frame
 from simulator.alarm import VirtualTime
+from simulator.arrow_views import plain_values
 from simulator.balance import Account, add_links
 from simulator.clocks import Clock, ClockSettings, draw_rates
 from simulator.device import Device
@@ -55,12 +56,18 @@ class CountedSink:
         if self.recalled is not None:
             self.recalled.take(frame)
         self.frames += 1
+        self._count(frame)
+
+    def _count(self, frame: Frame) -> None:
         source = frame.batch.column(r.SOURCE)
-        codes = source.indices.fill_null(-1).to_numpy()
+        codes = plain_values(source.indices)
         if r.KIND in frame.batch.schema.names:
-            kinds = frame.batch.column(r.KIND).to_numpy()
+            kinds = plain_values(frame.batch.column(r.KIND))
+            of_kinds = np.bincount(kinds, minlength=len(r.KIND_NAMES)).tolist()
             for name, kind in r.KIND_NAMES.items():
-                self.rows[name] += int(np.count_nonzero(kinds == kind))
+                self.rows[name] += of_kinds[kind]
+            if not of_kinds[r.Kind.EVENT]:
+                return
             codes = codes[kinds == r.Kind.EVENT]
         else:
             self.rows["event"] += frame.rows
