@@ -79,10 +79,24 @@ class ClockSettings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rates:
-    """A clock's frequency: ``rates_ppb[i]`` [ns/s] from ``starts_ns[i]`` after the origin on."""
+    """A clock's frequency: ``rates_ppb[i]`` [ns/s] from ``starts_ns[i]`` after the origin on.
+
+    ``gained_ns``: what it adds to the offset from the origin to the first row.
+    """
 
     starts_ns: np.ndarray
     rates_ppb: np.ndarray
+    gained_ns: int = 0
+
+    def within(self, low_ns: int, high_ns: int) -> Rates:
+        """The same clock with the rows alone that hold between two instants after the origin."""
+        low = max(int(np.searchsorted(self.starts_ns, low_ns, "right")) - 1, 0)
+        high = max(int(np.searchsorted(self.starts_ns, high_ns, "right")), low + 1)
+        if high - low == self.starts_ns.size:
+            return self
+        gained = self.gained_ns + int(_gains(self.starts_ns, self.rates_ppb)[:low].sum())
+        # Copies: views would keep what is left out.
+        return Rates(self.starts_ns[low:high].copy(), self.rates_ppb[low:high].copy(), gained)
 
 
 class Clock:
@@ -197,11 +211,8 @@ class Clock:
 
     def _highest_readings(self) -> memoryview:
         """Per row but the last what the clock does not exceed in it and before it."""
-        ends = self._starts[1:]
-        seconds, rest = np.divmod(np.diff(self._starts), SECOND)
-        rates = self._rates[:-1]
-        gained = seconds * rates + rest * rates // SECOND
-        readings = self.origin_ns + ends - (self._offsets[:-1] + gained)
+        gained = _gains(self._starts, self._rates)
+        readings = self.origin_ns + self._starts[1:] - (self._offsets[:-1] + gained)
         return np.maximum.accumulate(readings).data
 
     def _solve(self, goal: int, row: int) -> int:
@@ -275,6 +286,13 @@ def draw_rates(settings: ClockSettings, horizon_ns: int, generator: np.random.Ge
     return Rates(np.arange(count, dtype=np.int64) * period_ns, rates)
 
 
+def _gains(starts_ns: np.ndarray, rates_ppb: np.ndarray) -> np.ndarray:
+    """What each row but the last adds to the offset until the next one [ns], int64."""
+    seconds, rest = np.divmod(np.diff(starts_ns), SECOND)
+    gains: np.ndarray = seconds * rates_ppb[:-1] + rest * rates_ppb[:-1] // SECOND
+    return gains
+
+
 def _with_steps(
     settings: ClockSettings, frequency: Rates
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -283,11 +301,10 @@ def _with_steps(
     by = np.array([step.by_ns for step in settings.steps], np.int64)
     borders, rate = frequency.starts_ns, frequency.rates_ppb
     if at.size:
-        borders = np.union1d(borders, at)
+        borders = np.union1d(borders, at[at >= borders[0]])
         rate = rate[np.searchsorted(frequency.starts_ns, borders, side="right") - 1]
-    seconds, rest = np.divmod(np.diff(borders), SECOND)
-    gain = seconds * rate[:-1] + rest * rate[:-1] // SECOND
-    offsets = settings.offset_ns + np.concatenate([np.zeros(1, np.int64), np.cumsum(gain)])
+    gained = np.concatenate([np.zeros(1, np.int64), np.cumsum(_gains(borders, rate))])
+    offsets = settings.offset_ns + frequency.gained_ns + gained
     stepped = np.concatenate([np.zeros(1, np.int64), np.cumsum(by)])
     offsets += stepped[np.searchsorted(at, borders, side="right")]
     return borders, offsets, rate

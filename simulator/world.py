@@ -158,15 +158,20 @@ class World:
         add_links(account.up, [each.counts for each in network.up])
         return account
 
-    def _clock(self, name: str, settings: ClockSettings) -> Clock:
+    def _clock(self, name: str, settings: ClockSettings, life: Span | None = None) -> Clock:
+        """``life``: when it is read; else at any time."""
         scenario = self.scenario
         horizon_ns = scenario.warm_up_ns + scenario.duration_ns + scenario.drain_ns
-        generator = self._seeds.generator(f"clock/{name}")
-        return Clock(settings, self.start_ns, draw_rates(settings, horizon_ns, generator))
+        rates = draw_rates(settings, horizon_ns, self._seeds.generator(f"clock/{name}"))
+        if life is not None:
+            since_ns = life.start_ns - self.start_ns
+            rates = rates.within(since_ns, since_ns + life.length_ns + scenario.drain_ns)
+        return Clock(settings, self.start_ns, rates)
 
     def _device(self, source: SourceSettings, place: Place) -> Device:
         name = f"{source.site}/{source.name}"
-        clock = self._clock(name, source.clock)
+        life = self.scenario.life(source)
+        clock = self._clock(name, source.clock, life)
         network = Network(
             self.env,
             (source.up, source.down),
@@ -185,8 +190,8 @@ class World:
         cookies = self._seeds.generator(f"sync/{name}")
         promise_phase = float(self._seeds.generator(f"promise/{name}").random())
         return Device(
-            self.env, source, clock, feed, network, cookies, self.span, phase_ns, promise_phase,
-            self._look,
+            self.env, source, clock, feed, network, cookies, self.span, life, phase_ns,
+            promise_phase, self._look,
         )  # fmt: skip
 
     def _look(self, _: Any = None) -> None:
