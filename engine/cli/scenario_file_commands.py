@@ -52,7 +52,8 @@ def check(
     ] = False,
 ) -> None:
     """Reads a scenario file and says what is wrong in it, with the line, and what a long run of it
-    takes; runs nothing."""
+    takes; runs nothing.
+    """
     need("sim")
     import scenarios.from_file as ours  # noqa: PLC0415 - takes the simulator along
 

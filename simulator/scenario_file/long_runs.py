@@ -1,4 +1,4 @@
-"""What a run that takes long says before it begins: how long, of what, and what would shorten it."""
+"""What is said before a run that takes long: how long, for what, and what would shorten it."""
 
 from __future__ import annotations
 
