@@ -14,7 +14,8 @@ def null_rows(column: pa.Array) -> np.ndarray | None:
     """Where ``column`` is null, bool by row; None: nowhere."""
     if not column.null_count:
         return None
-    return np.equal(_bits(column, column.buffers()[0]), 0)
+    found: np.ndarray = np.equal(_bits(column, column.buffers()[0]), 0)
+    return found
 
 
 def plain_values(column: pa.Array) -> np.ndarray:

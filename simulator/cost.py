@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from simulator.device import watched_if_set
 from simulator.scenario import Scenario, SourceSettings
 from simulator.workload import Span, expected_events
 
@@ -27,6 +28,8 @@ FRAME_S: Final = 0.0009
 MESSAGE_S: Final = 0.00008
 """A message or a datagram from its making to what its receiver does about it."""
 EVENT_S: Final = 0.00005
+LOOK_S: Final = 0.00001
+"""At a clock that somebody may have set."""
 EVENT_BYTES: Final = 500
 """Of an event until its run is scored: its truth, and its name among the answers'."""
 LINE_BYTES: Final = 48
@@ -44,6 +47,7 @@ class Cost:
         heartbeats: promises of idle agents, and the acks of them.
         exchanges: datagrams of the time sync.
         others: messages with events, and the acks of them.
+        looks: at clocks that are set, or that tick coarsely.
         frames: of the arrival log.
         lines: rows of the tables of clocks that wander.
     """
@@ -52,6 +56,7 @@ class Cost:
     heartbeats: int
     exchanges: int
     others: int
+    looks: int
     frames: int
     lines: int
 
@@ -63,7 +68,8 @@ class Cost:
     @property
     def seconds(self) -> float:
         """Of processor time, on a core of 2020."""
-        return FRAME_S * self.frames + MESSAGE_S * self.messages + EVENT_S * self.events
+        said = MESSAGE_S * self.messages + LOOK_S * self.looks
+        return FRAME_S * self.frames + said + EVENT_S * self.events
 
     @property
     def bytes(self) -> int:
@@ -84,7 +90,7 @@ def cost_of(scenario: Scenario) -> Cost:
 
 def _of_site(scenario: Scenario, sources: Iterable[SourceSettings]) -> tuple[int, ...]:
     """The fields of ``Cost``."""
-    events = beats = exchanges = others = lines = 0
+    events = beats = exchanges = others = looks = lines = 0
     lives = [scenario.life(source) for source in sources]
     for source, (_, alive_ns) in zip(sources, lives, strict=True):
         own = expected_events(source.workload, scenario.duration_ns)
@@ -94,6 +100,8 @@ def _of_site(scenario: Scenario, sources: Iterable[SourceSettings]) -> tuple[int
         if source.heartbeat_ns:  # an event takes the place of one
             beats += 2 * max(alive_ns // source.heartbeat_ns - polls, 0)
         exchanges += 2 * source.sync.attempts * (alive_ns // source.sync.resync_ns + 1)
+        watch_ns = watched_if_set(source.sync, source.clock).watch_ns
+        looks += alive_ns // watch_ns if watch_ns else 0
         if source.clock.wander_ppb:
             lines += (alive_ns + scenario.drain_ns) // source.clock.wander_period_ns
     place, someone_ns = scenario.gateway, sum(high - low for low, high in _together(lives))
@@ -102,7 +110,7 @@ def _of_site(scenario: Scenario, sources: Iterable[SourceSettings]) -> tuple[int
     if place.tick_every_ns:
         first_ns = min(first_ns, place.tick_every_ns // 2)
     frames = someone_ns // (place.frame_every_ns + first_ns)
-    return events, beats, exchanges, others, frames, lines
+    return events, beats, exchanges, others, looks, frames, lines
 
 
 def _together(lives: Iterable[Span]) -> Iterator[tuple[int, int]]:

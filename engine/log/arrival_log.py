@@ -58,7 +58,7 @@ __all__ = [
 ]  # fmt: skip
 ROWS_PER_FILE: Final = 524_288
 BYTES_PER_FILE: Final = 256 << 20
-FRAMES_PER_FILE: Final = 16_384
+FRAMES_PER_FILE: Final = 4_096
 """A file is closed at the first frame that reaches one of them. The last two bound the memory: of
 the writer, and of readers, who have all frames of a file at once, of some 10 kB each at least."""
 _LOCK: Final = ".lock"
@@ -257,6 +257,12 @@ class LogReader:
         for file in self.files:
             names.update(read_file(file, [SITE]).column(SITE).unique().to_pylist())
         return sorted(names)
+
+    def spans(self) -> Iterator[tuple[str, int, int]]:
+        """(site, first arrival, last arrival) of each frame, in order; from their headers alone."""
+        for file in self.files:
+            headers = read_file(file, [SITE, FIRST_ARRIVAL, LAST_ARRIVAL])
+            yield from zip(*(column.to_pylist() for column in headers.columns), strict=True)
 
     def of_sites(self, sites: Collection[str] | None) -> Iterator[Frame]:
         """The frames of some sites alone, in order; None: of all."""

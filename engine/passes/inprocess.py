@@ -6,9 +6,9 @@ For tests, tiny traces and machines without Java; the answers equal those of ``e
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from engine.passes.run_history import RunHistory
 
 _ROWS_PER_BATCH: Final = 1 << 18
+_FRAMES_PER_BATCH: Final = 8_192
+"""Of some 10 kB each, however few their rows: a quiet site's frames have two."""
 _SITES_AT_ONCE: Final = 2048
 """Sites are independent of one another: with more of them the log is read several times, so that
 memory holds the chains of so many."""
@@ -71,7 +73,7 @@ def run_in_process(
             some = sites[first : first + _SITES_AT_ONCE]
             chains: dict[str, Chain] = {}
             given = reader.of_sites(some if len(some) < len(sites) else None)
-            batches = by_site(given, _ROWS_PER_BATCH)
+            batches = _batches(given)
             begin = next(batches, {})
             # One that is not full is the only one.
             with plain() if len(sites) == 1 and _records(begin) <= _FEW else nullcontext():
@@ -95,6 +97,12 @@ def run_in_process(
         if history is not None:
             history.keep()
         return counters
+
+
+def _batches(frames: Iterator[Frame]) -> Iterator[dict[str, list[Frame]]]:
+    """The frames of each site, in batches that fit into memory; none is empty."""
+    while some := list(islice(frames, _FRAMES_PER_BATCH)):
+        yield from filter(None, by_site(some, _ROWS_PER_BATCH))
 
 
 def _records(frames: dict[str, list[Frame]]) -> int:

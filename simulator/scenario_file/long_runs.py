@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from engine.units import neat
-from simulator.cost import EVENT_S, FRAME_S, MESSAGE_S, Cost, cost_of
+from edge_agent.settings import SessionSettings
+from edge_agent.units import NS_PER
+from simulator.cost import EVENT_S, FRAME_S, LOOK_S, MESSAGE_S, Cost, cost_of
 from simulator.scenario import Scenario
 from simulator.scenario_file.recording import RecordedEvents
 
@@ -15,12 +16,23 @@ LONG_S: Final = 60
 LARGE_BYTES: Final = 2 << 30
 SHARE: Final = 0.1
 """What takes less than this of the whole is not worth a change."""
+ACK_TIMEOUT_NS: Final = SessionSettings(source="any").ack_timeout_ns
+_UNITS: Final = ("ns", "us", "ms", "s", "min", "h", "d")
 _SPANS: Final = (("days", 86_400), ("h", 3_600), ("min", 60))
 
 
 def told_of(scenario: Scenario) -> list[str]:
-    """Lines about a run of ``scenario`` that takes long, or much memory; else none."""
+    """Lines about a run of ``scenario`` that takes long, or much memory; else none.
+
+    And about acks that come so late that nobody waits for them, as frames are made larger for less.
+    """
     cost, found = cost_of(scenario), []
+    if scenario.gateway.frame_every_ns >= ACK_TIMEOUT_NS:
+        found.append(
+            f"gateway.frame_every is {_span(scenario.gateway.frame_every_ns)}, and agents wait "
+            f"{_span(ACK_TIMEOUT_NS)} for acks, which come with a frame: they connect anew, and "
+            "send all again; let it be shorter"
+        )
     if cost.seconds > LONG_S:
         unit, length = next(each for each in _SPANS if cost.seconds >= each[1])
         found.append(
@@ -58,6 +70,8 @@ def _shorter(scenario: Scenario, cost: Cost) -> list[str]:
         found.append(_longer("heartbeat", (each.heartbeat_ns for each in sources)))
     if MESSAGE_S * cost.exchanges > SHARE * cost.seconds:
         found.append(_longer("sync.resync", (each.sync.resync_ns for each in sources)))
+    if LOOK_S * cost.looks > SHARE * cost.seconds:
+        found.append(_longer("sync.watch", (each.sync.watch_ns for each in sources)))
     if MESSAGE_S * cost.others + EVENT_S * cost.events > SHARE * cost.seconds:
         found.append("fewer events")
     return found
@@ -74,14 +88,20 @@ def _smaller(scenario: Scenario, cost: Cost) -> list[str]:
 
 def _fewer(scenario: Scenario) -> list[str]:
     """What makes everything less."""
-    found = [f"a shorter duration (now {neat(scenario.duration_ns)})"]
+    found = [f"a shorter duration (now {_span(scenario.duration_ns)})"]
     if any(isinstance(each.workload, RecordedEvents) for each in scenario.sources):
         found.append("recording.only, recording.speed")
     return found
 
 
 def _longer(name: str, now_ns: Iterable[int]) -> str:
-    return f"a longer {name} (now {neat(min(each for each in now_ns if each))})"
+    return f"a longer {name} (now {_span(min(each for each in now_ns if each))})"
+
+
+def _span(length_ns: int) -> str:
+    """A duration, of which three digits are enough."""
+    unit = next(name for name in reversed(_UNITS) if NS_PER[name] <= max(length_ns, 1))
+    return f"{length_ns / NS_PER[unit]:.3g} {unit}"
 
 
 def _number(count: int) -> str:

@@ -70,22 +70,38 @@ def test_of_a_long_run_is_said_what_would_shorten_it() -> None:
     idle, *_ = told_of(scenario(SELDOM, "29 d", count=122, heartbeat="2 s"))
     assert " h of processor time" in idle
     assert "heartbeats and their acks" in idle
-    assert "a longer heartbeat (now 2s)" in idle
+    assert "a longer heartbeat (now 2 s)" in idle
     assert "recording" not in idle
     calm = scenario(SELDOM, "29 d", heartbeat="1 h", gateway={"tick_every": "1 h"})
     (calm_told,) = told_of(calm)
     assert "heartbeat (" not in calm_told
-    assert "sync.resync (now 60s)" in calm_told
+    assert "sync.resync (now 1 min)" in calm_told
     (played,) = told_of(recorded(20 * DAY))
     assert "recording.only, recording.speed" in played
-    assert "gateway.tick_every (now 100ms)" in played
+    assert "gateway.tick_every (now 100 ms)" in played
+
+
+def test_a_frame_that_lasts_longer_than_agents_wait_for_acks_is_named() -> None:
+    (told,) = told_of(scenario(SELDOM, "3 min", gateway={"frame_every": "1 min"}))
+    assert "gateway.frame_every is 1 min, and agents wait 30 s" in told
+
+
+def test_looks_at_a_clock_that_is_set_count() -> None:
+    clock = {"steps": [{"at": "1 h", "by": "1 s"}]}
+    calm = {"heartbeat": 0, "gateway": {"tick_every": "1 h"}, "sync": {"resync": "1 h"}}
+    (told,) = told_of(scenario(SELDOM, "29 d", clock=clock, **calm))
+    assert "sync.watch (now 1 s)" in told
+    steady, set_once = (
+        cost_of(scenario(SELDOM, "1 d", clock=each)) for each in ({"offset": "1 s"}, clock)
+    )
+    assert (steady.looks, set_once.looks) == (0, 3 * (86_400 + 2))
 
 
 def test_of_much_memory_is_said_what_takes_it() -> None:
     wandering = scenario(SELDOM, "29 d", count=122, clock={"wander_ppb": 5.0})
     _, memory = told_of(wandering)
-    assert "clock.wander_period (now 1s)" in memory
+    assert "clock.wander_period (now 1 s)" in memory
     assert cost_of(wandering).bytes > 122 * 29 * 86_400 * 40 + BASE_BYTES
     _, memory = told_of(scenario({"model": "periodic", "period": "1 ms"}, "1 d"))
     assert "wander_period" not in memory
-    assert "a shorter duration (now 24h)" in memory
+    assert "a shorter duration (now 1 d)" in memory
