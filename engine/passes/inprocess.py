@@ -6,7 +6,7 @@ For tests, tiny traces and machines without Java; the answers equal those of ``e
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from itertools import chain, islice
 from pathlib import Path
@@ -73,15 +73,16 @@ def run_in_process(
             some = sites[first : first + _SITES_AT_ONCE]
             chains: dict[str, Chain] = {}
             given = reader.of_sites(some if len(some) < len(sites) else None)
-            batches = _batches(given)
-            begin = next(batches, {})
-            # One that is not full is the only one.
-            with plain() if len(sites) == 1 and _records(begin) <= _FEW else nullcontext():
-                for frames in chain([begin], batches):
-                    writer.write(batch, _parts(settings, chains, frames, history))
-                    now = _records(frames)
-                    advanced(now)
-                    rows, batch = rows + now, batch + 1
+            held = list(islice(given, _FRAMES_PER_BATCH))
+            # So few records are all that there are.
+            with plain() if len(sites) == 1 and _records(held) <= _FEW else nullcontext():
+                while held:
+                    for frames in filter(None, by_site(held, _ROWS_PER_BATCH)):
+                        writer.write(batch, _parts(settings, chains, frames, history))
+                        now = _records(chain.from_iterable(frames.values()))
+                        advanced(now)
+                        rows, batch = rows + now, batch + 1
+                    held = list(islice(given, _FRAMES_PER_BATCH))
                 last = [part for site in sorted(chains) for part in last_parts(chains[site])]
                 writer.write(batch, last)
             if history is not None:
@@ -99,14 +100,8 @@ def run_in_process(
         return counters
 
 
-def _batches(frames: Iterator[Frame]) -> Iterator[dict[str, list[Frame]]]:
-    """The frames of each site, in batches that fit into memory; none is empty."""
-    while some := list(islice(frames, _FRAMES_PER_BATCH)):
-        yield from filter(None, by_site(some, _ROWS_PER_BATCH))
-
-
-def _records(frames: dict[str, list[Frame]]) -> int:
-    return sum(frame.batch.num_rows for of_site in frames.values() for frame in of_site)
+def _records(frames: Iterable[Frame]) -> int:
+    return sum(frame.batch.num_rows for frame in frames)
 
 
 def _parts(
