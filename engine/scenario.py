@@ -207,6 +207,14 @@ class SettableScenario(RunnableScenario, Protocol):
 
 
 @runtime_checkable
+class ForetellingScenario(RunnableScenario, Protocol):
+    """One that knows beforehand how long it takes."""
+
+    def foretold(self, options: Mapping[str, Any]) -> Sequence[str]:
+        """Lines that say what a long run takes and what would shorten it; none of a short one."""
+
+
+@runtime_checkable
 class DeclaringScenario(RunnableScenario, Protocol):
     """One that knows the attributes of its events before any has come."""
 

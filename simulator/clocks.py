@@ -79,10 +79,24 @@ class ClockSettings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rates:
-    """A clock's frequency: ``rates_ppb[i]`` [ns/s] from ``starts_ns[i]`` after the origin on."""
+    """A clock's frequency: ``rates_ppb[i]`` [ns/s] from ``starts_ns[i]`` after the origin on.
+
+    ``gained_ns``: what it adds to the offset from the origin to the first row.
+    """
 
     starts_ns: np.ndarray
     rates_ppb: np.ndarray
+    gained_ns: int = 0
+
+    def within(self, low_ns: int, high_ns: int) -> Rates:
+        """The same clock with the rows alone that hold between two instants after the origin."""
+        low = max(int(np.searchsorted(self.starts_ns, low_ns, "right")) - 1, 0)
+        high = max(int(np.searchsorted(self.starts_ns, high_ns, "right")), low + 1)
+        if high - low == self.starts_ns.size:
+            return self
+        gained = self.gained_ns + int(_gains(self.starts_ns, self.rates_ppb)[:low].sum())
+        # Copies: views would keep what is left out.
+        return Rates(self.starts_ns[low:high].copy(), self.rates_ppb[low:high].copy(), gained)
 
 
 class Clock:
@@ -112,9 +126,10 @@ class Clock:
         )
         self._starts, self._offsets, self._rates = _with_steps(settings, self._frequency)
         self._step = settings.resolution_ns
-        self._start_list: list[int] = self._starts.tolist()
-        self._offset_list: list[int] = self._offsets.tolist()
-        self._rate_list: list[int] = self._rates.tolist()
+        # Looked up number by number: a view gives plain integers, as a list does, in a quarter of
+        # its memory, which counts for a clock that wanders for weeks.
+        self._start_view, self._offset_view = self._starts.data, self._offsets.data
+        self._rate_view = self._rates.data
         self._tops = self._highest_readings()
         self._line = (0, 0, 0, 0, 0)
         """Of the last reading: the true instants from which and until when its row of the table
@@ -128,9 +143,9 @@ class Clock:
     def offset(self, true_ns: int) -> int:
         """Reference minus source at ``true_ns``, before the reading's resolution."""
         since = true_ns - self.origin_ns
-        row = max(bisect_right(self._start_list, since) - 1, 0)
-        run = since - self._start_list[row]
-        return self._offset_list[row] + run * self._rate_list[row] // SECOND
+        row = max(bisect_right(self._start_view, since) - 1, 0)
+        run = since - self._start_view[row]
+        return self._offset_view[row] + run * self._rate_view[row] // SECOND
 
     def read(self, true_ns: int) -> int:
         """What the clock shows at ``true_ns``."""
@@ -149,13 +164,13 @@ class Clock:
             The true instants from which and until when it holds; where it begins, the offset there
             and the rate [ns/s]: the clock shows ``true - offset - (true - begin) * rate // 1 s``.
         """
-        starts, origin = self._start_list, self.origin_ns
+        starts, origin = self._start_view, self.origin_ns
         row = max(bisect_right(starts, true_ns - origin) - 1, 0)
         begin = origin + starts[row]
         last = row + 1 == len(starts)
         high = max(true_ns, begin) + _FOREVER_NS if last else origin + starts[row + 1]
         low = begin if row else min(true_ns, begin)
-        return low, high, begin, self._offset_list[row], self._rate_list[row]
+        return low, high, begin, self._offset_view[row], self._rate_view[row]
 
     def read_many(self, true_ns: np.ndarray) -> np.ndarray:
         """``read`` of an int64 array, number for number."""
@@ -178,35 +193,31 @@ class Clock:
         step = self.settings.resolution_ns
         goal = -(-reading_ns // step) * step  # a floored reading passes it at a multiple
         since = not_before_ns - self.origin_ns
-        row = max(bisect_right(self._start_list, since) - 1, 0)
+        row = max(bisect_right(self._start_view, since) - 1, 0)
         earliest = not_before_ns
         below = bisect_left(self._tops, goal)
         if below > row:  # until there it reads less
             row = below
-            earliest = max(self.origin_ns + self._start_list[row], not_before_ns)
+            earliest = max(self.origin_ns + self._start_view[row], not_before_ns)
         while True:
             found = max(self._solve(goal, row), earliest)
             row += 1
-            if row == len(self._start_list):
+            if row == len(self._start_view):
                 return found
-            border = self.origin_ns + self._start_list[row]
+            border = self.origin_ns + self._start_view[row]
             if found < border:
                 return found
             earliest = max(border, not_before_ns)
 
-    def _highest_readings(self) -> list[int]:
+    def _highest_readings(self) -> memoryview:
         """Per row but the last what the clock does not exceed in it and before it."""
-        ends = self._starts[1:]
-        seconds, rest = np.divmod(np.diff(self._starts), SECOND)
-        rates = self._rates[:-1]
-        gained = seconds * rates + rest * rates // SECOND
-        readings = self.origin_ns + ends - (self._offsets[:-1] + gained)
-        highest: list[int] = np.maximum.accumulate(readings).tolist()
-        return highest
+        gained = _gains(self._starts, self._rates)
+        readings = self.origin_ns + self._starts[1:] - (self._offsets[:-1] + gained)
+        return np.maximum.accumulate(readings).data
 
     def _solve(self, goal: int, row: int) -> int:
         """The first true instant on line ``row``, prolonged both ways, that reads >= goal."""
-        begin, offset, rate = self._start_list[row], self._offset_list[row], self._rate_list[row]
+        begin, offset, rate = self._start_view[row], self._offset_view[row], self._rate_view[row]
         base = self.origin_ns + begin
 
         def reads(run: int) -> int:
@@ -255,16 +266,31 @@ class BothClocks:
 def draw_rates(settings: ClockSettings, horizon_ns: int, generator: np.random.Generator) -> Rates:
     """Skew plus a random walk: a normal step of ``wander_ppb`` at each wander period.
 
+    A clock that does not wander has no row for each period, but for those after its steps: their
+    offsets are floored to whole ns as those of a wandering clock are.
+
     Args:
         settings: the clock's.
         horizon_ns: how long after the origin the frequency wanders; it stays as it is later.
         generator: the clock's own.
     """
-    count = horizon_ns // settings.wander_period_ns + 1
+    period_ns = settings.wander_period_ns
+    count = horizon_ns // period_ns + 1
+    if not settings.wander_ppb:
+        after = {-(-step.at_ns // period_ns) * period_ns for step in settings.steps}
+        starts = np.array(sorted({0} | {at for at in after if at < count * period_ns}), np.int64)
+        return Rates(starts, np.full(starts.size, settings.skew_ppb, np.int64))
     changes = np.rint(generator.standard_normal(count) * settings.wander_ppb).astype(np.int64)
     changes[0] = 0
     rates = np.clip(settings.skew_ppb + np.cumsum(changes), -RATE_MAX_PPB, RATE_MAX_PPB)
-    return Rates(np.arange(count, dtype=np.int64) * settings.wander_period_ns, rates)
+    return Rates(np.arange(count, dtype=np.int64) * period_ns, rates)
+
+
+def _gains(starts_ns: np.ndarray, rates_ppb: np.ndarray) -> np.ndarray:
+    """What each row but the last adds to the offset until the next one [ns], int64."""
+    seconds, rest = np.divmod(np.diff(starts_ns), SECOND)
+    gains: np.ndarray = seconds * rates_ppb[:-1] + rest * rates_ppb[:-1] // SECOND
+    return gains
 
 
 def _with_steps(
@@ -273,11 +299,12 @@ def _with_steps(
     """The table of lines: starts, offsets at the starts, rates, cut at the steps as well."""
     at = np.array([step.at_ns for step in settings.steps], np.int64)
     by = np.array([step.by_ns for step in settings.steps], np.int64)
-    borders = np.union1d(frequency.starts_ns, at)
-    rate = frequency.rates_ppb[np.searchsorted(frequency.starts_ns, borders, side="right") - 1]
-    seconds, rest = np.divmod(np.diff(borders), SECOND)
-    gain = seconds * rate[:-1] + rest * rate[:-1] // SECOND
-    offsets = settings.offset_ns + np.concatenate([np.zeros(1, np.int64), np.cumsum(gain)])
+    borders, rate = frequency.starts_ns, frequency.rates_ppb
+    if at.size:
+        borders = np.union1d(borders, at[at >= borders[0]])
+        rate = rate[np.searchsorted(frequency.starts_ns, borders, side="right") - 1]
+    gained = np.concatenate([np.zeros(1, np.int64), np.cumsum(_gains(borders, rate))])
+    offsets = settings.offset_ns + frequency.gained_ns + gained
     stepped = np.concatenate([np.zeros(1, np.int64), np.cumsum(by)])
     offsets += stepped[np.searchsorted(at, borders, side="right")]
     return borders, offsets, rate

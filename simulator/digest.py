@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from engine.stream.frame import Frame
+from simulator.arrow_views import null_rows, plain_values
 
 
 class FrameDigest:
@@ -23,33 +24,46 @@ class FrameDigest:
 
     def add(self, frame: Frame) -> None:
         """The next frame of the log."""
-        self._text("frame", frame.site, str(frame.rows))
-        for name in sorted(frame.batch.schema.names):
-            self._column(name, frame.batch.column(name))
+        batch = frame.batch
+        self._texts("frame", frame.site, str(batch.num_rows))
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        for name in sorted(columns):
+            self._column(name, columns[name])
 
     def hexdigest(self) -> str:
         """64 hexadecimal digits."""
         return self._hash.hexdigest()
 
-    def _text(self, *words: str) -> None:
-        for word in words:
-            data = word.encode()
-            self._hash.update(len(data).to_bytes(8, "little") + data)
+    def _texts(self, *words: str) -> None:
+        self._hash.update(b"".join([_counted(word.encode()) for word in words]))
 
     def _column(self, name: str, column: pa.Array) -> None:
-        self._text(name, str(column.type))
-        nulls = np.asarray(column.is_null())
-        self._hash.update(np.packbits(nulls).tobytes())
+        nulls = null_rows(column)
+        nowhere = bytes(-(-len(column) // 8))
+        self._hash.update(
+            _counted(name.encode())
+            + _counted(str(column.type).encode())
+            + (nowhere if nulls is None else np.packbits(nulls).tobytes())
+        )
         if isinstance(column, pa.DictionaryArray):
-            words, codes = column.dictionary.to_pylist(), column.indices.fill_null(0).to_numpy()
-            codes = codes[~nulls]
-            used = np.flatnonzero(np.bincount(codes, minlength=len(words)))
-            texts = [words[code] for code in used]
-            rank = np.zeros(len(words), np.int32)
-            rank[used] = np.argsort(np.argsort(np.array(texts, object)))
-            self._text(str(len(texts)), *sorted(texts))
-            self._hash.update(rank[codes].tobytes())
+            codes = plain_values(column.indices)
+            self._words(column.dictionary.to_pylist(), codes if nulls is None else codes[~nulls])
             return
-        zero = pa.scalar(0).cast(column.type) if column.null_count else None
-        values = column if zero is None else column.fill_null(zero)
-        self._hash.update(values.to_numpy(zero_copy_only=False).tobytes())
+        values = plain_values(column)
+        if nulls is not None:
+            values = np.where(nulls, values.dtype.type(0), values)
+        self._hash.update(values.tobytes())
+
+    def _words(self, words: list[str], codes: np.ndarray) -> None:
+        """A column of texts by their places among those that it has, in alphabetical order."""
+        used = np.flatnonzero(np.bincount(codes, minlength=len(words)))
+        texts = [words[code] for code in used]
+        order = sorted(range(len(texts)), key=texts.__getitem__)
+        rank = np.zeros(len(words), np.int32)
+        rank[used[order]] = np.arange(len(texts))
+        self._texts(str(len(texts)), *[texts[place] for place in order])
+        self._hash.update(rank[codes].tobytes())
+
+
+def _counted(text: bytes) -> bytes:
+    return len(text).to_bytes(8, "little") + text

@@ -28,7 +28,6 @@ from engine.stream.frame import Frame
 from simulator.balance import Account, check_balance
 from simulator.scenario import Scenario, options
 from simulator.truth import clock_table, event_table, write_truth
-from simulator.workload import Span
 from simulator.world import World
 
 LOG: Final = "log"
@@ -94,10 +93,12 @@ def simulate(scenario: Scenario, sink: Sink, data: Path) -> Simulated:
         (each.settings.site, each.settings.name, each.feed.generated) for each in devices
     )
     clocks = clock_table(
-        ((each.settings.site, each.settings.name, each.clock) for each in devices),
+        (
+            (each.settings.site, each.settings.name, each.clock, scenario.life(each.settings))
+            for each in devices
+        ),
         world.gateway.clock,
-        Span(scenario.start_ns, scenario.warm_up_ns + scenario.duration_ns),
-        scenario.clock_sample_ns,
+        scenario.clock_sampled_ns,
     )
     return Simulated(_manifest(world, accounts), events, clocks)
 

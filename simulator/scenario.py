@@ -30,11 +30,13 @@ from simulator.abstracting import parse_abstracts
 from simulator.clocks import ClockSettings
 from simulator.links import LinkSettings
 from simulator.settings import check, parse, parse_many, parse_times, parsed_by
-from simulator.workload import Workload, parse_workload
+from simulator.workload import Span, Workload, parse_workload
 
 SECOND: Final = 10**9
 START_NS: Final = 1_767_225_600 * SECOND
 """2026-01-01T00:00:00Z."""
+CLOCK_ROWS_MAX: Final = 2_000_000
+"""Of clock errors in the truth table of all sources, of 56 bytes each."""
 
 
 def _parse_sync(given: object, place: str) -> SyncSettings:
@@ -85,6 +87,9 @@ class SourceSettings:
             waits for what is promised of a type then knows of this source before its first event.
         abstract: intervals that the agent makes of readings before they are sent.
         sync: time sync.
+        on_ns: after the start, when the device is switched on; nobody has what happens before.
+        off_ns: after the start, when it is switched off in good order, with all that happened until
+            then; None: it stays on until the end of the duration.
         restarts_ns: instants after the start at which the agent starts anew, with a new
             incarnation; what was not yet sent is gone.
         counts_boots: the device's disk keeps how often it was started; if not, each start says
@@ -112,6 +117,8 @@ class SourceSettings:
     promise_first: tuple[str, ...] = field(default=(), metadata=parsed_by(_parse_types))
     abstract: tuple[AbstractSettings, ...] = field(default=(), metadata=parsed_by(parse_abstracts))
     sync: SyncSettings = field(default=SyncSettings(), metadata=parsed_by(_parse_sync))
+    on_ns: int = 0
+    off_ns: int | None = None
     restarts_ns: tuple[int, ...] = field(default=(), metadata=parsed_by(parse_times))
     counts_boots: bool = True
     unacked_bytes_max: int = 8 << 20
@@ -130,6 +137,8 @@ class SourceSettings:
         check(lag, "heartbeat_lag", "must not be negative")
         check(0 <= self.promise_share <= 1, "promise_share", "must lie in 0..1")
         check(self.unacked_bytes_max > 0, "unacked_bytes_max", "must be positive")
+        check(self.on_ns >= 0, "on", "must not be negative")
+        check(self.off_ns is None or self.off_ns > self.on_ns, "off", "must come after on")
         _check_restarts(self.restarts_ns)
 
 
@@ -181,7 +190,8 @@ class Scenario:
         start_ns: true time at the start, when the devices are switched on, since the Unix epoch.
             Steps of clocks, outages and restarts count from here.
         drain_ns: how long after the last event the run waits for what is still under way.
-        clock_sample_ns: distance of the clock errors in the truth table.
+        clock_sample_ns: distance of the clock errors in the truth table; None: 1 s, or so many
+            whole seconds that the table has ``CLOCK_ROWS_MAX`` rows at most.
     """
 
     name: str
@@ -194,18 +204,37 @@ class Scenario:
     start_ns: int = START_NS
     warm_up_ns: int = 2 * SECOND
     drain_ns: int = 60 * SECOND
-    clock_sample_ns: int = SECOND
+    clock_sample_ns: int | None = None
 
     def __post_init__(self) -> None:
         check(self.seed >= 0, "seed", "must not be negative")
         check(self.duration_ns > 0, "duration", "must be positive")
         check(self.warm_up_ns >= 0, "warm_up", "must not be negative")
         check(self.drain_ns >= 0, "drain", "must not be negative")
-        check(self.clock_sample_ns > 0, "clock_sample", "must be positive")
+        sampled = self.clock_sample_ns is None or self.clock_sample_ns > 0
+        check(sampled, "clock_sample", "must be positive")
         check(bool(self.sources), "sources", "there must be at least one")
         names = [(source.site, source.name) for source in self.sources]
         twice = sorted({name for name in names if names.count(name) > 1})
         check(not twice, "sources", f"two are called {twice[0][1] if twice else ''!r} in one site")
+        for number, source in enumerate(self.sources):
+            there = source.on_ns < self.warm_up_ns + self.duration_ns
+            check(there, f"sources[{number}].on", "must come before the end of the duration")
+
+    def life(self, source: SourceSettings) -> Span:
+        """From when ``source`` is switched on until it is switched off, in true time."""
+        end_ns = self.warm_up_ns + self.duration_ns
+        if source.off_ns is not None:
+            end_ns = min(end_ns, source.off_ns)
+        return Span(self.start_ns + source.on_ns, end_ns - source.on_ns)
+
+    @property
+    def clock_sampled_ns(self) -> int:
+        """The distance of the clock errors in force."""
+        if self.clock_sample_ns is not None:
+            return self.clock_sample_ns
+        lives = sum(self.life(source).length_ns for source in self.sources)
+        return max(-(-lives // (CLOCK_ROWS_MAX * SECOND)), 1) * SECOND
 
 
 def read_scenario(given: object, place: str = "scenario") -> Scenario:

@@ -152,13 +152,20 @@ def _same(text: str, rows: int) -> pa.Array:
 
 
 def clock_table(
-    clocks: Iterable[tuple[str, str, Clock]], engine: Clock, span: Span, every_ns: int
+    clocks: Iterable[tuple[str, str, Clock, Span]], engine: Clock, every_ns: int
 ) -> pa.Table:
-    """The clocks table: every clock read each ``every_ns`` of true time within ``span``."""
-    times = np.arange(span.start_ns, span.start_ns + span.length_ns + 1, every_ns, dtype=np.int64)
-    engine_ns = engine.read_many(times)
+    """The clocks table: every clock read each ``every_ns`` of true time within its span.
+
+    And just before and at each step of the engine's clock: between two rows it goes straight on.
+    """
+    steps = [engine.origin_ns + step.at_ns for step in engine.settings.steps]
+    around = np.array([at - before for at in steps for before in (1, 0)], np.int64)
     parts = []
-    for site, source, clock in clocks:
+    for site, source, clock, (start_ns, length_ns) in clocks:
+        times = np.arange(start_ns, start_ns + length_ns + 1, every_ns, dtype=np.int64)
+        within = (around >= start_ns) & (around <= start_ns + length_ns)
+        times = np.union1d(times, around[within])
+        engine_ns = engine.read_many(times)
         source_ns = clock.read_many(times)
         parts.append(
             pa.table(

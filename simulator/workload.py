@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -99,6 +99,19 @@ class Workload(Protocol):
         """
 
 
+@runtime_checkable
+class ForeseenWorkload(Workload, Protocol):
+    """One that says beforehand how much it is going to be."""
+
+    def expected(self, length_ns: int) -> int:
+        """How many events it has in a span of this length, on average."""
+
+
+def expected_events(workload: Workload, length_ns: int) -> int:
+    """How many events it has in a span of this length, as far as it says so; else 0."""
+    return workload.expected(length_ns) if isinstance(workload, ForeseenWorkload) else 0
+
+
 class Columns:
     """A batch's attributes, cut without copying.
 
@@ -150,6 +163,9 @@ class Periodic:
     def streams(self) -> Sequence[StreamSchema]:
         return (StreamSchema(self.stream),)
 
+    def expected(self, length_ns: int) -> int:
+        return length_ns // self.period_ns
+
     def batches(self, span: Span, seeds: Seeds, source: str) -> Iterator[Batch]:  # noqa: ARG002 - nothing is drawn
         first, end = span.start_ns + self.phase_ns, span.start_ns + span.length_ns
         step = self.period_ns * ROWS_MAX
@@ -177,6 +193,9 @@ class Poisson:
 
     def streams(self) -> Sequence[StreamSchema]:
         return (StreamSchema(self.stream),)
+
+    def expected(self, length_ns: int) -> int:
+        return length_ns // self.mean_ns
 
     def batches(self, span: Span, seeds: Seeds, source: str) -> Iterator[Batch]:
         generator = seeds.generator(f"workload/{source}")

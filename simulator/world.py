@@ -16,6 +16,7 @@ from edge_agent import records as r
 from engine.gateway.core import GatewayCore, GatewaySettings, Recalled, Sink
 from engine.stream.frame import Frame
 from simulator.alarm import VirtualTime
+from simulator.arrow_views import plain_values
 from simulator.balance import Account, add_links
 from simulator.clocks import Clock, ClockSettings, draw_rates
 from simulator.device import Device
@@ -55,12 +56,18 @@ class CountedSink:
         if self.recalled is not None:
             self.recalled.take(frame)
         self.frames += 1
+        self._count(frame)
+
+    def _count(self, frame: Frame) -> None:
         source = frame.batch.column(r.SOURCE)
-        codes = source.indices.fill_null(-1).to_numpy()
+        codes = plain_values(source.indices)
         if r.KIND in frame.batch.schema.names:
-            kinds = frame.batch.column(r.KIND).to_numpy()
+            kinds = plain_values(frame.batch.column(r.KIND))
+            of_kinds = np.bincount(kinds, minlength=len(r.KIND_NAMES)).tolist()
             for name, kind in r.KIND_NAMES.items():
-                self.rows[name] += int(np.count_nonzero(kinds == kind))
+                self.rows[name] += of_kinds[kind]
+            if not of_kinds[r.Kind.EVENT]:
+                return
             codes = codes[kinds == r.Kind.EVENT]
         else:
             self.rows["event"] += frame.rows
@@ -151,15 +158,20 @@ class World:
         add_links(account.up, [each.counts for each in network.up])
         return account
 
-    def _clock(self, name: str, settings: ClockSettings) -> Clock:
+    def _clock(self, name: str, settings: ClockSettings, life: Span | None = None) -> Clock:
+        """``life``: when it is read; else at any time."""
         scenario = self.scenario
         horizon_ns = scenario.warm_up_ns + scenario.duration_ns + scenario.drain_ns
-        generator = self._seeds.generator(f"clock/{name}")
-        return Clock(settings, self.start_ns, draw_rates(settings, horizon_ns, generator))
+        rates = draw_rates(settings, horizon_ns, self._seeds.generator(f"clock/{name}"))
+        if life is not None:
+            since_ns = life.start_ns - self.start_ns
+            rates = rates.within(since_ns, since_ns + life.length_ns + scenario.drain_ns)
+        return Clock(settings, self.start_ns, rates)
 
     def _device(self, source: SourceSettings, place: Place) -> Device:
         name = f"{source.site}/{source.name}"
-        clock = self._clock(name, source.clock)
+        life = self.scenario.life(source)
+        clock = self._clock(name, source.clock, life)
         network = Network(
             self.env,
             (source.up, source.down),
@@ -178,8 +190,8 @@ class World:
         cookies = self._seeds.generator(f"sync/{name}")
         promise_phase = float(self._seeds.generator(f"promise/{name}").random())
         return Device(
-            self.env, source, clock, feed, network, cookies, self.span, phase_ns, promise_phase,
-            self._look,
+            self.env, source, clock, feed, network, cookies, self.span, life, phase_ns,
+            promise_phase, self._look,
         )  # fmt: skip
 
     def _look(self, _: Any = None) -> None:

@@ -16,6 +16,7 @@ from simulator.run import LOG, MANIFEST, TRUTH, simulate_to
 from simulator.scenario import START_NS, GatewayPlace, Scenario, SourceSettings
 from simulator.scenario_file.building import FileScenario
 from simulator.scenario_file.building import build as build_from_tables
+from simulator.scenario_file.long_runs import told_of as told_of_long_runs
 from simulator.scenario_file.recording import RecordedStream
 from simulator.scenario_file.schema import schema as scenario_file_schema
 from simulator.seeds import Seeds
@@ -63,5 +64,6 @@ __all__ = [
     "made_streams",
     "scenario_file_schema",
     "simulate_to",
+    "told_of_long_runs",
     "with_intervals",
 ]

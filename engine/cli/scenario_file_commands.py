@@ -10,7 +10,7 @@ import typer
 
 from engine.errors import UserError
 from engine.extras import need
-from engine.passes.scenario_run import FILE, check_questions, load_file, read_options
+from engine.passes.scenario_run import FILE, check_questions, foretold, load_file, read_options
 
 _SCHEMA_LINE = "#:schema {}\n\n"
 
@@ -51,7 +51,9 @@ def check(
         bool, typer.Option("--schema", help="The JSON schema of scenario files, for editors.")
     ] = False,
 ) -> None:
-    """Reads a scenario file and says what is wrong in it, with the line; runs nothing."""
+    """Reads a scenario file and says what is wrong in it, with the line, and what a long run of it
+    takes; runs nothing.
+    """
     need("sim")
     import scenarios.from_file as ours  # noqa: PLC0415 - takes the simulator along
 
@@ -68,3 +70,5 @@ def check(
     options = read_options(scenario, settings or [])
     check_questions(scenario, options)
     typer.echo(scenario.what)
+    for line in foretold(scenario, options):
+        typer.echo(line)

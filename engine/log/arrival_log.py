@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
@@ -58,16 +58,29 @@ __all__ = [
 ]  # fmt: skip
 ROWS_PER_FILE: Final = 524_288
 BYTES_PER_FILE: Final = 256 << 20
-"""A file is closed at the first frame that reaches either; this one bounds the memory."""
+FRAMES_PER_FILE: Final = 4_096
+"""A file is closed at the first frame that reaches one of them. The last two bound the memory: of
+the writer, and of readers, who have all frames of a file at once, of some 10 kB each at least."""
 _LOCK: Final = ".lock"
 _OURS: Final = (_LOCK, LOCK, RETIRED)
+
+
+class _Entry(NamedTuple):
+    """A row of ``LOG_SCHEMA``. Not the frame itself: one of two rows takes ten times as much."""
+
+    site: str
+    first: int
+    last: int
+    rows: int
+    payload: bytes
 
 
 class LogWriter:
     """Appends frames to the log in ``directory``, made if absent; goes on after a crash.
 
-    Frames wait in memory until ``rows_per_file`` records (or ``BYTES_PER_FILE``) are together, or
-    ``flush`` is called; only after that are they on disk. One writer at a time.
+    Frames wait in memory until ``rows_per_file`` records (or ``BYTES_PER_FILE``, or
+    ``FRAMES_PER_FILE``) are together, or ``flush`` is called; only after that are they on disk.
+    One writer at a time.
 
     ``arrival_given`` is False while the arrivals are but the line numbers of a trace; readers of
     the log see it, as nothing can be told from such arrivals about clocks.
@@ -81,7 +94,7 @@ class LogWriter:
         self.directory = Path(directory)
         self.rows_per_file = rows_per_file
         self.arrival_given = True
-        self._waiting: list[tuple[Frame, bytes]] = []
+        self._waiting: list[_Entry] = []
         self._rows = 0
         self._bytes = 0
         self._lock = self._open()
@@ -135,51 +148,43 @@ class LogWriter:
         """
         if frame.rows == 0:
             raise ContractViolation(f"site {frame.site!r}: an empty frame")
-        last = self._arrived.get(frame.site)
-        if last is not None and frame.first_arrival < last:
-            raise ContractViolation(
-                f"site {frame.site!r}: frame of arrival {frame.first_arrival} after {last}"
-            )
-        self._arrived[frame.site] = frame.last_arrival
+        first, last = frame.first_arrival, self._arrived.get(frame.site)
+        if last is not None and first < last:
+            raise ContractViolation(f"site {frame.site!r}: frame of arrival {first} after {last}")
         payload = Frame(frame.site, frame.batch.replace_schema_metadata(MARK)).to_bytes()
-        self._waiting.append((frame, payload))
-        self._rows += frame.rows
+        entry = _Entry(frame.site, first, frame.last_arrival, frame.rows, payload)
+        self._arrived[frame.site] = entry.last
+        self._waiting.append(entry)
+        self._rows += entry.rows
         self._bytes += len(payload)
-        if self._rows >= self.rows_per_file or self._bytes >= BYTES_PER_FILE:
+        large = self._bytes >= BYTES_PER_FILE or len(self._waiting) >= FRAMES_PER_FILE
+        if large or self._rows >= self.rows_per_file:
             try:
                 self.flush()
             except OSError:
-                self._give_back(frame, last)
+                self._give_back(last)
                 raise
 
-    def _give_back(self, frame: Frame, arrived: int | None) -> None:
-        """``frame``, appended last, is not in the log: its owner keeps it, and may append it again.
+    def _give_back(self, arrived: int | None) -> None:
+        """The frame appended last is not in the log: its owner has it, and may append it again.
 
         ``arrived``: the last arrival of its site before it.
         """
-        _, payload = self._waiting.pop()
-        self._rows -= frame.rows
-        self._bytes -= len(payload)
+        entry = self._waiting.pop()
+        self._rows -= entry.rows
+        self._bytes -= len(entry.payload)
         if arrived is None:
-            del self._arrived[frame.site]
+            del self._arrived[entry.site]
         else:
-            self._arrived[frame.site] = arrived
+            self._arrived[entry.site] = arrived
 
     def flush(self) -> Path | None:
         """Puts the waiting frames on disk as one file; gives its path, or None without frames."""
         if not self._waiting:
             return None
-        frames = [frame for frame, _ in self._waiting]
-        columns = [
-            [frame.site for frame in frames],
-            [frame.first_arrival for frame in frames],
-            [frame.last_arrival for frame in frames],
-            [frame.rows for frame in frames],
-            [payload for _, payload in self._waiting],
-        ]
-        facts = FileFacts(
-            self._number + 1, len(frames), self.arrival_given, checksum(zip(*columns, strict=True))
-        )
+        frames = self._waiting
+        facts = FileFacts(self._number + 1, len(frames), self.arrival_given, checksum(frames))
+        columns = zip(*frames, strict=True)
         schema = LOG_SCHEMA.with_metadata(facts.as_metadata())
         table = pa.Table.from_arrays(
             [pa.array(values, of.type) for values, of in zip(columns, schema, strict=True)],
@@ -252,6 +257,12 @@ class LogReader:
         for file in self.files:
             names.update(read_file(file, [SITE]).column(SITE).unique().to_pylist())
         return sorted(names)
+
+    def spans(self) -> Iterator[tuple[str, int, int]]:
+        """(site, first arrival, last arrival) of each frame, in order; from their headers alone."""
+        for file in self.files:
+            headers = read_file(file, [SITE, FIRST_ARRIVAL, LAST_ARRIVAL])
+            yield from zip(*(column.to_pylist() for column in headers.columns), strict=True)
 
     def of_sites(self, sites: Collection[str] | None) -> Iterator[Frame]:
         """The frames of some sites alone, in order; None: of all."""

@@ -6,9 +6,9 @@ For tests, tiny traces and machines without Java; the answers equal those of ``e
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from engine.passes.run_history import RunHistory
 
 _ROWS_PER_BATCH: Final = 1 << 18
+_FRAMES_PER_BATCH: Final = 8_192
+"""Of some 10 kB each, however few their rows: a quiet site's frames have two."""
 _SITES_AT_ONCE: Final = 2048
 """Sites are independent of one another: with more of them the log is read several times, so that
 memory holds the chains of so many."""
@@ -71,15 +73,16 @@ def run_in_process(
             some = sites[first : first + _SITES_AT_ONCE]
             chains: dict[str, Chain] = {}
             given = reader.of_sites(some if len(some) < len(sites) else None)
-            batches = by_site(given, _ROWS_PER_BATCH)
-            begin = next(batches, {})
-            # One that is not full is the only one.
-            with plain() if len(sites) == 1 and _records(begin) <= _FEW else nullcontext():
-                for frames in chain([begin], batches):
-                    writer.write(batch, _parts(settings, chains, frames, history))
-                    now = _records(frames)
-                    advanced(now)
-                    rows, batch = rows + now, batch + 1
+            held = list(islice(given, _FRAMES_PER_BATCH))
+            # So few records are all that there are.
+            with plain() if len(sites) == 1 and _records(held) <= _FEW else nullcontext():
+                while held:
+                    for frames in filter(None, by_site(held, _ROWS_PER_BATCH)):
+                        writer.write(batch, _parts(settings, chains, frames, history))
+                        now = _records(chain.from_iterable(frames.values()))
+                        advanced(now)
+                        rows, batch = rows + now, batch + 1
+                    held = list(islice(given, _FRAMES_PER_BATCH))
                 last = [part for site in sorted(chains) for part in last_parts(chains[site])]
                 writer.write(batch, last)
             if history is not None:
@@ -97,8 +100,8 @@ def run_in_process(
         return counters
 
 
-def _records(frames: dict[str, list[Frame]]) -> int:
-    return sum(frame.batch.num_rows for of_site in frames.values() for frame in of_site)
+def _records(frames: Iterable[Frame]) -> int:
+    return sum(frame.batch.num_rows for frame in frames)
 
 
 def _parts(

@@ -30,6 +30,7 @@ from engine.results.export import export_jsonl
 from engine.results.store.part_store import PartStore
 from engine.scenario import (
     DeclaringScenario,
+    ForetellingScenario,
     Pass,
     RunnableScenario,
     Score,
@@ -118,6 +119,11 @@ def check_questions(
     return plans, passes, _chains(passes, plans)
 
 
+def foretold(scenario: RunnableScenario, options: Mapping[str, Any]) -> Sequence[str]:
+    """Lines that say what a long run of it takes, and what would shorten it."""
+    return scenario.foretold(options) if isinstance(scenario, ForetellingScenario) else ()
+
+
 def read_options(scenario: RunnableScenario, pairs: list[str]) -> dict[str, Any]:
     """The scenario's defaults with the user's ``NAME=VALUE``s, each of its default's type."""
     if isinstance(scenario, SettableScenario):
@@ -178,6 +184,8 @@ def run_scenario(
         manifest = _kept(folder, options)
     else:
         _check_run_folder(folder, overwrite=overwrite)
+        for line in foretold(scenario, options):
+            warn(line)
         manifest = _made(scenario, options, folder, making)
     declared = _declared(scenario, options)
     _answer(folder, plans, list(zip(passes, chains, strict=True)), host, passing, warn, declared)

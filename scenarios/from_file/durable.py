@@ -19,9 +19,8 @@ class Durable:
     def __init__(self, log: Path, frame_every_ns: int, answers_after_ns: int) -> None:
         self._after_ns = answers_after_ns
         spans: dict[str, list[tuple[int, int]]] = {}
-        for frame in LogReader(log):
-            if frame.rows:
-                spans.setdefault(frame.site, []).append((frame.first_arrival, frame.last_arrival))
+        for site, first, last in LogReader(log).spans():
+            spans.setdefault(site, []).append((first, last))
         self._of = {site: _closed(np.array(own), frame_every_ns) for site, own in spans.items()}
 
     def since(self, site: str, at_ns: int) -> int:

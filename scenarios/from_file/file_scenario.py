@@ -12,7 +12,7 @@ from scenarios.from_file.overrides import found_at, overridden, read_pairs
 from scenarios.from_file.reading import ScenarioText
 from scenarios.from_file.scoring import score_run
 from slackwater.scenario import Pass, Score, UserError
-from slackwater.simulation import FileScenario, simulate_to
+from slackwater.simulation import FileScenario, simulate_to, told_of_long_runs
 
 MAIN: Final = "main"
 FILE: Final = "file"
@@ -78,6 +78,9 @@ class FromFile:
 
     def attributes(self, options: Mapping[str, Any]) -> Mapping[str, str]:
         return self._of(options).attributes
+
+    def foretold(self, options: Mapping[str, Any]) -> Sequence[str]:
+        return told_of_long_runs(self._of(options).simulated)
 
     def score(self, directory: Path, options: Mapping[str, Any]) -> Score:
         scenario = self._of(options)

@@ -22,6 +22,7 @@ from slackwater.simulation import Codes, RecordedStream
 
 SETTINGS: Final = (
     "file", "time_unit", "mapping", "attrs", "delimiter", "header", "timezone", "only", "speed",
+    "on_around",
 )  # fmt: skip
 _KINDS: Final[tuple[tuple[Any, str], ...]] = (
     (pa.types.is_boolean, "bool"), (pa.types.is_integer, "int"), (pa.types.is_floating, "float"),
@@ -36,7 +37,7 @@ def read_recording(
     Args:
         given: the table ``recording``: ``file``, and as ``slackwater.read`` takes them
             ``time_unit mapping attrs delimiter header timezone``; ``only``: these sources;
-            ``speed``: how many times faster than it was.
+            ``speed``: how many times faster than it was. ``on_around`` is not for here.
         place: of the table's owner, for messages.
         folder: to which ``file`` is relative.
 

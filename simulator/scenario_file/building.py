@@ -12,7 +12,7 @@ from simulator.abstracting import DeviceAbstraction
 from simulator.scenario import SECOND, Scenario, SourceSettings
 from simulator.scenario_file.joined import Joined
 from simulator.scenario_file.machine import Histories, Machine, Seen
-from simulator.scenario_file.recording import RecordedEvents, RecordedStream
+from simulator.scenario_file.recording import OnAround, RecordedEvents, RecordedStream
 from simulator.scenario_file.settings import (
     COUNT_MAX,
     Answering,
@@ -26,7 +26,7 @@ from simulator.scenario_file.settings import (
 )
 from simulator.seeds import Seeds
 from simulator.settings import check, parse, parse_many, parse_plain, shown, units_needed
-from simulator.workload import Workload
+from simulator.workload import Workload, expected_events
 
 Recording = Mapping[str, tuple[RecordedStream, ...]]
 ReadRecording = Callable[[Mapping[str, Any], str], Recording]
@@ -133,6 +133,13 @@ def _build(
     if "warm_up" not in given:
         given["warm_up_ns"] = 5 * SECOND
     scenario = parse(Scenario, {"name": name, "seed": seed, "sources": sources, **given}, place)
+    around = {
+        each.name: group.on_around_ns
+        for group in groups
+        for each in group.sources
+        if group.on_around_ns is not None
+    }
+    scenario = _when_recorded(scenario, around, place)
     _check_events(scenario, place)
     return FileScenario(
         parse_plain(str, tables.get("title", name), f"{place}.title"),
@@ -160,12 +167,34 @@ class _Group:
     sources: tuple[SourceSettings, ...]
     clock: GroupClock
     recorded_ns: int
+    on_around_ns: int | None
+    """Of a recording; None: its sources are on as they say themselves."""
+
+
+def _when_recorded(scenario: Scenario, around: Mapping[str, int], place: str) -> Scenario:
+    """Sources that have nothing but what was recorded of them are on so long around it.
+
+    For a device whose events lie within minutes of a recording of weeks, an agent that lives for
+    weeks would send millions of heartbeats. Those without any event until the end are left out.
+    """
+    found = []
+    for source in scenario.sources:
+        around_ns, work = around.get(source.name), source.workload
+        if around_ns is None or not isinstance(work, RecordedEvents):
+            found.append(source)
+        elif work.first_ns() < scenario.duration_ns:
+            on_ns = max(work.first_ns() - around_ns, 0)
+            off_ns = scenario.warm_up_ns + work.last_ns() + around_ns
+            found.append(replace(source, on_ns=on_ns, off_ns=off_ns))
+    if not found:
+        raise UserError(f"{place}.duration: nothing was recorded of its sources by its end")
+    return replace(scenario, sources=tuple(found))
 
 
 def _check_events(scenario: Scenario, place: str) -> None:
     """Refuses what would be simulated for hours, which is a slip with a unit."""
-    apart = [getattr(each.workload, "apart_ns", None) for each in scenario.sources]
-    events = sum(scenario.duration_ns // each for each in apart if each)
+    length_ns = scenario.duration_ns
+    events = sum(expected_events(each.workload, length_ns) for each in scenario.sources)
     check(
         events <= MAX_EVENTS, f"{place}.sources",
         f"would make {events:,} events; at most {MAX_EVENTS:,} are simulated. "
@@ -205,10 +234,15 @@ def _group(
     if "workload" in given and "recording" in given:
         raise UserError(f"{place}.recording: give a workload or a recording, not both")
     recorded: Recording = {}
+    around_ns = None
     if "recording" in given:
         if read_recording is None:
             raise UserError(f"{place}.recording: no recordings are read here")
-        recorded = read_recording(_table(given["recording"], f"{place}.recording"), place)
+        told = _table(given["recording"], f"{place}.recording")
+        recorded = read_recording(told, place)
+        if not {"on", "off"}.intersection(given):
+            some = {key: told[key] for key in ("on_around",) if key in told}
+            around_ns = parse(OnAround, some, f"{place}.recording").on_around_ns
         name = parse_plain(str, given.get("name", "recording"), f"{place}.name")
         check("count" not in given, f"{place}.count", "a recording says how many sources it has")
         work: dict[str, Workload] = {of: RecordedEvents(each) for of, each in recorded.items()}
@@ -239,12 +273,8 @@ def _group(
         )
         for each, workload in work.items()
     )  # fmt: skip
-    longest = [
-        int((stream.since_ns if stream.until_ns is None else stream.until_ns)[-1])
-        for streams in recorded.values()
-        for stream in streams
-    ]
-    return _Group(name, sources, clock, max(longest, default=0))
+    last = [RecordedEvents(streams).last_ns() for streams in recorded.values()]
+    return _Group(name, sources, clock, max(last, default=0), around_ns)
 
 
 def _with_machines(

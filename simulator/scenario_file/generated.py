@@ -102,10 +102,9 @@ class PeriodicEvents(_Described):
     period_ns: int
     phase_ns: int = 0
 
-    @property
-    def apart_ns(self) -> int:
-        """Between events."""
-        return self.period_ns
+    def expected(self, length_ns: int) -> int:
+        """As ``simulator.workload.ForeseenWorkload``."""
+        return length_ns // self.period_ns
 
     def __post_init__(self) -> None:
         Periodic(self.period_ns, self.phase_ns)
@@ -122,10 +121,9 @@ class PoissonEvents(_Described):
 
     mean_ns: int
 
-    @property
-    def apart_ns(self) -> int:
-        """Between events, on average."""
-        return self.mean_ns
+    def expected(self, length_ns: int) -> int:
+        """As ``simulator.workload.ForeseenWorkload``."""
+        return length_ns // self.mean_ns
 
     def __post_init__(self) -> None:
         Poisson(self.mean_ns)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from edge_agent.messages import StreamSchema
 from simulator.seeds import Seeds
 from simulator.settings import check
-from simulator.workload import Batch, Span, Workload
+from simulator.workload import Batch, Span, Workload, expected_events
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,10 @@ class Joined:
     def streams(self) -> Sequence[StreamSchema]:
         """Of all parts."""
         return tuple(stream for part in self.parts for stream in part.streams())
+
+    def expected(self, length_ns: int) -> int:
+        """As ``simulator.workload.ForeseenWorkload``; of those parts that are."""
+        return sum(expected_events(part, length_ns) for part in self.parts)
 
     def batches(self, span: Span, seeds: Seeds, source: str) -> Iterator[Batch]:
         """As ``simulator.workload.Workload``: by their first events' instants."""

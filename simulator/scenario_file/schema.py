@@ -114,6 +114,7 @@ def _source(worlds: Mapping[str, type[Any]]) -> Schema:
                 "timezone": {"type": "string"},
                 "only": _TEXTS,
                 "speed": {"type": "number", "exclusiveMinimum": 0},
+                "on_around": DURATION,
             },
         },
         "clock": {"$ref": "#/$defs/clock"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -57,6 +58,35 @@ def test_frames_come_back_in_order_and_equal(tmp_path: Path) -> None:
         {"site": "main", "first_arrival": 0, "last_arrival": 1, "rows": 2},
         {"site": "b", "first_arrival": 0, "last_arrival": 1, "rows": 2},
     ]
+
+
+def test_headers_alone_say_when_frames_arrived(tmp_path: Path) -> None:
+    written(tmp_path / "log", frame(0), frame(7, site="b"), frame(2, 3), rows_per_file=4)
+    told = [("main", 0, 1), ("b", 7, 8), ("main", 2, 4)]
+    assert list(LogReader(tmp_path / "log").spans()) == told
+
+
+def test_a_file_has_no_more_frames_than_memory_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrival_log, "FRAMES_PER_FILE", 3)
+    frames = [frame(at) for at in range(0, 14, 2)]
+    files = written(tmp_path / "log", *frames, rows_per_file=1000)
+    assert [pq.ParquetFile(file).metadata.num_rows for file in files] == [3, 3, 1]
+    assert same(list(LogReader(tmp_path / "log")), frames)
+
+
+def test_the_writer_holds_little_beside_the_payloads_of_small_frames(tmp_path: Path) -> None:
+    each = frame(0)
+    with LogWriter(tmp_path / "log") as writer:
+        writer.append(each)
+        gc.collect()
+        before, arrow = len(gc.get_objects()), pa.total_allocated_bytes()
+        for at in range(2, 2002, 2):
+            writer.append(frame(at))
+        gc.collect()
+        assert pa.total_allocated_bytes() - arrow < 1000 * 100, "frames are kept"
+        assert len(gc.get_objects()) - before < 2_500
 
 
 def test_names_and_mtimes_rise_in_ms(tmp_path: Path) -> None:

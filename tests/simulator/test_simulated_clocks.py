@@ -146,6 +146,33 @@ def test_wander_is_a_walk_of_the_frequency() -> None:
     assert 95 < changes.std() < 105
 
 
+@given(
+    st.integers(-(10**8), 10**8),
+    st.lists(st.integers(1, 20 * SECOND), max_size=4, unique=True),
+    st.lists(st.integers(0, 40 * SECOND), min_size=1, max_size=20),
+)
+def test_a_clock_that_does_not_wander_reads_as_one_with_a_row_for_each_period(
+    skew_ppb: int, steps: list[int], since: list[int]
+) -> None:
+    settings = ClockSettings(
+        skew_ppb=skew_ppb, steps=tuple(Step(at, at % 1013 - 500) for at in sorted(steps))
+    )
+    periods = np.arange(31, dtype=np.int64) * SECOND
+    each = Clock(settings, NOW, Rates(periods, np.full(31, skew_ppb, np.int64)))
+    few = Clock(settings, NOW, draw_rates(settings, 30 * SECOND, Seeds(1).generator("clock")))
+    times = NOW + np.array(since)
+    assert few.read_many(times).tolist() == each.read_many(times).tolist()
+    readings = [each.read(time) + 10**8 for time in times.tolist()]
+    for time, reading in zip(times.tolist(), readings, strict=True):
+        assert few.when_reads(reading, time) == each.when_reads(reading, time)
+
+
+def test_a_clock_that_does_not_wander_has_no_row_for_each_second_of_a_year() -> None:
+    settings = ClockSettings(skew_ppb=1000, steps=(Step(1_500_000_000, 5),))
+    rates = draw_rates(settings, 365 * 86_400 * SECOND, Seeds(1).generator("clock"))
+    assert rates.starts_ns.tolist() == [0, 2 * SECOND]
+
+
 def test_a_wandering_clock_without_its_rates_is_our_bug() -> None:
     with pytest.raises(ContractViolation, match="needs its rates"):
         Clock(ClockSettings(wander_ppb=1))
