@@ -47,6 +47,8 @@ _OF_SOURCE: Final = tuple(
 )
 MAX_EVENTS: Final = 10**9
 """Of a whole run; some hours of simulation."""
+MAX_TOLD: Final = 10**8
+"""Heartbeats and ticks, each a message of its own: the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +124,14 @@ def _build(
         [replace(each, clock=clocks[each.name]) for group in groups for each in group.sources],
         machines, members, place,
     )  # fmt: skip
-    longest = max((group.recorded_ns for group in groups), default=0)
+    recorded = [group.recorded_ns for group in groups if group.recorded_ns is not None]
     given = {
         key: tables[key] for key in ("duration", "warm_up", "drain", "gateway") if key in tables
     }
     if "duration" not in given:
-        if not longest:
+        if not recorded:
             raise UserError(f"{place}: duration is missing")
-        given["duration_ns"] = longest + 1
+        given["duration_ns"] = max(recorded) + 1
     if "warm_up" not in given:
         given["warm_up_ns"] = 5 * SECOND
     scenario = parse(Scenario, {"name": name, "seed": seed, "sources": sources, **given}, place)
@@ -159,7 +161,8 @@ class _Group:
     name: str
     sources: tuple[SourceSettings, ...]
     clock: GroupClock
-    recorded_ns: int
+    recorded_ns: int | None
+    """Of a recording: when its last event is."""
 
 
 def _check_events(scenario: Scenario, place: str) -> None:
@@ -170,6 +173,16 @@ def _check_events(scenario: Scenario, place: str) -> None:
         events <= MAX_EVENTS, f"{place}.sources",
         f"would make {events:,} events; at most {MAX_EVENTS:,} are simulated. "
         "Let events be further apart, or the duration be shorter",
+    )  # fmt: skip
+    # Promises and ticks come while nothing happens: of a recording with one time in 1970, too.
+    spaces = [scenario.gateway.tick_every_ns, *(each.heartbeat_ns for each in scenario.sources)]
+    length_ns = scenario.warm_up_ns + scenario.duration_ns + scenario.drain_ns
+    told = sum(length_ns // each for each in spaces if each)
+    check(
+        told <= MAX_TOLD, f"{place}.duration",
+        f"in {length_ns // SECOND:,} s there would be {told:,} heartbeats and ticks of "
+        f"the gateway; at most {MAX_TOLD:,} are simulated. Let the duration be shorter (without "
+        "one it is that of the recording, from its first time to its last), or them further apart",
     )  # fmt: skip
 
 
@@ -244,7 +257,7 @@ def _group(
         for streams in recorded.values()
         for stream in streams
     ]
-    return _Group(name, sources, clock, max(longest, default=0))
+    return _Group(name, sources, clock, max(longest, default=None))
 
 
 def _with_machines(
