@@ -113,7 +113,8 @@ def place_of(tables: Mapping[str, Any], path: str) -> str:
     >>> place_of({"sources": [{"name": "a"}, {"name": "b"}]}, "sources.b.link.loss")
     'sources[1].link.loss'
     """
-    found, place = "", tables
+    found = ""
+    place: Any = tables
     for word in path.split("."):
         if isinstance(place, list):
             number = dict(_named(place)).get(word)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import slackwater
-from scenarios.from_file.overrides import as_option, blamed, overridden, place_of
+from scenarios.from_file.overrides import RECORDING, as_option, blamed, overridden, place_of
 from scenarios.from_file.recordings import read_recording
 from scenarios.from_file.thresholds import Threshold, read_threshold
 from scenarios.network_correlation.agents import WORLDS as MACHINE_ROOM
@@ -63,6 +63,13 @@ class ScenarioText:
                 found = _PLACE.match(message)
                 place, message = found[0] if found else "", message.removeprefix(": ")
             raise self.wrong(place, message, values) from error
+
+    def recordings(self, tables: Mapping[str, Any]) -> list[Path]:
+        """The files that ``tables``, its own or some that say more, name as recordings."""
+        sources = [each for each in tables.get("sources", ()) if isinstance(each, dict)]
+        recordings = [each[RECORDING] for each in sources if RECORDING in each]
+        files = [each.get("file") for each in recordings if isinstance(each, dict)]
+        return [self.path.parent / each for each in files if isinstance(each, str)]
 
     def check_queries(
         self, scenario: FileScenario, attributes: Mapping[str, str] | None,
