@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import typer
 
@@ -20,6 +20,7 @@ from engine.sweep.findings import Findings
 from engine.sweep.grid import Axis, Cell, cells, nearest, read_axes
 from engine.sweep.page import HTML, JSON, told, write_sweep
 
+SEED: Final = "seed"
 _AGAIN = "the same command goes on with the cells that are missing"
 
 
@@ -37,6 +38,8 @@ def sweep(
     if not 1 <= seeds <= 1_000:
         raise UserError(f"--seeds {seeds}: from 1 to 1,000")
     axes = read_axes(texts)
+    if seeds > 1 and SEED in {axis.path for axis in axes}:
+        raise UserError("--seeds: --sweep seed says the seeds already; give one of them")
     path = Path(name)
     scenario: Any = load_file(path)
     options = read_options(scenario, list(settings))
@@ -49,7 +52,7 @@ def sweep(
         except UserError as error:
             raise _of_sweep(error, axes) from error
     check_page_folder(out, (HTML, JSON, CELLS))
-    seed = scenario.setting("seed", options)
+    seed = scenario.setting(SEED, options)
     first = 1 if seed is None else int(seed)
     jobs = jobs_of(axes, grid, first, seeds, settings)
     with if_interrupted(_AGAIN), _progress(len(jobs), quiet) as advanced:

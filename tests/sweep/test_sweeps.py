@@ -91,6 +91,11 @@ def test_seeds_give_confidence_intervals() -> None:
         ["run", "pairs.toml", "--sweep", "link.delay=1ms"],
         ["run", "pairs.toml", "--sweep", "link.delay"],
         ["run", "pairs.toml", "--sweep", "seed=1,2", "--seeds", "0"],
+        ["run", "pairs.toml", "--sweep", "seed=1,2", "--seeds", "2"],
+        ["run", "pairs.toml", "--seeds", "2"],
+        ["run", "pairs.toml", "--sweep", "seed=1,2", "--order", "none"],
+        ["run", "pairs.toml", "--sweep", "seed=1,2", "--overwrite"],
+        ["run", "pairs.toml", "--sweep", "seed=1,2", "--against", "swept"],
     ],
 )
 def test_a_wrong_sweep_is_refused_before_the_work(wrong: list[str]) -> None:
