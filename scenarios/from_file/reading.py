@@ -126,7 +126,7 @@ class ScenarioText:
         """The error to raise about the setting at ``place``: of the option that says it, or of the
         file's line.
         """
-        path = blamed(overridden(self.tables, values), values, place)
+        path = blamed(self.tables, values, place)
         if path is not None:
             about = f"{place_of(self.tables, path)}: "
             return UserError(f"{as_option(path, values[path])}: {message.removeprefix(about)}")

@@ -47,6 +47,7 @@ _OF_SOURCE: Final = tuple(
 )
 MAX_EVENTS: Final = 10**9
 """Of a whole run; some hours of simulation."""
+_SPOKEN: Final = {"int": "a number", "float": "a number", "str": "a text", "bool": "true or false"}
 MAX_TOLD: Final = 10**8
 """Heartbeats and ticks, each a message of its own: the same."""
 
@@ -124,6 +125,7 @@ def _build(
         [replace(each, clock=clocks[each.name]) for group in groups for each in group.sources],
         machines, members, place,
     )  # fmt: skip
+    _check_attributes(sources, place)
     recorded = [group.recorded_ns for group in groups if group.recorded_ns is not None]
     given = {
         key: tables[key] for key in ("duration", "warm_up", "drain", "gateway") if key in tables
@@ -186,6 +188,22 @@ def _check_events(scenario: Scenario, place: str) -> None:
     )  # fmt: skip
 
 
+def _check_attributes(sources: Sequence[SourceSettings], place: str) -> None:
+    """Refuses an attribute that is a number here and a text there: a column has one type."""
+    kinds: dict[str, tuple[str, str]] = {}
+    for source in sources:
+        for stream in source.workload.streams():
+            for name, kind in stream.attrs.items():
+                plain = _SPOKEN[kind]
+                own = f"of source {source.name!r} in stream {stream.name!r}"
+                first, other = kinds.setdefault(name, (plain, own))
+                check(
+                    plain == first, f"{place}.sources",
+                    f"attribute {name!r} is {plain} {own}, and {first} {other}; give one of them "
+                    "another name",
+                )  # fmt: skip
+
+
 def _groups(
     tables: Mapping[str, Any], read_recording: ReadRecording | None,
     worlds: Mapping[str, type[Any]], place: str,
@@ -193,6 +211,7 @@ def _groups(
     given = tables["sources"]
     if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
         raise UserError(f"{place}.sources: write tables, [[sources]], not {shown(given)}")
+    check(bool(given), f"{place}.sources", "there must be at least one")
     general = {key: _table(tables.get(key, {}), f"{place}.{key}") for key in ("clock", "link")}
     # By themselves first, so that a mistake is told where it stands.
     parse(GroupClock, general["clock"], f"{place}.clock")

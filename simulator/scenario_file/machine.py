@@ -120,6 +120,13 @@ class Machine:
                 check(there, f"states.{name}.next", f"no state {other!r}; there are {known}")
             check(self.key not in state.attrs, f"states.{name}.attrs", f"{self.key} is the key")
 
+        kinds: dict[str, tuple[str, str]] = {}
+        for name, state in self.states.items():
+            for attr, law in state.attrs.items():
+                kind, where = kinds.setdefault(attr, (law.kind, name))
+                how = f"{law.kind}, and {kind} in the state {where}; give both one kind"
+                check(law.kind == kind, f"states.{name}.attrs.{attr}", how)
+
     def schema(self) -> StreamSchema:
         """Of the stream that any of its sources announces."""
         attrs = {self.key: "int"}
