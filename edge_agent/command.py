@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import errno
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,11 +16,10 @@ from edge_agent.drivers.agent_program import jitter, run_agent
 from edge_agent.drivers.dry_run import dry_run
 from edge_agent.drivers.network_interface import default_source, interfaces
 from edge_agent.errors import AgentError, SettingsError
+from edge_agent.os_refusal import FAILED, USER_ERROR, refused
 from edge_agent.spool_command import ACTIONS, Say
 from edge_agent.standard_streams import drop_unwritten, fill_closed_streams
 
-USER_ERROR: Final = 2
-FAILED: Final = 1
 INTERRUPTED: Final = 130
 
 
@@ -35,7 +33,7 @@ def program(arguments: Sequence[str] | None = None) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command; gives the exit code (0 done, 1 failed, 2 the settings are at fault)."""
+    """Runs the command; gives the exit code (0 done, 1 failed, 2 the user's input is at fault)."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     options = _parser().parse_args(words)
     try:
@@ -52,11 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return FAILED  # the reader of our output has gone; nothing more can be said to it
     except OSError as error:
-        if error.filename is None and error.errno != errno.ENOSPC:
-            raise  # no file's fault, so it may be ours
-        place = "" if error.filename is None else f"{error.filename}: "
-        sys.stderr.write(f"slackwater agent: {_visible(place)}{error.strerror}\n")
-        return FAILED
+        said, code = refused(error)
+        sys.stderr.write(f"slackwater agent: {_visible(said)}\n")
     return code
 
 

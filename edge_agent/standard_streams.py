@@ -12,6 +12,7 @@ import os
 import sys
 from typing import Final
 
+STANDARD_OUTPUT: Final = "standard output"
 _STDIN, _STDOUT, _STDERR = range(3)
 
 
@@ -27,7 +28,7 @@ class ClosedOutput(io.TextIOBase):
             OSError: there is no standard output.
         """
         del text
-        raise OSError(errno.EBADF, "is closed", "standard output")
+        raise OSError(errno.EBADF, "is closed", STANDARD_OUTPUT)
 
     def fileno(self) -> int:
         return _STDOUT

@@ -14,13 +14,13 @@ True
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import numpy as np
 
 from simulator.normals import Normals, survival
-from simulator.settings import check
+from simulator.settings import check, parse_share, parsed_by
 
 BATCH: Final = 1024
 DELAY_MAX_NS: Final = 10**15
@@ -132,7 +132,7 @@ class TwoPeak:
 
     first_ns: int
     second_ns: int
-    second_share: float
+    second_share: float = field(metadata=parsed_by(parse_share))
     spread_ns: int = 0
 
     def __post_init__(self) -> None:

@@ -35,7 +35,7 @@ from simulator.delays import Constant
 from simulator.losses import Bernoulli, LossSettings, parse_loss
 from simulator.recorded import DelaySettings, build_delay, parse_delay
 from simulator.seeds import Seeds
-from simulator.settings import check, parse_many, parsed_by
+from simulator.settings import check, parse_many, parse_share, parsed_by
 
 SECOND: Final = 10**9
 RETRANSMISSIONS_MAX: Final = 100
@@ -83,12 +83,12 @@ class LinkSettings:
     """
 
     delay: DelaySettings = field(default=Constant(delay_ns=0), metadata=parsed_by(parse_delay))
-    correlation: float = 0.0
+    correlation: float = field(default=0.0, metadata=parsed_by(parse_share))
     fifo: bool = True
     reliable: bool = False
     retransmit_timeout_ns: int = 200_000_000
     loss: LossSettings = field(default=Bernoulli(), metadata=parsed_by(parse_loss))
-    duplicate: float = 0.0
+    duplicate: float = field(default=0.0, metadata=parsed_by(parse_share))
     rate_bytes_per_s: int | None = None
     queue_bytes: int = 1_000_000
     outages: tuple[Outage, ...] = field(

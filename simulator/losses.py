@@ -6,12 +6,12 @@ outages and full queues are the link's own affair (``simulator.links``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import numpy as np
 
-from simulator.settings import check, parse_model
+from simulator.settings import check, parse_model, parse_share, parsed_by
 
 BATCH: Final = 1024
 
@@ -38,7 +38,7 @@ class LossSettings(Protocol):
 class Bernoulli:
     """Each message is lost with ``probability``, whatever happened to the others."""
 
-    probability: float = 0.0
+    probability: float = field(default=0.0, metadata=parsed_by(parse_share))
 
     def __post_init__(self) -> None:
         check(0 <= self.probability <= 1, "probability", "must lie in 0..1")
@@ -65,10 +65,10 @@ class GilbertElliott:
         loss_bad: loss probability in the bad state.
     """
 
-    p_good_to_bad: float
-    p_bad_to_good: float
-    loss_good: float = 0.0
-    loss_bad: float = 1.0
+    p_good_to_bad: float = field(metadata=parsed_by(parse_share))
+    p_bad_to_good: float = field(metadata=parsed_by(parse_share))
+    loss_good: float = field(default=0.0, metadata=parsed_by(parse_share))
+    loss_bad: float = field(default=1.0, metadata=parsed_by(parse_share))
 
     def __post_init__(self) -> None:
         for key in ("p_good_to_bad", "p_bad_to_good", "loss_good", "loss_bad"):
@@ -96,13 +96,13 @@ LOSS_MODELS: Final[dict[str, type[Any]]] = {
 
 
 def parse_loss(given: object, place: str) -> LossSettings:
-    """Loss settings from a dict with the key ``model``, or from a bare probability.
+    """Loss settings from a dict with the key ``model``, or from a bare share.
 
     Raises:
         UserError: unknown model or key, value out of range.
     """
-    if isinstance(given, int | float) and not isinstance(given, bool):
-        given = {"model": "bernoulli", "probability": given}
+    if isinstance(given, int | float | str):
+        return Bernoulli(parse_share(given, place))
     settings: LossSettings = parse_model(LOSS_MODELS, given, place)
     return settings
 

@@ -29,7 +29,7 @@ from engine.errors import UserError
 from simulator.abstracting import parse_abstracts
 from simulator.clocks import ClockSettings
 from simulator.links import LinkSettings
-from simulator.settings import check, parse, parse_many, parse_times, parsed_by
+from simulator.settings import check, parse, parse_many, parse_share, parse_times, parsed_by, shown
 from simulator.workload import Span, Workload, parse_workload
 
 SECOND: Final = 10**9
@@ -112,7 +112,7 @@ class SourceSettings:
     poll_phase_ns: int | None = None
     heartbeat_ns: int = SECOND
     heartbeat_lag_ns: int | None = None
-    promise_share: float = 0.0
+    promise_share: float = field(default=0.0, metadata=parsed_by(parse_share))
     promise_by_type: bool = False
     promise_first: tuple[str, ...] = field(default=(), metadata=parsed_by(_parse_types))
     abstract: tuple[AbstractSettings, ...] = field(default=(), metadata=parsed_by(parse_abstracts))
@@ -126,7 +126,9 @@ class SourceSettings:
 
     def __post_init__(self) -> None:
         check(self.pull_back_bytes >= 0, "pull_back_bytes", "must not be negative")
-        check(bool(self.name), "name", "must not be empty")
+        named = 1 <= len(self.name) <= NAME_MAX
+        check(named, "name", f"{shown(self.name)} must have 1 to {NAME_MAX} characters")
+        check(1 <= len(self.site) <= NAME_MAX, "site", f"must have 1 to {NAME_MAX} characters")
         check(1 <= self.connections <= 64, "connections", "must lie in 1..64")
         check(self.connect_timeout_ns > 0, "connect_timeout", "must be positive")
         check(self.poll_ns >= 0, "poll", "must not be negative")

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,6 +32,11 @@ Parser = Callable[[object, str], Any]
 PARSER: Final = "parser"
 _SHOWN: Final = 60
 _NS: Final = "_ns"
+_KINDS: Final[dict[Any, str]] = {
+    int: "a whole number", float: "a number", bool: "true or false", str: "a text",
+}  # fmt: skip
+_NUMBER: Final = re.compile(r"\[\d+\]")
+_PERCENT: Final = re.compile(r"\s*([0-9]{1,20}(?:\.[0-9]{1,20})?)\s*%\s*")
 _UNITS_NEEDED: Final = ContextVar("units_needed", default=False)
 
 
@@ -92,7 +98,9 @@ def parse_model(registry: Mapping[str, type[Any]], given: object, place: str) ->
         raise UserError(f"{place}: write a table with model = one of {', '.join(registry)}")
     name = given["model"]
     if not isinstance(name, str) or name not in registry:
-        raise UserError(f"{place}.model: unknown {name!r}; use one of {', '.join(registry)}")
+        how = near_miss(name, registry) if isinstance(name, str) else ""
+        known = ", ".join(registry)
+        raise UserError(f"{place}.model: unknown {shown(name)}; use one of {known}{how}")
     rest = {key: value for key, value in given.items() if key != "model"}
     return parse(registry[name], rest, place)
 
@@ -100,7 +108,8 @@ def parse_model(registry: Mapping[str, type[Any]], given: object, place: str) ->
 def parse_many(cls: type[T], given: object, place: str) -> tuple[T, ...]:
     """A tuple of ``cls`` from a list of mappings; errors name the index."""
     if isinstance(given, str) or not isinstance(given, Sequence):
-        how = f"; write [[{place.rpartition('.')[2]}]]" if isinstance(given, Mapping) else ""
+        table = _NUMBER.sub("", place.partition(".")[2] or place)
+        how = f"; write [[{table}]]" if isinstance(given, Mapping) else ""
         raise UserError(f"{place}: expected a list, found {shown(given)}{how}")
     return tuple(parse(cls, item, f"{place}[{index}]") for index, item in enumerate(given))
 
@@ -110,6 +119,24 @@ def parse_times(given: object, place: str) -> tuple[int, ...]:
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise UserError(f"{place}: expected a list, found {shown(given)}")
     return tuple(_time_ns(item, f"{place}[{index}]", place) for index, item in enumerate(given))
+
+
+def parse_share(given: object, place: str) -> float:
+    """A share from 0 to 1: a number, or a text with its percentage.
+
+    >>> parse_share(0.02, "loss"), parse_share("2 %", "loss")
+    (0.02, 0.02)
+
+    Raises:
+        UserError: neither, or not from 0 to 1.
+    """
+    percent = _PERCENT.fullmatch(given) if isinstance(given, str) else None
+    share = float(percent[1]) / 100 if percent else given
+    if type(share) not in (int, float) or not 0 <= share <= 1:  # type: ignore[operator]
+        raise UserError(
+            f'{place}: expected a share from 0 to 1, as in 0.02 or "2 %", found {shown(given)}'
+        )
+    return float(share)  # type: ignore[arg-type]
 
 
 def parse_plain(kind: type[T], given: object, place: str) -> T:
@@ -156,10 +183,10 @@ def _plain(value: object, hint: object, name: str, spot: str) -> Any:
         if not math.isfinite(value):
             raise UserError(f"{spot}: {value!r} is not a finite number")
         return float(value)
-    if wanted not in {int, float, bool, str}:
+    if wanted not in _KINDS:
         raise ContractViolation(f"{spot}: no parser for settings of type {hint}")
     if isinstance(value, bool) != (wanted is bool) or not isinstance(value, wanted):
-        raise UserError(f"{spot}: expected {wanted.__name__}, found {value!r}")
+        raise UserError(f"{spot}: expected {_KINDS[wanted]}, found {shown(value)}")
     return value
 
 
@@ -169,15 +196,16 @@ def _plain_list(value: object, kinds: tuple[type, ...], spot: str) -> tuple[Any,
     allowed = (*kinds, int) if float in kinds else kinds
     for item in value:
         if isinstance(item, bool) or not isinstance(item, allowed):
-            names = " or ".join(kind.__name__ for kind in kinds)
-            raise UserError(f"{spot}: expected a list of {names}, found {item!r} in it")
+            names = " or ".join(_KINDS[kind] for kind in kinds)
+            raise UserError(f"{spot}: expected a list, each {names}, found {shown(item)} in it")
     return tuple(value)
 
 
 def _time_ns(value: object, spot: str, key: str) -> int:
     """``key``: where it stands; only one that ends in ``_ns`` says the unit of a number."""
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise UserError(f'{spot}: expected nanoseconds or a duration as "20 ms", found {value!r}')
+        what = "a duration" if _UNITS_NEEDED.get() else "nanoseconds or a duration"
+        raise UserError(f'{spot}: expected {what} as "20 ms", found {shown(value)}')
     if isinstance(value, int):
         if value and not key.endswith(_NS) and _UNITS_NEEDED.get():
             raise UserError(f'{spot}: {value}: give a unit, as in "{value} ms"')

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from edge_agent.near_miss import did_you_mean
 from edge_agent.units import NS_PER
 from engine.barrier.registry import parse_barrier
 from engine.errors import UserError
@@ -46,6 +47,7 @@ __all__ = [
     "Timeline",
     "Unit",
     "UserError",
+    "did_you_mean",
     "named_attributes",
     "number",
     "parse_barrier",

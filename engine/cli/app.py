@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import gc
 import sys
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 from typer.exceptions import TyperException
 
+from edge_agent.os_refusal import refused
 from engine.cli.examples import epilog
 from engine.cli.options.plain_command import PlainCommand, PlainGroup
 from engine.cli.terminal.visible import tell
@@ -220,11 +220,8 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         return 1  # the reader of our output has gone; nothing more can be said to it
     except OSError as error:
-        if error.filename is None and error.errno != errno.ENOSPC:
-            raise  # no file's fault, so it may be ours
-        place = "" if error.filename is None else f"{error.filename}: "
-        tell(f"slackwater: {place}{error.strerror}\n")
-        return 1
+        said, code = refused(error)
+        tell(f"slackwater: {said}\n")
     if code == _INTERRUPTED:  # typer makes a number of it
         tell("slackwater: interrupted\n")
     return int(code) if isinstance(code, int) else 0

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from engine.cli.options.input_options import reads_input
 from engine.cli.options.report_option import typed
+from engine.cli.options.share_option import read_share
 from engine.cli.query_commands import Guard, Input, TimeUnit
 from engine.cli.terminal.plain_console import PlainConsole
 from engine.cli.terminal.visible import json_out
@@ -62,8 +63,8 @@ def compare_orders(
     orders: Orders = None,
     sweep: Sweep = None,
     complete: Annotated[
-        float, typer.Option(metavar="SHARE", help="Share of events that must be in their place.")
-    ] = COMPLETE,
+        str, typer.Option(metavar="SHARE", help="Share of events that must be in their place.")
+    ] = str(COMPLETE),
     truth: Truth = None,
     departed: Departed = None,
     out: Annotated[
@@ -79,6 +80,7 @@ def compare_orders(
 ) -> None:
     """Runs each order over the same input: which one suits it, and what the others cost."""
     unit_ns(time_unit)
+    share = read_share("--complete", complete, '0.999 or "99.9 %"')
     guards = read_guards(guard, time_unit)
     if out is not None:
         check_new_page(out, (HTML, JSON))
@@ -96,7 +98,7 @@ def compare_orders(
             Reading(truth, departed),
             guards,
             time_unit,
-            complete,
+            share,
             watch,
         )
     if not found.arrival_given:

@@ -64,7 +64,9 @@ def run(
             help="Of a file: a run for each value, as 1,2,3 or 1ms..200ms/5; repeatable.",
         ),
     ] = None,
-    seeds: Annotated[int, typer.Option(help="Of a sweep: seeds per cell.")] = 1,
+    seeds: Annotated[
+        int | None, typer.Option(metavar="N", help="Of a sweep: seeds per cell; default: 1.")
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a run that was cut off.")
     ] = False,
@@ -79,9 +81,15 @@ def run(
     if sweep:
         from engine.cli.sweep_command import sweep as swept  # noqa: PLC0415 - rarely asked for
 
+        given = {"--order": order, "--against": against, "--overwrite": overwrite}
+        for option, value in given.items():
+            if value:
+                raise UserError(f"{option} goes with a single run, not with --sweep")
         folder = out or Path("out") / f"{Path(name).stem}-sweep"
-        swept(name, sweep, settings or [], seeds, folder, quiet=quiet)
+        swept(name, sweep, settings or [], 1 if seeds is None else seeds, folder, quiet=quiet)
         return
+    if seeds is not None:
+        raise UserError("--seeds goes with --sweep; one run has one seed: --set seed=2")
     scenario = load(name)
     options = read_options(scenario, settings or [])
     folder = out or Path("out") / Path(name).stem

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import typer
 
@@ -15,9 +17,10 @@ from engine.passes.scenario_run import FILE, load_file, read_options
 from engine.report.page.page_folder import check_page_folder
 from engine.sweep.cells import CELLS, answered, jobs_of
 from engine.sweep.findings import Findings
-from engine.sweep.grid import cells, nearest, read_axes
+from engine.sweep.grid import Axis, Cell, cells, nearest, read_axes
 from engine.sweep.page import HTML, JSON, told, write_sweep
 
+SEED: Final = "seed"
 _AGAIN = "the same command goes on with the cells that are missing"
 
 
@@ -35,18 +38,24 @@ def sweep(
     if not 1 <= seeds <= 1_000:
         raise UserError(f"--seeds {seeds}: from 1 to 1,000")
     axes = read_axes(texts)
+    if seeds > 1 and SEED in {axis.path for axis in axes}:
+        raise UserError("--seeds: --sweep seed says the seeds already; give one of them")
     path = Path(name)
     scenario: Any = load_file(path)
     options = read_options(scenario, list(settings))
     own = tuple(nearest(axis, scenario.setting(axis.path, options)) for axis in axes)
     grid = cells(axes)
-    for cell in (grid[0], grid[-1]):  # a wrong path or value is told before the work
+    for cell in _checked(axes, grid[0]):  # a wrong path or value is told before the work
         pairs = [f"{axis.path}={value}" for axis, value in zip(axes, cell, strict=True)]
-        read_options(scenario, [*settings, *pairs])
+        try:
+            read_options(scenario, [*settings, *pairs])
+        except UserError as error:
+            raise _of_sweep(error, axes) from error
     check_page_folder(out, (HTML, JSON, CELLS))
-    first = int(scenario.setting("seed", options) or 1)
+    seed = scenario.setting(SEED, options)
+    first = 1 if seed is None else int(seed)
     jobs = jobs_of(axes, grid, first, seeds, settings)
-    with if_interrupted(_AGAIN), watched(f"{len(jobs)} runs", quiet=quiet) as advanced:
+    with if_interrupted(_AGAIN), _progress(len(jobs), quiet) as advanced:
         answers = answered(path, jobs, out, advanced)
     findings = Findings.of(axes, answers)
     write_sweep(findings, scenario.title, own, typed(), out, seeds)
@@ -58,3 +67,24 @@ def sweep(
         typer.echo(out / HTML)
     if not holds:
         raise typer.Exit(1)
+
+
+def _progress(jobs: int, quiet: bool) -> AbstractContextManager[Callable[[int], None]]:
+    return watched("sweep:", quiet=quiet, unit="runs", total=jobs)
+
+
+def _checked(axes: Sequence[Axis], first: Cell) -> list[Cell]:
+    """Cells in which each value of each axis is once."""
+    return [
+        (*first[:number], value, *first[number + 1 :])
+        for number, axis in enumerate(axes)
+        for value in axis.values
+    ]
+
+
+def _of_sweep(error: UserError, axes: Sequence[Axis]) -> UserError:
+    """The mistake of a value that ``--sweep``, not ``--set``, gave."""
+    message = str(error)
+    about = re.match(r"--set ([^=:\s]+)", message)
+    swept = about is not None and about[1] in {axis.path for axis in axes}
+    return UserError(message.replace("--set", "--sweep", 1)) if swept else error

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from engine.cli.options.share_option import read_share
 from engine.cli.terminal.plain_console import PlainConsole
 from engine.cli.terminal.visible import json_out, tell
 from engine.errors import UserError
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _WIDTH: Final = 200
 _NOT_FIT: Final = 1
 _COLOURS: Final = {"fit": "green", "fit with care": "yellow", "not fit": "red"}
+_DURATION: Final = "30s"
 _STEP_S: Final = 0.25
 """Between trains of questions to the gateway."""
 
@@ -54,6 +56,12 @@ Servers = Annotated[
 Gap = Annotated[
     str | None, typer.Option(metavar="TIME", help="Typical time between a match's events.")
 ]
+Duration = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME", help=f"How long clocks and path are measured; default: {_DURATION}."
+    ),
+]
 Out = Annotated[Path | None, typer.Option(metavar="DIR", help="Folder for a page and its JSON.")]
 Scenario = Annotated[
     Path | None,
@@ -72,7 +80,7 @@ def validate_setup(
     site: Site = None,
     queries: Queries = None,
     servers: Servers = None,
-    duration: Annotated[str, typer.Option(help="How long clocks and path are measured.")] = "30s",
+    duration: Duration = None,
     uncertain: Annotated[
         str, typer.Option(metavar="SHARE", help="Share of uncertain results that is wanted.")
     ] = "5 %",
@@ -95,7 +103,7 @@ def validate_setup(
     """
     # ruff: noqa: PLC0415 - what help and the language need not
     from engine.cli.options.report_option import typed
-    from engine.cli.validate_scenario import read_recorded, write_scenario
+    from engine.cli.validate_scenario import check_scenario, read_recorded, write_scenario
     from engine.report.page.page_folder import check_new_page
     from engine.validate.page import HTML, JSON, write_page
 
@@ -104,18 +112,22 @@ def validate_setup(
         raise UserError("give one of --config FILE, --log LOG, --two-logs A B")
     asked = _questions(site, queries or [])
     wanted = _wanted(asked, uncertain, gap)
-    seconds = _seconds(duration)
+    seconds = _seconds(duration or _DURATION)
+    if config is None:
+        of_device = {"--duration": duration, "--rate": rate, "--server": servers}
+        _refuse(of_device, "goes with --config: a log was measured already")
     if recording is not None and scenario is None:
         raise UserError("--recording FILE goes with --scenario FILE, which names it")
     recorded = None if recording is None else read_recorded(recording, scenario)
     if two_logs is not None:
-        for name, value in {"--site": site, "--query": queries, "--scenario": scenario}.items():
-            if value:
-                raise UserError(f"{name} goes with --config or --log: two logs are only compared")
+        of_one = {"--site": site, "--query": queries, "--scenario": scenario}
+        _refuse(of_one, "goes with --config or --log: two logs are only compared")
         _compare_two(*two_logs, out, as_json=as_json, quiet=quiet)
         return
     if out is not None:
         check_new_page(out, (HTML, JSON))
+    if scenario is not None:
+        check_scenario(scenario)
     if log is not None:
         found = _of_log(log, asked, wanted, quiet=quiet)
     else:
@@ -133,6 +145,12 @@ def _ways(
     config: Path | None, log: Path | None, two_logs: tuple[Path, Path] | None
 ) -> dict[str, object]:
     return {"--config": config, "--log": log, "--two-logs": two_logs}
+
+
+def _refuse(options: Mapping[str, object], why: str) -> None:
+    for name, value in options.items():
+        if value:
+            raise UserError(f"{name} {why}")
 
 
 def _questions(site: Path | None, queries: Sequence[str]) -> Questions:
@@ -158,29 +176,25 @@ def _wanted(asked: Questions, uncertain: str, gap: str | None) -> Wanted:
 
     order = parse_order(asked.order, asked.time_unit)
     return Wanted(
-        uncertain=_share(uncertain), gap_ns=None if gap is None else parse_duration(gap, "s"),
+        uncertain=read_share("--uncertain", uncertain, '0.05 or "5 %"'),
+        gap_ns=None if gap is None else _duration_ns("--gap", gap),
         certainty=asked.certainty,
         latency_ns=getattr(order, "latency_ns", LATENCY_NS),
     )  # fmt: skip
 
 
-def _share(text: str) -> float:
-    """``5 %`` or ``0.05``."""
-    number, percent, rest = text.strip().partition("%")
-    try:
-        share = float(number) / (100 if percent else 1)
-    except ValueError:
-        share = -1.0
-    if rest or not 0 < share <= 1:
-        raise UserError(f'--uncertain {text}: write a share above 0, as "5 %" or 0.05')
-    return share
-
-
 def _seconds(text: str) -> float:
-    seconds = parse_duration(text, "s") / 1e9
+    seconds = _duration_ns("--duration", text) / 1e9
     if not 0 < seconds <= 86_400:
         raise UserError(f"--duration {text}: more than nothing, and a day at most")
     return seconds
+
+
+def _duration_ns(option: str, text: str) -> int:
+    try:
+        return parse_duration(text, "s")
+    except UserError as error:
+        raise UserError(f"{option}: {error}") from error
 
 
 def _of_device(
@@ -208,8 +222,10 @@ def _of_device(
 
 
 def _of_log(log: Path, asked: Questions, wanted: Wanted, *, quiet: bool) -> Validation:
+    from engine.cli.terminal.pass_summary import tell_types
     from engine.cli.terminal.watch import tell_compiling, watched
     from engine.cli.work_folder import work_folder
+    from engine.passes.pipeline import check_plans
     from engine.validate.logs.log_answers import measured_answers
     from engine.validate.logs.log_columns import read_columns
     from engine.validate.logs.log_quality import setup_of_log
@@ -220,6 +236,8 @@ def _of_log(log: Path, asked: Questions, wanted: Wanted, *, quiet: bool) -> Vali
         setup = setup_of_log(read_columns(log, advanced))
     if settings is None:
         return validation(str(log), "log", setup, (), wanted)
+    check_plans(log, settings.plans)
+    tell_types(log, settings.plans, quiet=quiet)
     tell_compiling(quiet=quiet)
     with work_folder(None) as folder, watched("answering", quiet=quiet) as advanced:
         answers = measured_answers(log, settings, folder, advanced)

@@ -5,13 +5,29 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from engine.errors import UserError
 from engine.extras import need
 from engine.live.answering_time import answering_time_ns
 from engine.live.questions import Questions
 from engine.log.whole_file import whole_file
+from engine.passes.scenario_run import FILE
 from engine.server.site_file import read_site
 from engine.validate.report import Validation
 from engine.validate.scenario_text import Recorded, Rhythm, scenario_text
+
+
+def check_scenario(file: Path) -> None:
+    """A new scenario file can be written, which is told before anything is measured.
+
+    Raises:
+        UserError: there is one already, which somebody may have changed; or no folder for it.
+    """
+    if file.exists():
+        raise UserError(f"--scenario {file}: exists already; choose another name, or remove it")
+    if not file.absolute().parent.is_dir():
+        raise UserError(f"--scenario {file}: no folder {file.parent}; make it first")
+    if file.suffix != FILE:
+        raise UserError(f"--scenario {file}: call it NAME{FILE}, by which slackwater run knows it")
 
 
 def read_recorded(recording: Path, scenario: Path | None) -> Recorded:
@@ -24,7 +40,14 @@ def read_recorded(recording: Path, scenario: Path | None) -> Recorded:
     from scenarios.from_file.recordings import read_recording  # noqa: PLC0415 - the simulator's
 
     folder = Path() if scenario is None else scenario.parent
-    found = read_recording({"file": str(recording.resolve())}, "--recording", folder)
+    try:
+        found = read_recording({"file": str(recording.resolve())}, "", folder)
+    except UserError as error:
+        about = str(error).removeprefix(".recording.file: ")
+        raise UserError(
+            f"--recording: {about}; or leave --recording out, and say in the file that --scenario "
+            "writes how it is read: [sources.recording] with file, mapping, time_unit"
+        ) from error
     gaps = {}
     for name, streams in found.items():
         times = [each.since_ns for each in streams]

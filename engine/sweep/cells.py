@@ -12,12 +12,14 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from engine.errors import UserError
+from engine.errors import SlackwaterError, UserError
 from engine.log.whole_file import whole_file
 from engine.passes.scenario_run import load_file, read_options, scored_run
 from engine.sweep.grid import Axis, Cell
@@ -94,8 +96,8 @@ def answered(
     """
     kept = folder / CELLS
     kept.mkdir(parents=True, exist_ok=True)
-    text = path.read_bytes()
-    names = {job: _name(text, job) for job in jobs}
+    scenario: Any = load_file(path)
+    names = {job: _name(scenario.content(job.pairs), job) for job in jobs}
     found: dict[Job, Answer] = {}
     for job, name in names.items():
         answer = _read(kept / name, job)
@@ -104,8 +106,9 @@ def answered(
     done(len(found))
     for job, answer in _made(path, [job for job in jobs if job not in found], workers):
         found[job] = answer
-        with whole_file(kept / names[job]) as sink:
-            sink.write(json.dumps(asdict(answer)).encode())
+        if answer.error is None:  # what could not be run may be able to the next time
+            with whole_file(kept / names[job]) as sink:
+                sink.write(json.dumps(asdict(answer)).encode())
         done(1)
     answers = [found[job] for job in jobs]
     if all(answer.error is not None for answer in answers):
@@ -128,6 +131,11 @@ def _made(path: Path, jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, 
         try:
             for future in as_completed(waiting):
                 yield waiting[future], future.result()
+        except BrokenProcessPool as error:
+            raise SlackwaterError(
+                "a process of the sweep was ended from outside, as where memory runs out; the same "
+                "command goes on with the cells that are missing"
+            ) from error
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -142,14 +150,16 @@ def answer_of(path: str, job: Job) -> Answer:
             score = scored_run(scenario, options, Path(folder))
     except UserError as error:
         return Answer(job.cell, job.seed, {}, {}, str(error))
+    except MemoryError:
+        return Answer(job.cell, job.seed, {}, {}, "there is not enough memory for its events")
     claims = {claim.text: (claim.holds, claim.detail) for claim in score.claims}
     return Answer(job.cell, job.seed, claims, score.facts["metrics"])
 
 
-def _name(text: bytes, job: Job) -> str:
+def _name(content: str, job: Job) -> str:
     """Of the file of a job's answer: of all that its answer depends on."""
-    asked = json.dumps(job.pairs).encode()
-    return blake2b(text + b"\0" + asked, digest_size=12).hexdigest() + ".json"
+    asked = json.dumps([version("slackwater"), content, job.pairs]).encode()
+    return blake2b(asked, digest_size=12).hexdigest() + ".json"
 
 
 def _read(file: Path, job: Job) -> Answer | None:

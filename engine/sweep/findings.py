@@ -17,6 +17,8 @@ _T_95: Final = (
 )  # fmt: skip
 """Student's t: 95 % of it lies within this, by degrees of freedom from 1 on; 1.96 beyond."""
 
+NOT_RUN: Final = "not run"
+
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
@@ -77,7 +79,7 @@ class Findings:
             for text in texts:
                 held = [each.claims[text][0] for each in ran]
                 holding[text][cell] = sum(held) / len(all_seeds)
-                details[text][cell] = ran[0].claims[text][1] if ran else errors[cell]
+                details[text][cell] = ran[0].claims[text][1] if ran else NOT_RUN
             metrics[cell] = _spreads(ran)
         return cls(axes, tuple(texts), holding, details, metrics, errors)
 

@@ -17,7 +17,7 @@ from engine.report.units import number
 from engine.report.versions import versions
 from engine.scenario import Table
 from engine.sweep.cells import CELLS
-from engine.sweep.findings import Findings
+from engine.sweep.findings import NOT_RUN, Findings
 from engine.sweep.grid import Axis, Cell
 
 HTML: Final = "sweep.html"
@@ -71,7 +71,9 @@ def told(findings: Findings, own: Cell) -> tuple[bool, str]:
         return True, f"All thresholds hold at {_named(findings, own)}."
     best = findings.least_change(own)
     if best is None:
-        return False, "In no cell do all thresholds hold."
+        nowhere = [text for text, held in findings.holding.items() if max(held.values()) < 1]
+        why = f"nowhere {', '.join(nowhere)}" if nowhere else "each holds somewhere, but not all"
+        return False, f"In no cell do all thresholds hold: {why}."
     changes = [
         f"{axis.path} = {value} (from {mine})"
         for axis, value, mine in zip(findings.axes, best, own, strict=True)
@@ -240,10 +242,12 @@ def _ticks(axis: Axis) -> dict[str, Any]:
 
 
 def _said(findings: Findings, text: str, cell: Cell) -> str:
+    if cell in findings.errors:
+        return NOT_RUN
     if text == ALL:
         broken = sum(findings.holding[each][cell] < 1 for each in findings.thresholds)
         return "all hold" if not broken else f"{broken} fail"
-    return findings.details[text][cell].removeprefix("it is ")
+    return findings.details[text][cell].removeprefix("it is ").partition(":")[0]
 
 
 def _table(findings: Findings) -> Table:
@@ -254,9 +258,12 @@ def _table(findings: Findings) -> Table:
         held = "yes" if findings.all_hold(cell) else "no"
         each = [_in_table(findings, text, cell) for text in findings.thresholds]
         rows.append((*cell, held, *each))
+    errors = "".join(
+        f" Could not be run: {', '.join(cell)}: {why}." for cell, why in findings.errors.items()
+    )
     return Table("", headings, tuple(rows), "Values of the first seed; with several seeds, the "
                  "share of them with which it holds stands beside. sweep.json has every metric "
-                 "with its mean and 95 % confidence interval.")  # fmt: skip
+                 f"with its mean and 95 % confidence interval.{errors}")  # fmt: skip
 
 
 def _in_table(findings: Findings, text: str, cell: Cell) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,9 +32,10 @@ class FromFile:
         path = Path(path)
         self._read = ScenarioText(path)
         self._described: dict[str, FileScenario] = {}
+        self._digests: dict[Path, bytes] = {}
         scenario = self._read.scenario({})
-        self._read.check_queries(scenario, None)  # their attributes may be set: --set
-        self._read.thresholds(scenario)
+        self._read.check_queries(scenario, None, {})  # their attributes may be set: --set
+        self._read.thresholds(scenario, {})
         self.name = path.stem
         self.title = scenario.title
         sources, queries = len(scenario.simulated.sources), len(scenario.queries)
@@ -54,8 +55,25 @@ class FromFile:
 
     def setting(self, path: str, options: Mapping[str, Any]) -> Any:
         """What the file, or ``options``, say at ``path``; None: nothing."""
-        values = {each: value for each, value in options.items() if each != FILE}
-        return found_at(overridden(self._read.tables, values), path)
+        return found_at(overridden(self._read.tables, _values(options)), path)
+
+    def content(self, pairs: Sequence[str]) -> str:
+        """Digest of the file, and of the recordings that it names with these ``PATH=VALUE``."""
+        tables = overridden(self._read.tables, read_pairs(list(pairs)))
+        parts = [self._read.text.encode(), *map(self._digest_of, self._read.recordings(tables))]
+        return sha256(b"\0".join(parts)).hexdigest()
+
+    def _digest_of(self, path: Path) -> bytes:
+        """Of what a recording, a file or a folder, holds; read once."""
+        if path not in self._digests:
+            files = sorted(path.rglob("*")) if path.is_dir() else [path]
+            found = sha256()
+            for each in files:
+                if each.is_file():
+                    with each.open("rb") as file:
+                        found.update(file_digest(file, "sha256").digest())
+            self._digests[path] = found.digest()
+        return self._digests[path]
 
     def make(self, directory: Path, options: Mapping[str, Any], data: Path) -> dict[str, Any]:
         manifest = simulate_to(
@@ -84,17 +102,22 @@ class FromFile:
 
     def score(self, directory: Path, options: Mapping[str, Any]) -> Score:
         scenario = self._of(options)
-        thresholds = self._read.thresholds(scenario)
+        thresholds = self._read.thresholds(scenario, _values(options))
         return score_run(directory, MAIN, scenario, thresholds)
 
     def _of(self, options: Mapping[str, Any]) -> FileScenario:
         """The file with these options, checked once."""
         key = json.dumps(options, sort_keys=True, default=str)
         if key not in self._described:
-            values = {path: value for path, value in options.items() if path != FILE}
+            values = _values(options)
             scenario = self._read.scenario(values)
-            self._read.check_queries(scenario, scenario.attributes)
-            self._read.check_answering(scenario)
-            self._read.thresholds(scenario)
+            self._read.check_queries(scenario, scenario.attributes, values)
+            self._read.check_answering(scenario, values)
+            self._read.thresholds(scenario, values)
             self._described[key] = scenario
         return self._described[key]
+
+
+def _values(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What ``--set`` says, by path."""
+    return {path: value for path, value in options.items() if path != FILE}

@@ -6,12 +6,15 @@ A path has a word for each table; one of a list of tables is named by its ``name
 
 from __future__ import annotations
 
+import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from typing import Any
+from typing import Any, Final
 
-from slackwater.scenario import UserError
+from slackwater.scenario import UserError, did_you_mean
+
+RECORDING: Final = "recording"
 
 
 def read_pairs(pairs: list[str], option: str = "--set") -> dict[str, Any]:
@@ -59,17 +62,19 @@ def _put(tables: dict[str, Any], path: str, value: Any) -> None:
     place: Any = tables
     for word in way:
         if isinstance(place, list):
-            named = [each for each in place if isinstance(each, dict) and each.get("name") == word]
-            if not named:
-                known = ", ".join(str(each.get("name")) for each in place if isinstance(each, dict))
-                raise UserError(f"--set {path}: none is named {word!r}; there are {known}")
-            place = named[0]
+            named = {name: place[number] for name, number in _named(place)}
+            if word not in named:
+                raise UserError(f"--set {path}: none is named {word!r}{did_you_mean(word, named)}")
+            place = named[word]
         elif isinstance(place, dict):
             place = place.setdefault(word, {})
         else:
             raise UserError(f"--set {path}: {word!r} leads through a value, not a table")
+    if isinstance(place, list):
+        names = ", ".join(name for name, _ in _named(place))
+        raise UserError(f"--set {path}: {last!r} must follow the name of one of {names}")
     if not isinstance(place, dict):
-        raise UserError(f"--set {path}: {last!r} must follow the name of one of them")
+        raise UserError(f"--set {path}: {'.'.join(way)} is {place!r}, which is no table")
     place[last] = value
 
 
@@ -82,10 +87,64 @@ def found_at(tables: Mapping[str, Any], path: str) -> Any:
     place: Any = tables
     for word in path.split("."):
         if isinstance(place, list):
-            place = next(
-                (each for each in place if isinstance(each, dict) and each.get("name") == word),
-                None,
-            )
+            place = {name: place[number] for name, number in _named(place)}.get(word)
         else:
             place = place.get(word) if isinstance(place, Mapping) else None
     return place
+
+
+def blamed(tables: Mapping[str, Any], values: Mapping[str, Any], place: str) -> str | None:
+    """The path among those of ``values`` that a mistake at ``place`` is about; None: none is.
+
+    >>> tables = {"sources": [{"name": "a", "count": 0}]}
+    >>> blamed(tables, {"seed": 2, "sources.a.count": 0}, "sources[0].count")
+    'sources.a.count'
+    """
+    for path in values:
+        own = place_of(tables, path)
+        if own == place or _within(own, place) or _within(place, own):
+            return path
+    return None
+
+
+def place_of(tables: Mapping[str, Any], path: str) -> str:
+    """The place of ``path`` as messages have it: one of a list by its number.
+
+    >>> place_of({"sources": [{"name": "a"}, {"name": "b"}]}, "sources.b.link.loss")
+    'sources[1].link.loss'
+    """
+    found = ""
+    place: Any = tables
+    for word in path.split("."):
+        if isinstance(place, list):
+            number = dict(_named(place)).get(word)
+            found += f"[{number}]"
+            place = {} if number is None else place[number]
+        else:
+            found += f".{word}"
+            place = place.get(word, {}) if isinstance(place, Mapping) else {}
+    return found.removeprefix(".")
+
+
+def as_option(path: str, value: object) -> str:
+    """How ``value`` at ``path`` was said; of a table or list only where.
+
+    >>> as_option("link.reliable", False), as_option("link.delay", "5 ms")
+    ('--set link.reliable=false', '--set link.delay=5 ms')
+    """
+    if isinstance(value, dict | list):
+        return f"--set {path}"
+    return f"--set {path}={value if isinstance(value, str) else json.dumps(value)}"
+
+
+def _within(place: str, around: str) -> bool:
+    return place.startswith((f"{around}.", f"{around}[")) if around else False
+
+
+def _named(tables: list[Any]) -> Iterator[tuple[str, int]]:
+    """Names of a list of tables, with their numbers; a recording has one of its own."""
+    for number, each in enumerate(tables):
+        if isinstance(each, dict):
+            name = each.get("name", RECORDING if RECORDING in each else None)
+            if isinstance(name, str):
+                yield name, number

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import slackwater
-from scenarios.from_file.overrides import overridden
+from scenarios.from_file.overrides import RECORDING, as_option, blamed, overridden, place_of
 from scenarios.from_file.recordings import read_recording
 from scenarios.from_file.thresholds import Threshold, read_threshold
 from scenarios.network_correlation.agents import WORLDS as MACHINE_ROOM
@@ -50,20 +50,31 @@ class ScenarioText:
         """What it describes, with ``values`` at their paths instead of its own.
 
         Raises:
-            UserError: a setting is wrong; names the line.
+            UserError: a setting is wrong; names the line, or the option.
         """
         tables = overridden(self.tables, values)
         try:
             return build_from_tables(self.path.stem, tables, self._recording, _ROOT, WORLDS)
         except UserError as error:
             message = str(error)
-            if not message.startswith(_ROOT):
-                raise UserError(f"{self.path}: {message}") from error
-            rest = message.removeprefix(_ROOT).removeprefix(".")
-            place = _PLACE.match(rest)
-            raise self.wrong(place[0] if place else "", rest.removeprefix(": ")) from error
+            place = ""
+            if message.startswith(_ROOT):
+                message = message.removeprefix(_ROOT).removeprefix(".")
+                found = _PLACE.match(message)
+                place, message = found[0] if found else "", message.removeprefix(": ")
+            raise self.wrong(place, message, values) from error
 
-    def check_queries(self, scenario: FileScenario, attributes: Mapping[str, str] | None) -> None:
+    def recordings(self, tables: Mapping[str, Any]) -> list[Path]:
+        """The files that ``tables``, its own or some that say more, name as recordings."""
+        sources = [each for each in tables.get("sources", ()) if isinstance(each, dict)]
+        recordings = [each[RECORDING] for each in sources if RECORDING in each]
+        files = [each.get("file") for each in recordings if isinstance(each, dict)]
+        return [self.path.parent / each for each in files if isinstance(each, str)]
+
+    def check_queries(
+        self, scenario: FileScenario, attributes: Mapping[str, str] | None,
+        values: Mapping[str, Any],
+    ) -> None:  # fmt: skip
         """Reads its queries; ``attributes``: types of those that events have, None: any.
 
         Raises:
@@ -73,9 +84,9 @@ class ScenarioText:
             try:
                 slackwater.explain(text, attributes=attributes)
             except UserError as error:
-                raise self.wrong(f"queries.{name}", f"queries.{name}: {error}") from error
+                raise self.wrong(f"queries.{name}", f"queries.{name}: {error}", values) from error
 
-    def check_answering(self, scenario: FileScenario) -> None:
+    def check_answering(self, scenario: FileScenario, values: Mapping[str, Any]) -> None:
         """Reads its order and barrier.
 
         Raises:
@@ -87,9 +98,11 @@ class ScenarioText:
                 if text is not None:
                     read(text, "ns")
             except UserError as error:
-                raise self.wrong(f"engine.{name}", f"engine.{name}: {error}") from error
+                raise self.wrong(f"engine.{name}", f"engine.{name}: {error}", values) from error
 
-    def thresholds(self, scenario: FileScenario) -> tuple[Threshold, ...]:
+    def thresholds(
+        self, scenario: FileScenario, values: Mapping[str, Any]
+    ) -> tuple[Threshold, ...]:
         """Its thresholds.
 
         Raises:
@@ -104,13 +117,19 @@ class ScenarioText:
                 line = next(
                     (n for n, each in enumerate(self.text.splitlines(), 1) if text in each), 0
                 )
-                if line:
+                if line and "thresholds" not in values:
                     raise UserError(f"{self.path}:{line}: {message}") from error
-                raise self.wrong("thresholds", message) from error
+                raise self.wrong("thresholds", message, values) from error
         return tuple(found)
 
-    def wrong(self, place: str, message: str) -> UserError:
-        """The error to raise about the setting at ``place``."""
+    def wrong(self, place: str, message: str, values: Mapping[str, Any]) -> UserError:
+        """The error to raise about the setting at ``place``: of the option that says it, or of the
+        file's line.
+        """
+        path = blamed(self.tables, values, place)
+        if path is not None:
+            about = f"{place_of(self.tables, path)}: "
+            return UserError(f"{as_option(path, values[path])}: {message.removeprefix(about)}")
         line = line_of(line_numbers(self.text), place)
         return UserError(f"{self.path}:{line}: {message}" if line else f"{self.path}: {message}")
 

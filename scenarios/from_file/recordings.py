@@ -6,7 +6,7 @@ true, its arrivals and its numbers are not used: they are what the simulation ma
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,13 +17,41 @@ import pyarrow.compute as pc
 import slackwater
 from slackwater.log import ATTR_PREFIX, LogReader
 from slackwater.log import records as r
-from slackwater.scenario import UserError
+from slackwater.scenario import NS_PER, UserError, did_you_mean, parse_duration
 from slackwater.simulation import Codes, RecordedStream
 
 SETTINGS: Final = (
     "file", "time_unit", "mapping", "attrs", "delimiter", "header", "timezone", "only", "speed",
     "on_around",
 )  # fmt: skip
+
+
+def _are_texts(given: object) -> bool:
+    return isinstance(given, list) and all(isinstance(each, str) for each in given)
+
+
+def _is_mapping(given: object) -> bool:
+    return isinstance(given, dict) and all(isinstance(each, str) for each in given.values())
+
+
+def _is_unit(given: object) -> bool:
+    try:
+        return isinstance(given, str) and parse_duration(f"1 {given}") > 0
+    except UserError:
+        return False
+
+
+_TEXTS: Final = (_are_texts, 'a list of names, as in ["tag"]')
+_FORMS: Final[dict[str, tuple[Callable[[Any], bool], str]]] = {
+    "file": (lambda given: isinstance(given, str) and bool(given), "the name of a file"),
+    "time_unit": (_is_unit, f"one of {' '.join(NS_PER)}"),
+    "mapping": (_is_mapping, 'a table of fields with their columns, as in { ts = "time" }'),
+    "attrs": _TEXTS,
+    "delimiter": (lambda given: isinstance(given, str) and len(given) == 1, "one character"),
+    "header": _TEXTS,
+    "timezone": (lambda given: isinstance(given, str), "a name such as Europe/Berlin"),
+    "only": (lambda given: _are_texts(given) and given, 'a list of sources, as in ["door"]'),
+}
 _KINDS: Final[tuple[tuple[Any, str], ...]] = (
     (pa.types.is_boolean, "bool"), (pa.types.is_integer, "int"), (pa.types.is_floating, "float"),
 )  # fmt: skip
@@ -47,15 +75,16 @@ def read_recording(
     spot = f"{place}.recording"
     for key in given:
         if key not in SETTINGS:
-            raise UserError(f"{spot}.{key}: unknown setting; known are {', '.join(SETTINGS)}")
-    if not isinstance(given.get("file"), str):
-        raise UserError(f"{spot}.file: name the file of the recording")
+            raise UserError(f"{spot}.{key}: unknown setting{did_you_mean(key, SETTINGS)}")
+    for key, (right, what) in _FORMS.items():
+        if key in given and not right(given[key]):
+            raise UserError(f"{spot}.{key}: expected {what}, found {given[key]!r}")
+    if "file" not in given:
+        raise UserError(f"{spot}: file is missing: name that of the recording")
     speed = given.get("speed", 1)
     if type(speed) not in (int, float) or not 0 < speed <= 1e9:
         raise UserError(f"{spot}.speed: expected a number above 0, found {speed!r}")
     only = given.get("only")
-    if only is not None and not (isinstance(only, list) and only):
-        raise UserError(f"{spot}.only: expected a list of sources, found {only!r}")
     told = {key: given[key] for key in SETTINGS[1:7] if key in given}
     try:
         with slackwater.read(folder / given["file"], sort="ts", **told) as read:
@@ -102,8 +131,8 @@ def _sources(
     wanted = sources if only is None else only
     for name in wanted:
         if name not in sources:
-            known_names = ", ".join(map(str, sources[:10]))
-            raise UserError(f"{spot}.only: no source {name!r} in the file; it has {known_names}")
+            known_names = did_you_mean(name, [str(each) for each in sources])
+            raise UserError(f"{spot}.only: no source {name!r} in the file{known_names}")
     found: dict[str, tuple[RecordedStream, ...]] = {}
     since = _scaled(table[r.TS], first, speed)
     until = None if ends is None else _scaled(ends.take(order), first, speed)
@@ -112,7 +141,10 @@ def _sources(
         mine = pc.equal(table[r.SOURCE], source)
         for stream in table[r.STREAM].filter(mine).unique().to_pylist():
             rows = np.flatnonzero(pc.and_(mine, pc.equal(table[r.STREAM], stream)).to_numpy())
-            streams.append(_stream(table, stream, rows, since, until, columns))
+            try:
+                streams.append(_stream(table, stream, rows, since, until, columns))
+            except UserError as error:
+                raise UserError(f"{spot}.file: source {source!r}: {error}") from error
         found[source] = tuple(streams)
     return found
 

@@ -147,7 +147,7 @@ def _claim(
     text = threshold.text if threshold.query or not query else f"{query}: {threshold.text}"
     name = f"{query}: {threshold.metric}" if query else threshold.metric
     if value is None:
-        why = "nothing true was told, so there is no such time"
+        why = "it is none: nothing true was told, so there is no such time"
         return Claim(text, False, why), Tile(name, None, "none", threshold.bound_text, False)
     held, told = threshold.holds(value), threshold.shown(value)
     return (

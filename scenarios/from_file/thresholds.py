@@ -9,19 +9,23 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from scenarios.from_file.metrics import DURATIONS, METRICS, SHARES
-from slackwater.scenario import UserError, number, parse_duration
+from scenarios.from_file.metrics import DURATIONS, METRICS, OF_STREAM, SHARES
+from slackwater.scenario import UserError, did_you_mean, number, parse_duration
 
-_FORM: Final = re.compile(r"\s*(?:([^\s:]+)\s*:)?\s*(\w+)\s*(<=|>=|<|>|=)\s*(.+?)\s*")
+_FORM: Final = re.compile(r"\s*(?:([^:]+?)\s*:)?\s*(\w+)\s*([<>=!~\u2264\u2265\u2260]+)\s*(.+?)\s*")
 _COMPARED: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "=": operator.eq,
 }  # fmt: skip
+_MEANT: Final = {"=>": ">=", "=<": "<=", "==": "=", "\u2265": ">=", "\u2264": "<="}
+_UNITLESS: Final = re.compile(r"(?=.*[1-9])[0-9]+(\.[0-9]+)?")
+"""A number other than 0."""
 _HOW: Final = '"[QUERY:] METRIC <= VALUE", such as "recall >= 0.99"'
 
 
@@ -69,26 +73,37 @@ def read_threshold(text: str, queries: Sequence[str]) -> Threshold:
     if found is None:
         raise UserError(f"{text!r}: write {_HOW}")
     query, metric, op, bound = found.groups()
+    if op not in _COMPARED:
+        meant = f'; write "{_MEANT[op]}"' if op in _MEANT else f"; use one of {' '.join(_COMPARED)}"
+        raise UserError(f"{text!r}: unknown comparison {op!r}{meant}")
     if metric not in METRICS:
-        raise UserError(f"unknown metric {metric!r}; known are {', '.join(METRICS)}")
+        raise UserError(f"unknown metric {metric!r}{did_you_mean(metric, METRICS)}")
     if query is not None and query not in queries:
-        known = ", ".join(queries) or "none"
-        raise UserError(f"no query {query!r}; there are {known}")
+        known = did_you_mean(query, queries) if queries else "; there are none"
+        raise UserError(f"no query {query!r}{known}")
+    if query is not None and metric in OF_STREAM:
+        raise UserError(f"{metric} is of all events, not of a query; leave out {query + ':'!r}")
     return Threshold(text, metric, op, _bound(metric, bound), query)
 
 
 def _bound(metric: str, text: str) -> float:
     if metric in DURATIONS:
-        if text.replace(".", "").isdigit() and float(text):
+        if _UNITLESS.fullmatch(text):
             raise UserError(f"{text!r}: give a unit, as in {text} s")
         return float(parse_duration(text))
     plain = text.removesuffix("%").strip()
     try:
         value = float(plain)
-    except ValueError as error:
-        raise UserError(f"{text!r} is not a number, nor a share such as 5 %") from error
-    if text.endswith("%"):
-        if metric not in SHARES:
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise UserError(f"{text!r} is not a number, nor a share such as 5 %")
+    if metric not in SHARES:
+        if text.endswith("%"):
             raise UserError(f"{metric} is not a share; give a number")
+        return value
+    if text.endswith("%"):
         value /= 100
+    if not 0 <= value <= 1:
+        raise UserError(f"{text!r} is not from 0 to 1: {metric} is a share, as in 0.05 or 5 %")
     return value

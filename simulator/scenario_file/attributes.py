@@ -9,14 +9,16 @@ A law draws a column: ``take(rows, generator)``. A bare value in a file is ``Con
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import numpy as np
 
-from edge_agent.messages import NAME_MAX
+from edge_agent.messages import NAME_MAX, NAMES_MAX, TEXT_MAX
 from engine.errors import UserError
+from engine.units import INT64_MAX
 from simulator.settings import check, parse_model, parsed_by, shown
 
 Value = int | float | bool | str
@@ -38,6 +40,12 @@ def _kind_of(value: object, place: str) -> str:
     kind = _KINDS.get(type(value))
     if kind is None:
         raise UserError(f"{place}: expected a number, a text, true or false, found {value!r}")
+    if isinstance(value, int) and abs(value) > INT64_MAX:
+        raise UserError(f"{place}: {shown(value)} is beyond 64 bits")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise UserError(f"{place}: {value!r} is not a finite number")
+    if isinstance(value, str) and len(value) > TEXT_MAX:
+        raise UserError(f"{place}: a text has {len(value)} characters, and can have {TEXT_MAX}")
     return kind
 
 
@@ -66,7 +74,10 @@ class Constant:
 def _parse_options(given: object, place: str) -> tuple[Value, ...]:
     if isinstance(given, str) or not isinstance(given, Sequence) or not given:
         raise UserError(f"{place}: expected a list of values, found {shown(given)}")
+    check(len(given) <= NAMES_MAX, place, f"{len(given):,} values; at most {NAMES_MAX:,}")
     kinds = {_kind_of(value, f"{place}[{index}]") for index, value in enumerate(given)}
+    if kinds == {"int", "float"}:
+        return tuple(float(value) for value in given)
     if len(kinds) > 1:
         raise UserError(f"{place}: values of one kind, found {' and '.join(sorted(kinds))}")
     return tuple(given)
@@ -117,6 +128,8 @@ class Uniform:
 
     def __post_init__(self) -> None:
         check(self.low <= self.high, "low", "must not lie above high")
+        whole = not self.whole or (self.low.is_integer() and self.high.is_integer())
+        check(whole, "whole", "goes with whole ends")
         check(max(abs(self.low), abs(self.high)) <= 2**53, "high", "must lie within 2**53")
 
     @property

@@ -47,6 +47,9 @@ _OF_SOURCE: Final = tuple(
 )
 MAX_EVENTS: Final = 10**9
 """Of a whole run; some hours of simulation."""
+_SPOKEN: Final = {"int": "a number", "float": "a number", "str": "a text", "bool": "true or false"}
+MAX_TOLD: Final = 10**8
+"""Heartbeats and ticks, each a message of its own: the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +125,15 @@ def _build(
         [replace(each, clock=clocks[each.name]) for group in groups for each in group.sources],
         machines, members, place,
     )  # fmt: skip
-    longest = max((group.recorded_ns for group in groups), default=0)
+    _check_attributes(sources, place)
+    recorded = [group.recorded_ns for group in groups if group.recorded_ns is not None]
     given = {
         key: tables[key] for key in ("duration", "warm_up", "drain", "gateway") if key in tables
     }
     if "duration" not in given:
-        if not longest:
+        if not recorded:
             raise UserError(f"{place}: duration is missing")
-        given["duration_ns"] = longest + 1
+        given["duration_ns"] = max(recorded) + 1
     if "warm_up" not in given:
         given["warm_up_ns"] = 5 * SECOND
     scenario = parse(Scenario, {"name": name, "seed": seed, "sources": sources, **given}, place)
@@ -166,7 +170,8 @@ class _Group:
     name: str
     sources: tuple[SourceSettings, ...]
     clock: GroupClock
-    recorded_ns: int
+    recorded_ns: int | None
+    """Of a recording: when its last event is."""
     on_around_ns: int | None
     """Of a recording; None: its sources are on as they say themselves."""
 
@@ -200,6 +205,32 @@ def _check_events(scenario: Scenario, place: str) -> None:
         f"would make {events:,} events; at most {MAX_EVENTS:,} are simulated. "
         "Let events be further apart, or the duration be shorter",
     )  # fmt: skip
+    # Promises and ticks come while nothing happens: of a recording with one time in 1970, too.
+    spaces = [scenario.gateway.tick_every_ns, *(each.heartbeat_ns for each in scenario.sources)]
+    length_ns = scenario.warm_up_ns + scenario.duration_ns + scenario.drain_ns
+    told = sum(length_ns // each for each in spaces if each)
+    check(
+        told <= MAX_TOLD, f"{place}.duration",
+        f"in {length_ns // SECOND:,} s there would be {told:,} heartbeats and ticks of "
+        f"the gateway; at most {MAX_TOLD:,} are simulated. Let the duration be shorter (without "
+        "one it is that of the recording, from its first time to its last), or them further apart",
+    )  # fmt: skip
+
+
+def _check_attributes(sources: Sequence[SourceSettings], place: str) -> None:
+    """Refuses an attribute that is a number here and a text there: a column has one type."""
+    kinds: dict[str, tuple[str, str]] = {}
+    for source in sources:
+        for stream in source.workload.streams():
+            for name, kind in stream.attrs.items():
+                plain = _SPOKEN[kind]
+                own = f"of source {source.name!r} in stream {stream.name!r}"
+                first, other = kinds.setdefault(name, (plain, own))
+                check(
+                    plain == first, f"{place}.sources",
+                    f"attribute {name!r} is {plain} {own}, and {first} {other}; give one of them "
+                    "another name",
+                )  # fmt: skip
 
 
 def _groups(
@@ -209,6 +240,7 @@ def _groups(
     given = tables["sources"]
     if isinstance(given, str | Mapping) or not isinstance(given, Sequence):
         raise UserError(f"{place}.sources: write tables, [[sources]], not {shown(given)}")
+    check(bool(given), f"{place}.sources", "there must be at least one")
     general = {key: _table(tables.get(key, {}), f"{place}.{key}") for key in ("clock", "link")}
     # By themselves first, so that a mistake is told where it stands.
     parse(GroupClock, general["clock"], f"{place}.clock")
@@ -274,7 +306,7 @@ def _group(
         for each, workload in work.items()
     )  # fmt: skip
     last = [RecordedEvents(streams).last_ns() for streams in recorded.values()]
-    return _Group(name, sources, clock, max(last, default=0), around_ns)
+    return _Group(name, sources, clock, max(last, default=None), around_ns)
 
 
 def _with_machines(

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from edge_agent.columns import Codes, Masked
-from edge_agent.messages import NAME_MAX, StreamSchema
+from edge_agent.messages import NAME_MAX, NAMES_MAX, StreamSchema
 from edge_agent.records import DEFAULT_STREAM
 from engine.errors import UserError
 from simulator.scenario_file.attributes import Attribute, parse_attributes
@@ -32,6 +32,7 @@ def parse_types(given: object, place: str) -> dict[str, float]:
         given = dict.fromkeys(given, 1.0) if all(isinstance(each, str) for each in given) else None
     if not isinstance(given, Mapping) or not given:
         raise UserError(f"{place}: expected a type, a list of types, or a table {{A = 3, B = 1}}")
+    check(len(given) <= NAMES_MAX, place, f"{len(given):,} types; at most {NAMES_MAX:,}")
     for name, chance in given.items():
         check(1 <= len(name) <= NAME_MAX, place, f"{name!r} is not 1 to {NAME_MAX} characters")
         number = type(chance) in (int, float) and 0 <= chance < float("inf")
@@ -80,6 +81,11 @@ class _Described:
     stream: str = DEFAULT_STREAM
     attrs: dict[str, Attribute] = field(default_factory=dict, metadata=parsed_by(parse_attributes))
 
+    def check_stream(self) -> None:
+        """Refuses a stream that no agent could announce."""
+        named = 1 <= len(self.stream) <= NAME_MAX
+        check(named, "stream", f"must have 1 to {NAME_MAX} characters")
+
     def streams(self) -> Sequence[StreamSchema]:
         """The stream that the source announces."""
         return (StreamSchema(self.stream, {name: law.kind for name, law in self.attrs.items()}),)
@@ -107,6 +113,7 @@ class PeriodicEvents(_Described):
         return length_ns // self.period_ns
 
     def __post_init__(self) -> None:
+        self.check_stream()
         Periodic(self.period_ns, self.phase_ns)
 
     def batches(self, span: Span, seeds: Seeds, source: str) -> Iterator[Batch]:
@@ -126,6 +133,7 @@ class PoissonEvents(_Described):
         return length_ns // self.mean_ns
 
     def __post_init__(self) -> None:
+        self.check_stream()
         Poisson(self.mean_ns)
 
     def batches(self, span: Span, seeds: Seeds, source: str) -> Iterator[Batch]:

@@ -23,7 +23,7 @@ from simulator.delays import DELAY_MODELS, DelayModel
 from simulator.scenario_file.attributes import Attribute, parse_attributes
 from simulator.scenario_file.generated import taken
 from simulator.seeds import Seeds
-from simulator.settings import check, parse, parse_model, parsed_by, shown
+from simulator.settings import check, parse, parse_model, parse_share, parsed_by, shown
 from simulator.workload import ROWS_MAX, Batch, Span
 
 ROUNDS_MAX: Final = 1_000
@@ -48,11 +48,9 @@ def _parse_next(given: object, place: str) -> dict[str, float]:
         raise UserError(
             f"{place}: expected a table of states with their chances, found {shown(given)}"
         )
-    for name, chance in given.items():
-        fair = type(chance) in (int, float) and 0 <= chance <= 1
-        check(fair, f"{place}.{name}", f"expected a chance from 0 to 1, found {chance!r}")
-    check(sum(given.values()) <= 1 + 1e-9, place, "chances sum to more than 1")
-    return {name: float(chance) for name, chance in given.items()}
+    chances = {name: parse_share(chance, f"{place}.{name}") for name, chance in given.items()}
+    check(sum(chances.values()) <= 1 + 1e-9, place, "chances sum to more than 1")
+    return chances
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,17 +71,22 @@ class State:
     type: str | None = None
     stay: DelayModel = field(metadata=parsed_by(parse_law))
     lasts: bool = False
-    seen: float = 1.0
+    seen: float = field(default=1.0, metadata=parsed_by(parse_share))
     next: dict[str, float] = field(default_factory=dict, metadata=parsed_by(_parse_next))
     attrs: dict[str, Attribute] = field(default_factory=dict, metadata=parsed_by(parse_attributes))
 
     def __post_init__(self) -> None:
         check(0 <= self.seen <= 1, "seen", "must lie in 0..1")
+        named = self.type is None or 1 <= len(self.type) <= NAME_MAX
+        check(named, "type", f"must have 1 to {NAME_MAX} characters")
 
 
 def _parse_states(given: object, place: str) -> dict[str, State]:
     if not isinstance(given, Mapping) or not given:
         raise UserError(f"{place}: expected a table for each state, found {shown(given)}")
+    for name in given:
+        named = 1 <= len(name) <= NAME_MAX
+        check(named, place, f"{shown(name)} is not a name of 1 to {NAME_MAX} characters")
     return {name: parse(State, each, f"{place}.{name}") for name, each in given.items()}
 
 
@@ -107,6 +110,7 @@ class Machine:
 
     def __post_init__(self) -> None:
         check(1 <= len(self.name) <= NAME_MAX, "name", f"must have 1 to {NAME_MAX} characters")
+        check(1 <= len(self.key) <= NAME_MAX, "key", f"must have 1 to {NAME_MAX} characters")
         check(self.every_ns > 0, "every", "must be positive")
         known = ", ".join(self.states)
         check(self.start in self.states, "start", f"no state {self.start!r}; there are {known}")
@@ -115,6 +119,13 @@ class Machine:
                 there = other in self.states
                 check(there, f"states.{name}.next", f"no state {other!r}; there are {known}")
             check(self.key not in state.attrs, f"states.{name}.attrs", f"{self.key} is the key")
+
+        kinds: dict[str, tuple[str, str]] = {}
+        for name, state in self.states.items():
+            for attr, law in state.attrs.items():
+                kind, where = kinds.setdefault(attr, (law.kind, name))
+                how = f"{law.kind}, and {kind} in the state {where}; give both one kind"
+                check(law.kind == kind, f"states.{name}.attrs.{attr}", how)
 
     def schema(self) -> StreamSchema:
         """Of the stream that any of its sources announces."""

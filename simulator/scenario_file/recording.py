@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
 from edge_agent.columns import Codes
-from edge_agent.messages import StreamSchema
+from edge_agent.messages import ATTRS_MAX, NAME_MAX, TEXT_MAX, StreamSchema
 from simulator.scenario_file.generated import taken
 from simulator.seeds import Seeds
-from simulator.settings import check
+from simulator.settings import check, shown
 from simulator.workload import ROWS_MAX, SECOND, Batch, Span
+
+_FEW: Final = 64
+"""So many different texts of a column do not make messages much longer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,10 +37,47 @@ class RecordedStream:
     types: Codes
     attrs: Mapping[str, tuple[np.ndarray, str]]
 
+    def __post_init__(self) -> None:
+        """Refuses what no agent could send.
+
+        Raises:
+            UserError: a name or a text is too long, or there are too many attributes.
+        """
+        _check_name("stream", self.name)
+        for each in self.types.names:
+            _check_name("type", each)
+        check(
+            len(self.attrs) <= ATTRS_MAX, f"stream {self.name!r}",
+            f"has {len(self.attrs)} attributes, and can have {ATTRS_MAX}; name those to keep, as "
+            'in attrs = ["tag"]',
+        )  # fmt: skip
+        for name, (column, kind) in self.attrs.items():
+            _check_name("attribute", name)
+            longest = max((len(text) for text in column if text), default=0) if kind == "str" else 0
+            check(
+                longest <= TEXT_MAX, f"attribute {name!r}",
+                f"a text has {longest} characters, and can have {TEXT_MAX}; leave it out: name "
+                'those to keep, as in attrs = ["tag"]',
+            )  # fmt: skip
+
     @property
     def known_ns(self) -> np.ndarray:
         """When the device has each event [ns] after the recording's first one, int64; sorted."""
         return self.since_ns if self.until_ns is None else self.until_ns
+
+    @property
+    def rows_max(self) -> int:
+        """Rows of a batch: a message carries all texts of the batch that it is of, so that batches
+        of ever new texts are short.
+        """
+        texts = [column for column, kind in self.attrs.values() if kind == "str"]
+        different = [len(self.types.names), *(len(set(column.tolist())) for column in texts)]
+        return ROWS_MAX if max(different) <= _FEW else _FEW
+
+
+def _check_name(what: str, name: str) -> None:
+    right = 1 <= len(name) <= NAME_MAX
+    check(right, f"{what} {shown(name)}", f"a name has 1 to {NAME_MAX} characters")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +125,29 @@ class RecordedEvents:
 
 def _cuts(given: RecordedStream, span: Span) -> Iterator[tuple[RecordedStream, slice]]:
     """The stream and the rows of each of its batches within ``span``."""
-    rows = int(np.searchsorted(given.known_ns, span.length_ns))
-    for low in range(0, rows, ROWS_MAX):
-        yield given, slice(low, min(low + ROWS_MAX, rows))
+    rows, rows_max = int(np.searchsorted(given.known_ns, span.length_ns)), given.rows_max
+    for low in range(0, rows, rows_max):
+        yield given, slice(low, min(low + rows_max, rows))
 
 
 def _batch(given: RecordedStream, rows: slice, span: Span) -> Batch:
     columns = {name: (column[rows], kind) for name, (column, kind) in given.attrs.items()}
-    codes = np.asarray(given.types.codes, np.int32)[rows]
+    names, codes = given.types.names, np.asarray(given.types.codes, np.int32)[rows]
+    if len(names) > _FEW:
+        names, codes = _those_of(names, codes)
     return Batch(
         given.name,
         span.start_ns + given.since_ns[rows],
-        Codes(given.types.names, codes.data),
+        Codes(names, codes.data),
         {name: taken(column, kind) for name, (column, kind) in columns.items()},
         end_ns=None if given.until_ns is None else span.start_ns + given.until_ns[rows],
         truth={name: column for name, (column, _) in columns.items()},
     )
+
+
+def _those_of(names: Sequence[str], codes: np.ndarray) -> tuple[list[str], np.ndarray]:
+    """The names that ``codes`` (-1: none) use, and the codes among these."""
+    used, places = np.unique(codes[codes >= 0], return_inverse=True)
+    own = np.full(codes.size, -1, np.int32)
+    own[codes >= 0] = places
+    return [names[each] for each in used], own

@@ -20,6 +20,7 @@ from simulator.scenario_file.attributes import ATTRIBUTES
 from simulator.scenario_file.generated import GENERATED
 from simulator.scenario_file.machine import Machine, State
 from simulator.scenario_file.settings import Answering, GroupClock
+from simulator.settings import PARSER, parse_share
 
 Schema = dict[str, Any]
 DURATION: Final[Schema] = {
@@ -36,6 +37,12 @@ _TYPES: Final[dict[Any, Schema]] = {
 _TEXTS: Final[Schema] = {"type": "array", "items": {"type": "string"}}
 _NUMBERS: Final[Schema] = {"type": "array", "items": {"type": "number"}}
 _CHANCES: Final[Schema] = {"type": "object", "additionalProperties": {"type": "number"}}
+_SHARE: Final[Schema] = {
+    "anyOf": [
+        {"type": "number", "minimum": 0, "maximum": 1},
+        {"type": "string", "pattern": r"^\s*[0-9.]+\s*%\s*$"},
+    ],
+}
 _VALUE: Final[Schema] = {"type": ["number", "string", "boolean"]}
 _BY_NAME: Final[dict[str, Schema]] = {
     "attrs": {"type": "object", "additionalProperties": {"$ref": "#/$defs/attribute"}},
@@ -48,7 +55,7 @@ _BY_NAME: Final[dict[str, Schema]] = {
 }
 _OF_MACHINES: Final[dict[str, Schema]] = {
     "stay": {"$ref": "#/$defs/law"},
-    "next": _CHANCES,
+    "next": {"type": "object", "additionalProperties": _SHARE},
     "type": {"type": "string"},
     "states": {"type": "object", "additionalProperties": {"$ref": "#/$defs/state"}},
 }
@@ -163,10 +170,11 @@ def _of_field(cls: type[Any], name: str, hint: Any) -> Schema:
     if cls is LinkSettings and name == "delay":
         return {"anyOf": [DURATION, *_models({**DELAY_MODELS, "recorded": Recorded})]}
     if cls is LinkSettings and name == "loss":
-        return {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, *_models(LOSS_MODELS)]}
+        return {"anyOf": [_SHARE, *_models(LOSS_MODELS)]}
     if cls in (State, Machine) and name in _OF_MACHINES:
         return _OF_MACHINES[name]
-    return _BY_NAME.get(name) or _of_hint(name, hint)
+    share = cls.__dataclass_fields__[name].metadata.get(PARSER) is parse_share
+    return _SHARE if share else _BY_NAME.get(name) or _of_hint(name, hint)
 
 
 def _of_hint(name: str, hint: Any) -> Schema:

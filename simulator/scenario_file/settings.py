@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
+from edge_agent.near_miss import near_miss
 from engine.errors import UserError
 from simulator.clocks import ClockSettings, Step
 from simulator.links import LinkSettings
@@ -18,6 +20,7 @@ from simulator.settings import check, parse, parse_many, parse_model, parsed_by,
 from simulator.workload import Workload
 
 MODEL: Final = "model"
+_WAYS: Final = ("up", "down")
 COUNT_MAX: Final = 10_000
 
 
@@ -132,9 +135,13 @@ def parse_links(given: object, place: str) -> tuple[LinkSettings, LinkSettings]:
     """
     if not isinstance(given, Mapping):
         raise UserError(f"{place}: expected a table of settings, found {shown(given)}")
-    both = {key: value for key, value in given.items() if key not in {"up", "down"}}
+    known = (*(each.name.removesuffix("_ns") for each in fields(LinkSettings)), "jitter", *_WAYS)
+    for key in given:
+        how = f"known are {', '.join(known)}{near_miss(key, known)}"
+        check(key.removesuffix("_ns") in known, f"{place}.{key}", f"unknown setting; {how}")
+    both = {key: value for key, value in given.items() if key not in _WAYS}
     found = []
-    for direction in ("up", "down"):
+    for direction in _WAYS:
         own = given.get(direction, {})
         if not isinstance(own, Mapping):
             raise UserError(
@@ -147,13 +154,16 @@ def parse_links(given: object, place: str) -> tuple[LinkSettings, LinkSettings]:
 
 def _parse_link(given: Mapping[str, Any], place: str) -> LinkSettings:
     values = {"reliable": True, **given}
-    delay, jitter = values.get("delay", 0), values.pop("jitter", None)
+    delay = values.get("delay", 0)
+    more = parse(_Jitter, {"jitter": values.pop("jitter", 0)}, place).jitter_ns
     if isinstance(delay, Mapping):
-        if jitter is not None:
-            raise UserError(f"{place}.jitter: goes with a bare delay; the model has its own")
-    elif isinstance(delay, int | str):
+        if more:
+            raise UserError(
+                f"{place}.jitter: goes with a bare delay, and this delay is a table with a law of "
+                "its own; leave the jitter out, or make it 0"
+            )
+    elif isinstance(delay, int | float | str):
         least = parse(_Delay, {"delay": delay}, place).delay_ns
-        more = 0 if jitter is None else parse(_Delay, {"delay": jitter}, f"{place}.jitter").delay_ns
         values["delay"] = (
             {MODEL: "exponential", "min_ns": least, "mean_ns": least + more}
             if more
@@ -168,6 +178,14 @@ class _Delay:
 
     def __post_init__(self) -> None:
         check(self.delay_ns >= 0, "delay", "must not be negative")
+
+
+@dataclass(frozen=True, slots=True)
+class _Jitter:
+    jitter_ns: int
+
+    def __post_init__(self) -> None:
+        check(self.jitter_ns >= 0, "jitter", "must not be negative")
 
 
 def clocks_of(named: Mapping[str, GroupClock], seeds: Seeds) -> dict[str, ClockSettings]:
@@ -211,5 +229,6 @@ def parse_texts(given: object, place: str) -> tuple[str, ...]:
     """
     texts = isinstance(given, Sequence) and not isinstance(given, str)
     if not texts or not all(isinstance(each, str) for each in given):  # type: ignore[attr-defined]
-        raise UserError(f"{place}: expected a list of texts, found {shown(given)}")
+        how = f"; write [{json.dumps(given, ensure_ascii=False)}]" if isinstance(given, str) else ""
+        raise UserError(f"{place}: expected a list of texts, found {shown(given)}{how}")
     return tuple(given)  # type: ignore[arg-type]

@@ -237,3 +237,11 @@ def test_a_folder_of_other_files_is_left_alone(here: Path, cli: Any) -> None:
     ):
         ran = cli("run", "soccer", "--in-process", *SHORT, "--out", out)
         assert (ran.code, ran.err, ran.left) == (2, f"slackwater: {said}\n", {})
+
+
+def test_a_place_that_cannot_be_written_is_not_a_threshold_that_fails(cli: Any) -> None:
+    assert cli("new", "shop.toml").code == 0
+    for more in ((), ("--sweep", "link.loss=0,0.5")):
+        ran = cli("run", "shop.toml", "--in-process", "--out", "/proc/out", *more)
+        assert (ran.code, ran.out, ran.left) == (2, "", {})
+        assert ran.err == "slackwater: /proc/out: No such file or directory\n"

@@ -20,7 +20,29 @@ CHANGES = [
     ("offset_spread =", "offset_sprea =", "clock.offset_sprea: unknown setting; known are offset"),
     ("skew_ppm_spread = 20", "skew_ppm_spread = 400000", "clock.skew_ppm: beyond 25 %"),
     ('delay = "5 ms" ', 'delay = "-5 ms" ', "link.delay: must not be negative"),
-    ("loss = 0.02", "loss = 2", "loss"),
+    ("loss = 0.02", "loss = 2", 'link.loss: expected a share from 0 to 1, as in 0.02 or "2 %"'),
+    ("loss = 0.02", 'loss = "2"', "link.loss: expected a share from 0 to 1"),
+    ("loss = 0.02", "lost = 0.02", "link.lost: unknown setting; known are delay"),
+    ("jitter =", "jiter =", "link.jiter: unknown setting; known are"),
+    ('jitter = "10 ms"', 'jitter = "-10 ms"', "link.jitter: must not be negative"),
+    ('delay = "5 ms" ', 'delay = { model = "uniform", low = 0, high = "1 ms" }', "make it 0"),
+    ('type = "EXIT"', 'type = ""', "states.exit.type: must have 1 to 200 characters"),
+    ('key = "tag"', 'key = ""', "machines[0].key: must have 1 to 200 characters"),
+    ('stream = "climate"', 'stream = ""', "workload.stream: must have 1 to 200 characters"),
+    ('name = "exit"', 'name = "exit"\nsite = ""', "sources[2].site: must have 1 to 200"),
+    ('stay = "1 s"', 'stay = "1 s"\nattrs.celsius = "hot"', "attribute 'celsius' is a number of"),
+    (
+        'stay = "1 s"',
+        'stay = 0\nattrs.x = "hot"\n[machines.states.y]\nsource = "exit"\nstay = 0\nattrs.x = 1',
+        "states.y.attrs.x: int, and str in the state exit; give both one kind",
+    ),
+    ("recall >= 0.99", "recall => 0.99", "unknown comparison '=>'; write \">=\""),
+    ("recall >= 0.99", "recall != 0.99", "unknown comparison '!='; use one of < <= > >= ="),
+    ("recall >= 0.99", "recall >= 99", "'99' is not from 0 to 1: recall is a share"),
+    ("recall >= 0.99", "recall >= nan", "'nan' is not a number"),
+    ("recall >= 0.99", "theft: missing <= 1 %", "missing is of all events, not of a query"),
+    ("<= 3 s", "<= 1.2.3", "'1.2.3' is not a duration"),
+    ("attrs.celsius =", "attrs.x = 99999999999999999999\nattrs.celsius =", "is beyond 64 bits"),
     ("count = 3", "count = 0", "sources[0].count: must lie in 1..10000"),
     ('name = "counter"', 'name = "shelf"', "two groups of sources are called 'shelf'"),
     ('name = "counter"', "", "sources[1]: name is missing"),
@@ -36,8 +58,8 @@ CHANGES = [
     ('start = "shelf"', 'start = "door"', "machines[0].start: no state 'door'"),
     ("SEQ(SHELF s,", "SEQ(SHELF s s", "queries.theft: query line 1, column 19"),
     ("avg(celsius)", "avg(celsiu)", "queries.climate: query line 1, column 12: no event has an"),
-    ("theft: wrong", "theft: wrongly", "unknown metric 'wrongly'; known are recall"),
-    ("theft: wrong", "thief: wrong", "no query 'thief'; there are theft, climate"),
+    ("theft: wrong", "theft: wrongly", "unknown metric 'wrongly'; did you mean \"wrong\"?"),
+    ("theft: wrong", "thief: wrong", "no query 'thief'; did you mean \"theft\"?"),
     ("recall >= 0.99", "recall is fine", 'write "[QUERY:] METRIC <= VALUE"'),
     ("<= 3 s", "<= 3", "thresholds[3]: '3': give a unit, as in 3 s"),
     ("<= 3 s", "<= 3 parsec", "unknown time unit 'parsec'"),
@@ -89,6 +111,40 @@ def test_of_several_thresholds_the_line_is_that_of_the_wrong_one(tmp_path: Path)
     path.write_text("\n".join(lines))
     with pytest.raises(UserError, match=f"{path.name}:{at}: thresholds"):
         FromFile(path)
+
+
+@pytest.mark.parametrize(
+    ("pair", "said"),
+    [
+        ("link.los=0.3", 'link.los=0.3: unknown setting; known are delay, .* mean "loss"'),
+        ("sources.shelf.cuont=3", 'sources.shelf.cuont=3: unknown setting.* mean "count"'),
+        ("sources.shelv.count=3", 'sources.shelv.count: none is named .* mean "shelf"'),
+        ("lnk.loss=0.3", 'lnk.loss=0.3: lnk: unknown setting.* mean "link"'),
+        ("link.reliable=no", "link.reliable=no: expected true or false, found 'no'"),
+        ("link.delay.model=uniform", "link.delay.model: link.delay is '5 ms', which"),
+        ('thresholds=["recal >= 0.9"]', r'thresholds: thresholds\[0\]: .* mean "recall"'),
+        ("machines.books.name=", r"machines.books.name=: must have 1 to 200 characters"),
+        ("sources=[]", "sources: there must be at least one"),
+        ("queries.theft=EVENT", "queries.theft=EVENT: query line 1, column 6"),
+        ("engine.order=seq", 'engine.order=seq: order .* mean "sequence"'),
+        ('clock.steps=[{at="1 s"}]', r"clock.steps: clock.steps\[0\]: by is missing"),
+    ],
+)
+def test_a_wrong_option_is_blamed_itself(tmp_path: Path, pair: str, said: str) -> None:
+    path = tmp_path / "shop.toml"
+    path.write_text(TEMPLATE.read_text("utf-8"))
+    with pytest.raises(UserError, match=f"^--set {said}"):
+        FromFile(path).read_settings(["seed=2", pair])
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [("link.loss", "2 %"), ("machines.books.states.exit.seen", "99 %"), ("link.jitter", "0 s")],
+)
+def test_a_share_may_be_a_percentage(tmp_path: Path, path: str, value: str) -> None:
+    file = tmp_path / "shop.toml"
+    file.write_text(TEMPLATE.read_text("utf-8"))
+    assert FromFile(file).read_settings([f"{path}={value}"])[path] == value
 
 
 @pytest.mark.parametrize(

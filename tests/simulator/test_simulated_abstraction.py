@@ -125,7 +125,10 @@ def test_presence_ends_by_time_on_a_silent_device(tmp_path: Path) -> None:
     [
         ({"hysterese": 1}, "sources[0].abstract[0].hysterese: unknown setting"),
         ({"bands": "LOW"}, "sources[0].abstract[0].bands: expected a list"),
-        ({"bands": ["LOW", None, "HIGH"]}, "bands: expected a list of str or float, found None"),
+        (
+            {"bands": ["LOW", None, "HIGH"]},
+            "bands: expected a list, each a text or a number, found None",
+        ),
         ({"gap": "-1 s"}, "sources[0].abstract: gap: must not be negative"),
     ],
 )

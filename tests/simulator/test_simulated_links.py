@@ -219,13 +219,13 @@ def test_an_unbalanced_link_is_seen() -> None:
 @pytest.mark.parametrize(
     ("given_", "message"),
     [
-        ({"loss": 1.5}, r"link\.loss\.probability: must lie in 0\.\.1"),
+        ({"loss": 1.5}, r"link\.loss: expected a share from 0 to 1"),
         ({"loss": {"model": "fog"}}, r"link\.loss\.model: unknown 'fog'"),
         ({"correlation": 1}, r"link\.correlation: must lie in 0\.\.1, below 1"),
         ({"outages": [{"start": "1 s", "length": 0}]}, r"link\.outages\[0\]\.length: must be pos"),
         ({"rate": 5}, r"link\.rate: unknown setting; known are delay, correlation"),
-        ({"duplicate": True}, r"link\.duplicate: expected float"),
-        ({"fifo": 1}, r"link\.fifo: expected bool"),
+        ({"duplicate": True}, r"link\.duplicate: expected a share from 0 to 1"),
+        ({"fifo": 1}, r"link\.fifo: expected true or false"),
     ],
 )
 def test_errors_name_the_key(given_: object, message: str) -> None:

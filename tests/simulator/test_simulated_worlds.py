@@ -305,7 +305,7 @@ def test_rows_in_reads_what_the_wire_writes(stream: int, first_seq: int, rows: i
         ({"sources": [source(workload={"model": "tidal"})]}, r"workload\.model: unknown 'tidal'"),
         ({"duration": 0}, r"scenario\.duration: must be positive"),
         ({"seed": -1}, r"scenario\.seed: must not be negative"),
-        ({"seed": None}, r"scenario\.seed: expected int, found None"),
+        ({"seed": None}, r"scenario\.seed: expected a whole number, found None"),
     ],
 )
 def test_scenario_errors_name_the_key(change: dict[str, Any], message: str) -> None:

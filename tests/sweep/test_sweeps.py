@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -87,6 +91,11 @@ def test_seeds_give_confidence_intervals() -> None:
         ["run", "pairs.toml", "--sweep", "link.delay=1ms"],
         ["run", "pairs.toml", "--sweep", "link.delay"],
         ["run", "pairs.toml", "--sweep", "seed=1,2", "--seeds", "0"],
+        ["run", "pairs.toml", "--sweep", "seed=1,2", "--seeds", "2"],
+        ["run", "pairs.toml", "--seeds", "2"],
+        ["run", "pairs.toml", "--sweep", "seed=1,2", "--order", "none"],
+        ["run", "pairs.toml", "--sweep", "seed=1,2", "--overwrite"],
+        ["run", "pairs.toml", "--sweep", "seed=1,2", "--against", "swept"],
     ],
 )
 def test_a_wrong_sweep_is_refused_before_the_work(wrong: list[str]) -> None:
@@ -102,3 +111,74 @@ def test_processes_answer_as_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
     one = answered(Path("pairs.toml"), jobs, Path("one"), lambda _n: None, workers=1)
     two = answered(Path("pairs.toml"), jobs, Path("two"), lambda _n: None, workers=2)
     assert one == two
+
+
+@pytest.mark.parametrize(
+    ("axis", "said"),
+    [
+        ("link.los=1,2", '--sweep link.los=1: unknown setting; .* mean "loss"'),
+        ("engine.order=none,bogus,kslack:1s", "--sweep engine.order=bogus: order 'bogus': unknown"),
+        ("sources.c.count=1,2", "--sweep sources.c.count: none is named 'c'; known are a, b"),
+        ("link.loss=1 %,3", "--sweep link.loss=3: expected a share from 0 to 1"),
+    ],
+)
+def test_every_value_is_checked_and_blamed_on_its_axis(
+    axis: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(["run", "pairs.toml", "--sweep", axis, "--quiet", "--out", "none"]) == 2
+    assert re.match(f"slackwater: {said}", capsys.readouterr().err)
+    assert not Path("none").exists()
+
+
+def test_what_could_not_be_run_is_told_and_tried_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    once = running.scored_run
+
+    def short_of_memory(scenario: Any, options: Any, folder: Path) -> Any:
+        if options["link.delay"] == "200ms":
+            raise MemoryError
+        return once(scenario, options, folder)
+
+    monkeypatch.setattr(running, "scored_run", short_of_memory)
+    sweep = [each for each in SWEEP if each != "--quiet"]
+    assert command(sweep) == 1
+    told = capsys.readouterr().err
+    assert told == "could not be run: 200ms: there is not enough memory for its events\n"
+    assert "Could not be run: 200ms: there is not" in Path("swept/sweep.html").read_text()
+    assert len(list(Path("swept/cells").iterdir())) == 1
+    monkeypatch.setattr(running, "scored_run", once)
+    assert command(SWEEP) == 1
+    assert len(list(Path("swept/cells").iterdir())) == 2
+
+
+def test_another_recording_is_another_answer() -> None:
+    Path("pairs.toml").write_text(
+        'thresholds = ["events >= 3"]\n[[sources]]\n[sources.recording]\nfile = "r.csv"\n'
+        '[queries]\npairs = "EVENT SEQ(A x, B y) WITHIN 60 ms"\n'
+    )
+    sweep = ["run", "pairs.toml", "--sweep", "link.delay=1ms,2ms", "--quiet", "--out", "swept"]
+    Path("r.csv").write_text("ts,type\n1,A\n2,B\n")
+    assert command(sweep) == 1
+    Path("r.csv").write_text("ts,type\n1,A\n2,B\n3,A\n")
+    assert command(sweep) == 0, "the answers to the former recording are none to this one"
+
+
+def test_seed_0_is_a_seed() -> None:
+    assert command([*SWEEP, "--set", "seed=0"]) == 1
+    answers = [json.loads(each.read_text()) for each in Path("swept/cells").iterdir()]
+    assert {each["seed"] for each in answers} == {0}
+
+
+@pytest.mark.slow
+def test_a_process_that_is_ended_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(running.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(running, "answer_of", _ended)
+    assert command(SWEEP) == 1
+    assert "the same command goes on with the cells that are missing" in capsys.readouterr().err
+
+
+def _ended(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -256,6 +256,18 @@ def test_two_logs_have_a_page(shop: Path, tmp_path: Path) -> None:
         (["--config", "nothing.toml"], "nothing.toml"),
         (["--log", "x", "--uncertain", "200 %"], "--uncertain 200 %"),
         (["--log", "x", "--query", "EVENT SEQ(A a"], "query q1"),
+        (["--log", "x", "--uncertain", "5"], 'at most 1, such as 0.05 or "5 %"'),
+        (["--log", "x", "--gap", "soon"], "--gap: 'soon' is not a duration"),
+        (["--log", "x", "--duration", "5s"], "--duration goes with --config"),
+        (["--log", "x", "--rate"], "--rate goes with --config"),
+        (["--two-logs", "x", "y", "--server", "z"], "--server goes with --config"),
+        (["--log", "x", "--scenario", "z"], "--scenario z: call it NAME.toml"),
+        (["--log", "x", "--scenario", "z/z.toml"], "--scenario z/z.toml: no folder z"),
+        (["--log", "x", "--scenario", "here.toml"], "--scenario here.toml: exists already"),
+        (
+            ["--log", "x", "--scenario", "z.toml", "--recording", "r.csv"],
+            'no column is "ts", the event time; say which, as in mapping={"ts": "time"}',
+        ),
         (["--two-logs", "x", "y", "--scenario", "z"], "--scenario goes with --config or --log"),
     ],
 )
@@ -264,8 +276,20 @@ def test_bad_input(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
+    Path("here.toml").write_text("mine")
+    Path("r.csv").write_text("time,type\n1,A\n")
     assert run(["validate", *words]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_query_of_what_the_log_lacks_is_told(
+    shop: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["validate", "--log", str(shop), "--query", "EVENT SEQ(A a, C c) WITHIN 1 s"]) < 2
+    assert "no event is of type 'C'; there is A, B" in capsys.readouterr().err
+    wrong = "SELECT avg(celsiu) FROM events WINDOW TUMBLING 10 s"
+    assert run(["validate", "--log", str(shop), "--query", wrong]) == 2
+    assert "no event has an attribute 'celsiu'" in capsys.readouterr().err
 
 
 def test_line_numbers_are_no_arrivals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -125,6 +125,7 @@ def test_where_the_log_is_what_an_answer_takes_is_measured(
         assert "answers_after" not in twin.read_text()
         (tmp_path / "here.log").mkdir()
         before = sorted(tmp_path.iterdir())
+        twin.unlink()
         assert run(words) in (0, 1)
     assert sorted(tmp_path.iterdir()) == before
     answering_ns = ScenarioText(twin).scenario({}).answering.answers_after_ns

@@ -40,8 +40,17 @@ def if_interrupted(hint: str) -> Iterator[None]:
 
 
 @contextmanager
-def watched(verb: str, *, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """Shows ``verb``, the number of records and the time; gives the function to count with."""
+def watched(
+    verb: str, *, quiet: bool, unit: str = "records", total: int | None = None
+) -> Iterator[Callable[[int], None]]:
+    """Shows ``verb``, the number of records and the time; gives the function to count with.
+
+    Args:
+        verb: what is done.
+        quiet: shows nothing.
+        unit: what is counted.
+        total: how many there will be; None: nobody knows.
+    """
     if quiet or not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -53,11 +62,12 @@ def watched(verb: str, *, quiet: bool) -> Iterator[Callable[[int], None]]:
         TimeElapsedColumn,
     )
 
+    of = "" if total is None else f" of {total:,}"
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.description} {task.completed:,.0f} records"),
+        TextColumn(f"{{task.description}} {{task.completed:,.0f}}{of} {unit}"),
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(verb, total=None)
+        task = bar.add_task(verb, total=total)
         yield lambda records: bar.advance(task, records)

@@ -125,7 +125,8 @@ def quoted(value: Any) -> str:
 def fault(record: Any) -> str | None:
     """Why ``record`` (a parsed line) cannot be taken, or None: names, types and ranges."""
     if not isinstance(record, dict):
-        return f"a record is an object such as {EXAMPLE}, not {quoted(record)}"
+        remedy = "; write each of them on a line of its own" if isinstance(record, list) else ""
+        return f"a record is an object such as {EXAMPLE}, not {quoted(record)}{remedy}"
     for name, value in record.items():
         if name not in r.RECORD_FIELDS:
             hint = did_you_mean(name, r.RECORD_FIELDS)
@@ -184,13 +185,21 @@ def _attrs_fault(value: Any) -> str | None:
     for name, item in value.items():
         if not isinstance(item, int | float | str | None):
             allowed = "must be a number, text, true or false"
-            return f"attribute {quoted(name)} {allowed}, not {quoted(item)}"
+            return f"attribute {quoted(name)} {allowed}, not {quoted(item)}{_parted(name, item)}"
         reason = _scalar_fault("an attribute's name", name) or _scalar_fault(
             f"attribute {quoted(name)}", item
         )
         if reason is not None:
             return reason
     return None
+
+
+def _parted(name: str, item: Any) -> str:
+    """How to write a value that has parts."""
+    parts = item.items() if isinstance(item, dict) else enumerate(item)
+    shown = next((f"{quoted(f'{name}_{key}')}: {quoted(each)}" for key, each in parts), None)
+    example = "" if shown is None else f", as in {shown}"
+    return f"; make each of its values an attribute{example}, or leave it out"
 
 
 def _scalar_fault(what: str, value: int | float | str | None) -> str | None:
