@@ -38,6 +38,7 @@ _NAMES: Final = {
 }
 """What the commands do, in the order of the help."""
 _INTERRUPTED: Final = 130
+_LESS_MEMORY: Final = "let there be fewer events, a shorter WITHIN or duration, or --spill"
 _NEW_OBJECTS: Final = 50_000
 """So many, and garbage is looked for: commands make few circles, and load modules as they go."""
 _CONTEXTS: Final[dict[str, dict[str, Any]]] = {
@@ -184,6 +185,11 @@ def agent(context: typer.Context) -> None:
     raise typer.Exit(main(context.args))
 
 
+def _of(error: MemoryError) -> str:
+    """What NumPy and Arrow say of it; Python says nothing."""
+    return f": {error}" if str(error) else ""
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run one command; gives the exit code (0 done, 1 failed, 2 the user's input is at fault)."""
     first = arguments[0] if arguments else ""
@@ -216,6 +222,9 @@ def run(arguments: Sequence[str]) -> int:
         return 2
     except SlackwaterError as error:
         tell(f"slackwater: {error}\n")
+        return 1
+    except MemoryError as error:
+        tell(f"slackwater: out of memory{_of(error)}; {_LESS_MEMORY}\n")
         return 1
     except BrokenPipeError:
         return 1  # the reader of our output has gone; nothing more can be said to it
