@@ -43,6 +43,8 @@ def read_axes(texts: Sequence[str]) -> tuple[Axis, ...]:
     ('1ms', '10ms', '100ms')
     >>> read_axes(["link.loss=0..0.2/3", "engine.order=none,kslack:1s"])[0].values
     ('0', '0.1', '0.2')
+    >>> read_axes(["seed=1..3"])[0].values  # a few whole numbers: each of them
+    ('1', '2', '3')
 
     Raises:
         UserError: not of this form, a setting given twice, or too many cells.
@@ -78,7 +80,7 @@ def _axis(text: str) -> Axis:
 
 
 def _filled(found: re.Match[str], text: str) -> list[str]:
-    points = int(found["points"] or POINTS)
+    points = int(found["points"] or min(POINTS, _whole_numbers(found["low"], found["high"])))
     if not 2 <= points <= _POINTS_MAX:
         raise UserError(f"--sweep {text}: from 2 to {_POINTS_MAX} points")
     low, high = (_quantity(found[end], text) for end in ("low", "high"))
@@ -95,6 +97,13 @@ def _filled(found: re.Match[str], text: str) -> list[str]:
     if low[1] is not None:
         return [neat(_rounded(number)) for number in numbers]
     return [f"{number:.6g}" for number in numbers]
+
+
+def _whole_numbers(low: str, high: str) -> int:
+    """How many there are between two of them; of other ends more than is asked for."""
+    if not (low.strip().isdecimal() and high.strip().isdecimal()):
+        return POINTS
+    return max(int(high) - int(low) + 1, 2)
 
 
 def _rounded(duration_ns: float) -> int:
