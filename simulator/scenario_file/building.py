@@ -47,9 +47,9 @@ _OF_SOURCE: Final = tuple(
 )
 MAX_EVENTS: Final = 10**9
 """Of a whole run; some hours of simulation."""
-_SPOKEN: Final = {"int": "a number", "float": "a number", "str": "a text", "bool": "true or false"}
 MAX_TOLD: Final = 10**9
 """Heartbeats and ticks, each a message of its own: the same."""
+_SPOKEN: Final = {"int": "a number", "float": "a number", "str": "a text", "bool": "true or false"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +198,8 @@ def _when_recorded(scenario: Scenario, around: Mapping[str, int], place: str) ->
 
 def _check_events(scenario: Scenario, place: str) -> None:
     """Refuses what would be simulated for hours, which is a slip with a unit."""
-    length_ns = scenario.duration_ns
-    events = sum(expected_events(each.workload, length_ns) for each in scenario.sources)
+    each_has = (expected_events(each.workload, scenario.duration_ns) for each in scenario.sources)
+    events = sum(each_has)
     check(
         events <= MAX_EVENTS, f"{place}.sources",
         f"would make {events:,} events; at most {MAX_EVENTS:,} are simulated. "
