@@ -17,8 +17,8 @@ def changes_between(
     """What makes of the results ``told`` those of ``now``: retractions, then insertions.
 
     Args:
-        told: pieces of results, insertions and retractions.
-        now: pieces of the results that should have been told.
+        told: pieces of results, insertions and retractions, behind what both begin with.
+        now: pieces of the results that should have been told, behind the same.
         at: the instant of the changes.
     """
     pieces = [*columns_in(told), *columns_in(now)]
@@ -33,8 +33,9 @@ def changes_between(
     net = np.zeros(int(number.max()) + 1, np.int64)
     np.add.at(net, number, np.where(is_now, signs, -signs))
     for plus in (False, True):
-        # Of each content as many as it has changed by, from those that gave it.
-        mine = (signs > 0) & (is_now == plus)
+        # Of each content as many as it has changed by, from those that brought that about: given
+        # now, or taken back as was told; or the other way round.
+        mine = ((signs > 0) == is_now) == plus
         wanted = np.maximum(net if plus else -net, 0)
         rows = np.flatnonzero(mine)
         rows = rows[_rank(number[rows]) < wanted[number[rows]]]

@@ -34,6 +34,7 @@ from engine.stream.frame import ATTR_PREFIX
 from engine.stream.released import NO_EPOCH, Strings
 from engine.window.held.content import VALUE
 from engine.window.held.number import FLOAT, HALF_WORD, INT, NULL, TEXT
+from engine.window.shown.identity import window_identities
 from engine.window.shown.results import WindowResults
 from engine.window.shown.table import COUNTS
 
@@ -84,7 +85,9 @@ def derived_events(piece: Sequence[Result], stream: str, strings: Strings) -> Fo
 
 
 def identities_of(piece: ResultColumns) -> np.ndarray:
-    """Of each result (``engine.results.identity``)."""
+    """Of each result (``engine.results.identity``): comparable within one statement and site."""
+    if isinstance(piece, WindowResults):
+        return window_identities(piece)
     return identities(piece.kind, piece.tables([piece]))
 
 

@@ -42,6 +42,13 @@ class DerivedRows:
         n = int(which.sum()) if which.dtype == np.bool_ else len(which)
         return DerivedRows(n, columns, self.types) if n else DerivedRows()
 
+    def cut(self, start: int, end: int) -> DerivedRows:
+        """Those from place ``start`` to before ``end``: views of these."""
+        if end <= start:
+            return DerivedRows()
+        columns = {name: column[start:end] for name, column in self.columns.items()}
+        return DerivedRows(end - start, columns, self.types)
+
     def having(self, **columns: np.ndarray) -> DerivedRows:
         """The same with these columns."""
         return DerivedRows(self.n, {**self.columns, **columns}, self.types) if self.n else self

@@ -3,8 +3,9 @@
 Results become events of the statement's stream. The statement's operator, which is as any other,
 reads them in the order of their times, once progress has passed them (``engine.cascade.schedule``).
 So it never sees one late. Where a result is taken back, or comes behind progress, the operator is
-set back: a copy of it as it was before any event that may still change reads the corrected events,
-another one those that were told, and what their results differ by goes out (``-`` and ``+``).
+set back: a copy of it as it was before the first event that changes (``engine.cascade.rewinds``)
+reads the corrected events from there on, another one those that were told, and what their results
+differ by goes out (``-`` and ``+``).
 
 Hence whatever the operator is, its net results are those of a run over the net results upstream.
 Corrections further back than an upstream result may change are counted, and change nothing.
@@ -21,6 +22,7 @@ from engine.cascade.asked import NO_STEPS, AskedOperator
 from engine.cascade.changes import changes_between
 from engine.cascade.derived_events import columns_in, derived_events
 from engine.cascade.progress import EARLIEST, Reach, Told
+from engine.cascade.rewinds import Rewinds
 from engine.cascade.rows import DerivedRows, joined
 from engine.cascade.schedule import Instants, Schedule, schedule
 from engine.errors import ContractViolation
@@ -54,7 +56,7 @@ class DerivedStage:
     ) -> None:
         self.plan = plan
         self._operator = AskedOperator(build, 0 if facts_of(plan).on_clock else 1)
-        self._base = self._operator.copy()
+        self._rewinds = Rewinds(self._operator.copy())
         backs = [each.back_ns for each in reach]
         self._back = None if None in backs else max(back for back in backs if back is not None)
         self._quantum = quantum_of(plan)
@@ -119,7 +121,7 @@ class DerivedStage:
         return {**self._operator.operator.counters(), **self._counts, **kept}
 
     def codes(self) -> np.ndarray | None:
-        held = [self._operator.codes(), self._base.codes()]
+        held = [self._operator.codes(), *self._rewinds.codes()]
         if any(codes is None for codes in held):
             return None
         rows = [self._tail, self._waiting, *self._inbox]
@@ -134,7 +136,10 @@ class DerivedStage:
         new = inbox.take(mine)
         self._inbox = [inbox.take(~mine)]
         new = new.take(np.argsort(new["arrival"], kind="stable")) if new.n else new
-        told = {source: self._taken_until(source, now) for source in self._told}
+        times = np.unique(np.concatenate([self._waiting.time, new.time]))
+        told = {
+            source: self._telling(self._taken_until(source, now), times) for source in self._told
+        }
         at = [new["arrival"]] if new.n else []
         instants = np.unique(np.concatenate([*at, *(each.at for each in told.values())]))
         value = np.full(len(instants), END)
@@ -158,6 +163,19 @@ class DerivedStage:
         end = int(np.searchsorted(at, now, "left"))
         self._told[source] = [Told(at[end:], value[end:])] if end < len(at) else []
         return Told(at[:end], value[:end])
+
+    def _telling(self, steps: Told, times: np.ndarray) -> Told:
+        """Those of ``steps`` at which something is due: an event of one of ``times``, or progress
+        that is told on; or an event is too late from then on; and the last one. An upstream that
+        reads the log has a step for each of its events.
+        """
+        last = len(steps.at) - 1
+        grid = steps.value // self._quantum
+        moved = np.flatnonzero(grid[1:] > grid[:-1]) + 1
+        due = [times] if self._back is None else [times, times + self._back]
+        found = [np.searchsorted(steps.value, each, "right") for each in due]
+        places = np.unique(np.concatenate([[0, last], moved, *found]).clip(0, last))
+        return Told(steps.at[places], steps.value[places]) if last >= 0 else steps
 
     def _read(self, came: tuple[DerivedRows, Instants]) -> ResultPieces:
         new, instants = came
@@ -200,17 +218,31 @@ class DerivedStage:
         """Take in what changes at instant ``at``, which is ``now``."""
         results.extend(self._operator.operator.advance(now))
         gone, late = plan.gone[plan.gone_at == at], plan.late.take(plan.late_at == at)
-        tail = self._tail
-        kept = np.ones(tail.n, np.bool_)
-        kept[places_of(tail.contents(), gone)] = False
-        corrected = _released(joined([tail.take(kept), late]).in_order(), tail, now)
         self._counts["results_corrected"] += len(gone) + late.n
-        end = Progress(np.array([tail.n]), np.array([self._step]), np.array([now]))
-        _, told = self._base.run(tail, _if_any(end), now, self.strings, self._bound)
-        end = Progress(np.array([corrected.n]), np.array([self._step]), np.array([now]))
-        run, right = self._base.run(corrected, _if_any(end), now, self.strings, self._bound)
-        results.extend(changes_between(told.pieces, right.pieces, now))
-        self._operator, self._tail = run, corrected
+        tail = self._tail
+        lost = places_of(tail.contents(), gone)
+        start = int(min([tail.n, *lost[lost >= 0]]))
+        if late.n:
+            start = min(start, int(np.searchsorted(tail.time, late.time.min(), "left")))
+        told = tail.cut(start, tail.n)
+        kept = np.ones(told.n, np.bool_)
+        kept[lost[lost >= 0] - start] = False
+        released_at = int(tail["release"][start - 1]) if start else None
+        right = joined([told.take(kept), late]).in_order()
+        right = _released(right, told, released_at, now)
+        before = self._rewinds.back_to(tail, start, self.strings, self._bound)
+        (_, was), (self._operator, shall_be) = (
+            before.run(rows, self._reached_at(rows.n, now), now, self.strings, self._bound)
+            for rows in (told, right)
+        )
+        results.extend(changes_between(was.pieces, shall_be.pieces, now))
+        self._tail = joined([tail.cut(0, start), right])
+
+    def _reached_at(self, row: int, now: int) -> Progress:
+        """The progress there is, behind so many rows; none if there was none yet."""
+        if self._step <= EARLIEST:
+            return NO_STEPS
+        return Progress(np.array([row]), np.array([self._step]), np.array([now]))
 
     def _let_go(self) -> None:
         """What can change no more is read by the copy that is set back to; seldom, and much."""
@@ -218,7 +250,8 @@ class DerivedStage:
             return
         final = int(np.searchsorted(self._tail.time, self._frontier - self._back, "left"))
         if final >= max(_FEW, self._tail.n // 2):
-            self._base.feed(self._tail.take(np.arange(final)), NO_STEPS, self.strings, self._bound)
+            self._rewinds.let_go(self._tail, final, self.strings, self._bound)
+            # What is left is a copy: as a view it would hold all of the tail.
             self._tail = self._tail.take(np.arange(final, self._tail.n))
 
     # ---- state ------------------------------------------------------------------------------
@@ -229,7 +262,7 @@ class DerivedStage:
                 for source, steps in self._told.items()}  # fmt: skip
         bound = [self._bound.unc_ns, self._bound.rate_ppb, self._bound.since]
         return {
-            "operator": self._operator.snapshot(), "base": self._base.snapshot(),
+            "operator": self._operator.snapshot(), "base": self._rewinds.snapshot(),
             "inbox": [rows.snapshot() for rows in self._inbox], "told": told,
             "reached": dict(self._reached), "tail": self._tail.snapshot(),
             "waiting": self._waiting.snapshot(), "counts": dict(self._counts),
@@ -239,7 +272,7 @@ class DerivedStage:
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""
         self._operator.restore(state["operator"])
-        self._base.restore(state["base"])
+        self._rewinds.restore(state["base"])
         self._inbox = [DerivedRows.restored(rows) for rows in state["inbox"]]
         self._told = {source: [Told(*each) for each in steps]
                       for source, steps in state["told"].items()}  # fmt: skip
@@ -252,22 +285,25 @@ class DerivedStage:
         self._bound = ClockBound(*state["bound"])
 
 
-def _if_any(step: Progress) -> Progress:
-    """A step of progress, unless there was none yet."""
-    return step if step.frontier[0] > EARLIEST else NO_STEPS
+def _released(
+    corrected: DerivedRows, told: DerivedRows, before: int | None, now: int
+) -> DerivedRows:
+    """``corrected`` with instants of release that ascend: one that was taken in late has that of
+    the one before it, so that no other's changes.
 
-
-def _released(corrected: DerivedRows, tail: DerivedRows, now: int) -> DerivedRows:
-    """The events with instants of release that ascend: one that was taken in late has that of the
-    one before it, so that no other's changes.
+    Args:
+        corrected: events, of which some are among those ``told``.
+        told: events with the instants of their release.
+        before: the release of the event before them, if there is any.
+        now: in place of any.
     """
     if not corrected.n:
         return corrected
     release = corrected.columns.get("release", np.zeros(corrected.n, np.int64))
     known = np.zeros(corrected.n, np.bool_)
-    if tail.n:
-        known = places_of(tail.contents(), corrected.contents()) >= 0
-    release = np.where(known, release, np.iinfo(np.int64).min)
-    release = np.maximum.accumulate(release)
-    first = release[known][:1]
-    return corrected.having(release=np.maximum(release, first[0] if len(first) else now))
+    if told.n:
+        known = places_of(told.contents(), corrected.contents()) >= 0
+    release = np.maximum.accumulate(np.where(known, release, np.iinfo(np.int64).min))
+    if before is None:
+        before = int(release[known.argmax()]) if known.any() else now
+    return corrected.having(release=np.maximum(release, before))

@@ -7,13 +7,13 @@ is the same however results came about, it also puts those of one time in one or
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from engine.kernels.hashing import mixed
+from engine.kernels.hashing import MULTIPLIER, mixed
 from engine.kernels.jit import kernel
 from engine.results.kinds import KINDS
 from engine.results.schema import same_for_all
@@ -54,6 +54,37 @@ def numbers_of_texts(texts: pa.Array) -> np.ndarray:
     data = np.frombuffer(plain.buffers()[2] or b"", np.uint8)
     offsets = np.frombuffer(plain.buffers()[1], np.int32)[plain.offset :][: len(plain) + 1]
     _mix_texts(data, offsets, found)
+    return found
+
+
+def numbers_of_codes(codes: np.ndarray, text: Callable[[int], str | None]) -> np.ndarray:
+    """Numbers of the texts that ``codes`` (n) mean, int64 (n, 2): equal where the texts are.
+
+    Args:
+        codes: of texts; -1 for null.
+        text: what a code means; None: nothing.
+    """
+    is_used = np.zeros(int(codes.max(initial=-1)) + 1, np.bool_)
+    is_used[codes[codes >= 0]] = True
+    used = np.flatnonzero(is_used)
+    by_code = np.zeros((len(is_used) + 1, 2), np.int64)  # the last one is null's
+    by_code[used] = numbers_of_texts(
+        pa.array([text(code) or "" for code in used.tolist()], pa.string())
+    )
+    return np.asarray(by_code[codes])
+
+
+def numbers_of_rows(columns: Sequence[np.ndarray]) -> np.ndarray:
+    """Numbers of 128 bits, int64 (n, 2), that are equal where the rows of ``columns`` (int64, n
+    each, one at least) are.
+    """
+    found = np.empty((len(columns[0]), 2), np.int64)
+    for lane, seed in enumerate(_SEEDS):
+        state = np.full(len(found), seed, np.uint64)
+        for column in columns:
+            state = (state ^ column.view(np.uint64)) * MULTIPLIER
+            state ^= state >> np.uint64(32)
+        found[:, lane] = state.view(np.int64)
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
@@ -82,14 +83,17 @@ def records(events: list[tuple[int, str, int, int]]) -> list[dict[str, Any]]:
     events=st.lists(EVENT, min_size=1, max_size=24),
     cuts=st.lists(st.integers(1, 23), max_size=3),
     order=st.sampled_from(["none", "kslack:10"]),
+    few=st.sampled_from([1, 256]),
 )
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_net_results_are_those_of_statements_one_by_one(
-    name: str, events: list[tuple[int, str, int, int]], cuts: list[int], order: str
+    name: str, events: list[tuple[int, str, int, int]], cuts: list[int], order: str, few: int
 ) -> None:
+    """``few``: events from which on a copy is kept to go back to, and what is final leaves."""
     given_records = records(events)
-    found = cascade(CASES[name], given_records, order)
-    wanted = composed(CASES[name], given_records, COLUMNS)
-    for statement, results in found.items():
-        assert plain(net(results)) == plain(wanted[statement]), statement
-    assert cascade(CASES[name], given_records, order, cuts) == found
+    with patch("engine.cascade.rewinds._FEW", few), patch("engine.cascade.stage._FEW", few):
+        found = cascade(CASES[name], given_records, order)
+        wanted = composed(CASES[name], given_records, COLUMNS)
+        for statement, results in found.items():
+            assert plain(net(results)) == plain(wanted[statement]), statement
+        assert cascade(CASES[name], given_records, order, cuts) == found
