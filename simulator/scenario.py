@@ -16,6 +16,7 @@ for byte. Frozen dataclasses, written in Python or as plain dicts (TOML):
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -216,8 +217,8 @@ class Scenario:
         sampled = self.clock_sample_ns is None or self.clock_sample_ns > 0
         check(sampled, "clock_sample", "must be positive")
         check(bool(self.sources), "sources", "there must be at least one")
-        names = [(source.site, source.name) for source in self.sources]
-        twice = sorted({name for name in names if names.count(name) > 1})
+        names = Counter((source.site, source.name) for source in self.sources)
+        twice = sorted(name for name, number in names.items() if number > 1)
         check(not twice, "sources", f"two are called {twice[0][1] if twice else ''!r} in one site")
         for number, source in enumerate(self.sources):
             there = source.on_ns < self.warm_up_ns + self.duration_ns

@@ -15,6 +15,7 @@ Pause(length_ns=5000000)
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import re
 import typing
@@ -67,7 +68,7 @@ def parse(cls: type[T], given: object, place: str) -> T:
     if not isinstance(given, Mapping):
         raise UserError(f"{place}: expected a table of settings, found {shown(given)}")
     assert dataclasses.is_dataclass(cls)
-    hints = typing.get_type_hints(cls)
+    hints = _hints_of(cls)
     fields = {field.name: field for field in dataclasses.fields(cls)}
     values: dict[str, Any] = {}
     for key, value in given.items():
@@ -84,6 +85,11 @@ def parse(cls: type[T], given: object, place: str) -> T:
         return cls(**values)
     except UserError as error:
         raise UserError(f"{place}.{error}") from error
+
+
+@functools.cache  # a file may have thousands of sources
+def _hints_of(cls: type[Any]) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
 
 
 def parse_model(registry: Mapping[str, type[Any]], given: object, place: str) -> Any:
