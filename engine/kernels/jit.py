@@ -262,13 +262,11 @@ class _Compiled:
     @cached_property
     def _part(self) -> Any:
         with loading.counted():
-            numba = _numba()
-            from engine.kernels import parts  # noqa: PLC0415 - needs Numba
+            _numba()
+            from engine.kernels.parts import as_part  # noqa: PLC0415 - needs Numba
 
             options = {key: value for key, value in self._options.items() if key != "cache"}
-            made = numba.njit(error_model="numpy", **parts.OPTIONS, **options)(self._function)
-            compiler = made._compiler  # noqa: SLF001 - there is no public way
-            compiler._compile_core = functools.partial(parts.compiled, compiler)  # noqa: SLF001
+            made = as_part(self._function, **options)
         made.compile = functools.partial(_timed, made.compile)
         made.get_call_template = functools.partial(_for_any_value, made.get_call_template)
         return made
@@ -282,7 +280,7 @@ class _Compiled:
 
     def _made(self) -> Any:
         numba = _numba()
-        from engine.kernels import parts  # noqa: PLC0415 - needs Numba
+        from engine.kernels.parts import as_whole  # noqa: PLC0415 - needs Numba
 
         options = dict(self._options)
         folder: Path | None = None
@@ -295,10 +293,7 @@ class _Compiled:
             else:
                 folder = directory / digest
                 numba.config.CACHE_DIR = str(folder)
-        made = numba.njit(error_model="numpy", **options)(self._function)
-        compiler = made._compiler  # noqa: SLF001 - there is no public way
-        core = compiler._compile_core  # noqa: SLF001 - likewise
-        compiler._compile_core = functools.partial(parts.whole, core)  # noqa: SLF001
+        made = as_whole(self._function, **options)
         if options.get("cache"):
             from engine.kernels.kernel_files import SealedFiles  # noqa: PLC0415 - needs Numba
 

@@ -9,17 +9,34 @@ it now takes 36. A part is only translated; what Python calls is optimised once,
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from functools import partial
+from typing import Any
 
+import numba
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Flags, compile_extra
 
-OPTIONS: Final = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-"""Of Numba's decorator: there is nothing to call it by."""
+
+def as_part(function: Callable[..., Any], **options: bool) -> Any:
+    """Numba's dispatcher of ``function``, which only kernels call."""
+    return _dispatcher(function, _part, no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)
 
 
-def compiled(compiler: Any, arguments: Any, result: Any) -> Any:
-    """What Numba's ``compiler`` (of a dispatcher) makes of its function, as a part."""
+def as_whole(function: Callable[..., Any], **options: bool) -> Any:
+    """Numba's dispatcher of ``function``, which Python calls."""
+    return _dispatcher(function, _whole, **options)
+
+
+def _dispatcher(function: Callable[..., Any], compiled: Callable[..., Any], **options: bool) -> Any:
+    made = numba.njit(error_model="numpy", **options)(function)
+    compiler = made._compiler  # noqa: SLF001 - there is no public way
+    core = compiler._compile_core  # noqa: SLF001 - likewise
+    compiler._compile_core = partial(compiled, compiler, core)  # noqa: SLF001
+    return made
+
+
+def _part(compiler: Any, _core: Callable[..., Any], arguments: Any, result: Any) -> Any:
+    """What a dispatcher's ``compiler`` makes of its function, as a part."""
     flags, target = Flags(), compiler.targetdescr
     target.options.parse_as_flags(flags, compiler.targetoptions)
     library = _Part(target.target_context.codegen(), compiler.py_func.__qualname__)
@@ -29,9 +46,9 @@ def compiled(compiler: Any, arguments: Any, result: Any) -> Any:
     )  # fmt: skip
 
 
-def whole(compile_core: Callable[..., Any], arguments: Any, result: Any) -> Any:
-    """What Numba's ``compile_core`` makes of a function, which knows its parts' constants."""
-    made = compile_core(arguments, result)
+def _whole(_compiler: Any, core: Callable[..., Any], arguments: Any, result: Any) -> Any:
+    """What Numba's own ``core`` makes of a function, which knows its parts' constants."""
+    made = core(arguments, result)
     for environment in made._find_referenced_environments():  # noqa: SLF001 - no public way
         made.library.codegen.set_env(environment.env_name, environment)
     return made
@@ -61,4 +78,4 @@ class _Nowhere:
     """Takes the place of what makes machine code."""
 
     def set_env(self, name: str, environment: Any) -> None:
-        """``whole`` does, once there is machine code."""
+        """``_whole`` does, once there is machine code."""
