@@ -247,7 +247,10 @@ def race(
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--limit", type=float, default=600, help="seconds for a side's run")
     asked = parser.parse_args()
-    folder = Path(os.environ.get("PEERS_DIR", "peers-data")).resolve() / str(asked.events)
+    unknown = [name for name in asked.sides if name not in all_sides(Path())]
+    if unknown:
+        parser.error(f"nobody is called {unknown[0]}; there are {', '.join(all_sides(Path()))}")
+    folder = Path(os.environ.get("PEERS_DIR", "out/peers")).resolve() / str(asked.events)
     prepare(folder, asked.events)
     if more is not None:
         more(folder)
