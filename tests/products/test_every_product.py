@@ -58,17 +58,20 @@ class Run:
     cuts: tuple[int, ...]
     seed: int
 
+    @property
+    def order_text(self) -> str:
+        """With a slack for each of the queries."""
+        slacks = ",".join(str(4 * place + 3) for place in range(len(self.mine)))
+        return f"{self.order}:{slacks}" if self.order == "kslack-chain" else self.order
+
     def chosen(self, which: Sequence[int] | None = None) -> ChainSettings:
         """Settings of a chain that answers all, or those at the places ``which``."""
         places = range(len(self.mine)) if which is None else which
         names = [f"asked{place}" for place in places]
         plans, _ = read_statements([self.mine[place][0].text for place in places], names=names)
-        order = self.order
-        if order == "kslack-chain":
-            order += ":" + ",".join(str(4 * place + 3) for place in range(len(self.mine)))
         intervals, joins, check = self.more
         return asked_of_queries(
-            plans, "ns", order=order, barrier=self.barrier, certainty=self.certainty,
+            plans, "ns", order=self.order_text, barrier=self.barrier, certainty=self.certainty,
             purge=self.purge, intervals=intervals, joins=joins, guard="off", late=True,
             window="horizon=600s" if any(plan.windows for plan in plans) else None,
             monitor=f"horizon=600s,check={check}"
@@ -157,7 +160,8 @@ def check(run: Run) -> None:
             alone, _ = told(run.chosen([place]), run.world, run.cuts, [name])
             assert alone[name] == found[name], "it says something else beside others"
     for (question, product), name in zip(run.mine, names, strict=True):
-        judge(run, question, product, found[name])
+        broken = counters["queries"][name].get("promises_broken", 0)
+        judge(run, question, product, found[name], broken=broken)
 
 
 BECAME = (
@@ -176,15 +180,17 @@ def balanced(world: World, counters: dict[str, Any]) -> None:
     assert sum(lane["duplicate"] for lane in lanes) == sent - len(world.events)
 
 
-def judge(run: Run, question: Question, product: Product | None, results: list[Result]) -> None:
-    """What stands against what plain Python says."""
+def judge(
+    run: Run, question: Question, product: Product | None, results: list[Result], *, broken: int
+) -> None:
+    """What stands against what plain Python says. ``broken``: promises were, so often."""
     world = at_source(run.world) if "time=ts" in run.order else run.world
     rows = product is not None and product.kind[0] == "ROWS"
     over = "over results" in question.kind
     stands = standing(results, len(world.events) if rows or over else 1)
     for result in stands:
         sound(result, drift=product is not None and bool(product.drift))
-    if not answerable(run, question, product):
+    if not answerable(run, question, product) or (broken and "promises" in run.purge):
         return
     keys = Counter(question.key(result) for result in stands if not gap_alone(result))
     as_measured = question.plain(world.events)
