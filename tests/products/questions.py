@@ -114,8 +114,8 @@ def _in_order(*aliases: str) -> Callable[[Bound], bool]:
 
 
 def _lies(left: str | None, right: str | None) -> Callable[[Bound, Event], bool]:
-    return lambda b, n: (not left or b[left]["ts"] < n["ts"]) and (
-        not right or n["ts"] < b[right]["ts"]
+    return lambda b, n: (
+        (not left or b[left]["ts"] < n["ts"]) and (not right or n["ts"] < b[right]["ts"])
     )
 
 

@@ -170,8 +170,6 @@ def over(
     return replace(last, text=text, plain=plain, settled=False, kind=last.kind + " over results")
 
 
-
-
 def _windows(*kind: Any, emit: str = "") -> tuple[str, Callable[[Sequence[Event]], list[Event]]]:
     product = Product(kind, ("g",), ("max(v)",), "", "", None, "", emit)  # type: ignore[arg-type]
     text = "CREATE STREAM w AS " + product.text.replace("max(v)", "max(v) AS v")

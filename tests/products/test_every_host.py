@@ -35,7 +35,7 @@ from tests.spark.test_growing_log import Growing, tidied
 SITES = ("n", "s")
 FIELDS = (
     "kind", "site", "stream", "source", "seq", "type", "ts", "te", "arrival", "offset", "delay",
-    "skew_error_ppb",
+    "skew_error_ppb", "precision", "first_seq", "incarnation", "id",
 )  # fmt: skip
 DEFAULTS = {"kind": "event", "stream": "events"}
 
@@ -201,7 +201,9 @@ def check(run: Run, way: Way, folder: Path) -> None:
     if spills(run):
         with asked(run, _lines(records, folder), spill=f"{folder / 'spilled'},{SPILL}") as found:
             for place, results in by_place(list(found)).items():
-                net = [Counter(map(_bare, standing(some, 1))) for some in (results, expected[place])]
+                net = [
+                    Counter(map(_bare, standing(some, 1))) for some in (results, expected[place])
+                ]
                 assert net[0] == net[1]
     lived(run, way, records, folder)
 
@@ -211,16 +213,16 @@ SPILL = "hot=12,chunk=5,pending=2,wait=9"
 
 def spills(run: Run) -> bool:
     plain = ("PAL", "ISEQ", "OVERLAP", "CREATE", "WINDOW", "CONSTRAINT", "+", "{", "?", "AND(")
-    return run.purge.startswith("late") and not any(word in question.text for question, _ in run.mine for word in plain)
+    return run.purge.startswith("late") and not any(
+        word in question.text for question, _ in run.mine for word in plain
+    )
 
 
 def _bare(result: Result) -> str:
     return json.dumps({**result, "known_at": 0}, sort_keys=True)
 
 
-def tables_say(
-    found: slackwater.Results, told: list[Result], folder: Path, *, mixed: bool
-) -> None:
+def tables_say(found: slackwater.Results, told: list[Result], folder: Path, *, mixed: bool) -> None:
     """Files of every kind, read back, have the results that iterating gives. ``mixed``: they are of
     several kinds, which no table holds.
     """
@@ -262,7 +264,9 @@ def lived(run: Run, way: Way, records: Sequence[Record], folder: Path) -> None:
     growing = Growing(_text(records), _made(folder / "grows"), 3)
     lives, there = list(way.lives), 0
     while growing.left:
-        files, last, saves, tidies = lives.pop(0) if lives else (len(growing.left), 10**6, True, False)
+        files, last, saves, tidies = (
+            lives.pop(0) if lives else (len(growing.left), 10**6, True, False)
+        )
         there += len(growing.left[:files])
         growing.grow(files)
         try:
