@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-
 class Results(ClosesItself):
     """Results on disk: matches and windows of ``query``, the events of ``order``.
 

@@ -46,8 +46,8 @@ def of_window(drift: str) -> Callable[[Result], str]:
     return key
 
 
-def _counted(events: Sequence[Event]) -> list[Event]:
-    """An interval counts when it ends."""
+def counted(events: Sequence[Event]) -> list[Event]:
+    """As windows count them: an interval when it ends."""
     return [event | {"ts": event["te"]} for event in events]
 
 
@@ -55,7 +55,7 @@ def window(product: Product, error: int = 0) -> Question:
     """``error``: of all clocks; then there are results of windows with possible events alone."""
 
     def plain(events: Sequence[Event]) -> Answers:
-        return Counter(map(key, product.answers(_counted(events), error)))
+        return Counter(map(key, product.answers(counted(events), error)))
 
     key = of_window(product.drift)
     return Question(product.text, plain, key, kind="window")
@@ -136,7 +136,7 @@ def _of_windows(name: str, product: Product) -> Callable[[Sequence[Event]], list
             {"type": name, "stream": name, "source": name, "seq": None,
              "ts": each["start"], "te": each["end"] - (not rows), **each["key"],
              "n": each["value"]["n"], "v": each["value"]["max(v)"]}
-            for each in product.answers(_counted(events), 0)
+            for each in product.answers(counted(events), 0)
         ]  # fmt: skip
 
     return made
@@ -188,39 +188,39 @@ def _from(stream: str, product: Product) -> Question:
     return replace(asked, text=asked.text.replace(" WINDOW", f" FROM {stream} WINDOW"))
 
 
-def _rising(name: str, length: int, group: str = "g") -> Question:
+def _rising(name: str, length: int) -> Question:
     found = Pattern(
         {"a": name, "b": name}, length,
-        lambda b: before(b["a"], b["b"]) and b["a"].get(group) == b["b"].get(group)
+        lambda b: before(b["a"], b["b"]) and b["a"]["g"] == b["b"]["g"]
         and b["b"]["n"] > b["a"]["n"],
         shows=lambda b: {"x": b["a"]["n"], "y": b["b"]["n"]},
     )  # fmt: skip
-    keys = f"a.{group} = b.{group} AND " if group else ""
-    text = f"EVENT SEQ({name} a, {name} b) WHERE {keys}b.n > a.n WITHIN {length} " \
-        "RETURN a.n AS x, b.n AS y"  # fmt: skip
+    steps = f"EVENT SEQ({name} a, {name} b) WHERE a.g = b.g AND b.n > a.n"
+    text = f"{steps} WITHIN {length} RETURN a.n AS x, b.n AS y"
     return Question(text, found.answers, of_match)
+
+
+def _time(size: int, step: int | None = None, **more: Any) -> Product:
+    """Windows of time of ``g``: how many, and the sum of v."""
+    kind = ("TUMBLING", size, size) if step is None else ("SLIDING", size, step)
+    plain = {"group": ("g",), "asked": (), "where": "", "having": "", "best": None, "drift": "",
+             "emit": ""}  # fmt: skip
+    return Product(kind, **plain | more)
 
 
 CASCADES: dict[str, Question] = {
     "window, pattern": over([_windows("TUMBLING", 8, 8)], _rising("w", 40)),
-    "pattern, window": over(
-        [_FOUND], _from("m", Product(("TUMBLING", 20, 20), ("g",), (), "", "", None, "", ""))
-    ),
-    "pattern, sliding": over(
-        [_FOUND],
-        _from("m", Product(("SLIDING", 10, 4), (), ("median(v)",), "", "", None, "", "")),
-    ),
+    "pattern, window": over([_FOUND], _from("m", _time(20))),
+    "pattern, sliding": over([_FOUND], _from("m", _time(10, 4, group=(), asked=("median(v)",)))),
     "pattern, early windows": over(
-        [_FOUND],
-        _from("m", Product(("TUMBLING", 20, 20), ("g",), (), "", "n > 1", None, "", "EMIT ON CHANGE"))
+        [_FOUND], _from("m", _time(20, having="n > 1", emit="EMIT ON CHANGE"))
     ),
     "window, sessions": over(
-        [_windows("TUMBLING", 8, 8, emit="EMIT ON CHANGE")], _from("w", Product(("SESSION", 17, 17), ("g",), (), "", "", None, "", ""))
+        [_windows("TUMBLING", 8, 8, emit="EMIT ON CHANGE")],
+        _from("w", replace(_time(8), kind=("SESSION", 17, 17))),
     ),
-    "rows, pattern": over(
-        [_windows("ROWS", 2, 2)], _rising("w", 60)
-    ),
+    "rows, pattern": over([_windows("ROWS", 2, 2)], _rising("w", 60)),
     "sessions, pattern": over(
         [_windows("SESSION", 6, 6, emit="EMIT EARLY EVERY 5")], _rising("w", 60)
     ),
-}  # fmt: skip
+}
