@@ -210,7 +210,7 @@ def judge(
             assert keys == as_measured
         if not (product.drift or rows):
             for _ in range(3):
-                true = world.moved(chance, apart=run.certainty == "max-delay")
+                true = world.moved(chance, apart=False)  # max-delay is a rule about pairs
                 hold(product, [each for each in stands if not gap_alone(each)], true)
         return
     if question.settled:
