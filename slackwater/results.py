@@ -6,23 +6,21 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from engine.errors import UserError
 from engine.passes.output import TABLES, Answers, Events, check_name, mixed_kinds, write
 from engine.results.tables.flat_columns import flat as flat_table
+from engine.results.tables.flat_columns import most_listed
 from slackwater.folder import ClosesItself, Folder
 from slackwater.frames import as_pandas, as_polars
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
-
-_EVENTS: Final = "events"
 
 
 class Results(ClosesItself):
@@ -94,7 +92,7 @@ class Results(ClosesItself):
             path.unlink()
         if not flat or isinstance(output, Events):
             return table
-        return flat_table(table, max(output.events_max, _longest(table)))
+        return flat_table(table, max(output.events_max, most_listed(table)))
 
     def to_pandas(self, *, flat: bool = False) -> pd.DataFrame:
         """The results as a DataFrame of pandas; see ``to_arrow``.
@@ -134,10 +132,3 @@ class Results(ClosesItself):
         if self._count is None:
             self._count = self._output.lines(path)
         return path
-
-
-def _longest(table: pa.Table) -> int:
-    """Events of the longest match; 0 of windows."""
-    if _EVENTS not in table.column_names:
-        return 0
-    return pc.max(pc.list_value_length(table[_EVENTS])).as_py() or 0

@@ -15,7 +15,7 @@ from engine.log.saved_state import load, save
 from engine.order.served import check_order_attributes
 from engine.query import check_attributes
 from engine.query.derived_plan import of_log
-from engine.query.fields import named_attributes
+from engine.query.derived_schema import attributes_of_log
 from engine.query.plan import Plan
 from engine.stream.frame import ATTR_PREFIX, Frame
 from engine.stream.value_rules import joined_type
@@ -63,7 +63,7 @@ class AttributeWatch:
 
     def _check(self) -> None:
         for plan in list(self._unchecked):
-            if named_attributes(plan) <= self.known.keys():
+            if attributes_of_log(plan) <= self.known.keys():
                 check_attributes(plan, self.known)
                 self._unchecked.remove(plan)
         if self._by_order and self._by_order.keys() <= self.known.keys():

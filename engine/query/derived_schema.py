@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from engine.query.analysis.returned import returned_types
 from engine.query.derived_plan import DerivedPlan
+from engine.query.fields import named_attributes
 from engine.query.plan import Plan
 from engine.query.schema import check_attributes as check_own
 
@@ -26,5 +27,13 @@ def check_attributes(plan: Plan, known: Mapping[str, str]) -> None:
         return
     columns: dict[str, str] = {}
     for source in plan.sources:
+        check_attributes(source, known)  # types of columns are those of attributes that are there
         columns |= returned_types(source, known)
     check_own(plan.plan, columns)
+
+
+def attributes_of_log(plan: Plan) -> frozenset[str]:
+    """The own attributes of the log's events that ``plan`` hangs on, also by what it reads."""
+    if not isinstance(plan, DerivedPlan):
+        return named_attributes(plan)
+    return frozenset[str]().union(*map(attributes_of_log, plan.sources))

@@ -65,10 +65,13 @@ def _of_size(
     number = np.full(len(runs.found), -1)
     number[which] = np.arange(len(which))
     doubts = runs.doubts[number[runs.doubts["match"]] >= 0]
-    if size == 2 and not len(doubts) and not long.any():
-        diff = clocks.ref[:, 1] - clocks.ref[:, 0]
-        return pair_probability(diff, half[:, 0], half[:, 1], within_ns)
     leader = leaders_of(clocks, by_max_delay=by_max_delay)
+    if size == 2 and not len(doubts):
+        # By this match alone, whatever is asked about with it: exact, so a cut changes nothing.
+        diff = clocks.ref[:, 1] - clocks.ref[:, 0]
+        longest = None if within_ns is None else within_ns - long[:, 1]
+        chance = pair_probability(diff, half[:, 0], half[:, 1], longest, long[:, 0])
+        return np.where(leader[:, 1] == 0, 1.0, chance)  # of one clock: in this order for certain
     match, event = number[doubts["match"]], store.clock(doubts["event"])
     places = np.lexsort((doubts["gap"], store.columns["order"][doubts["event"]], match))
     doubts, match, event = doubts[places], match[places], event.take(places)

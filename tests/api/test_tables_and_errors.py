@@ -206,3 +206,19 @@ def test_rows_are_read_one_at_a_time(trace: Any) -> None:
     rows = iter(slackwater.order(trace(ROWS)))
     assert next(rows)["ts"] == 10
     assert next(rows)["ts"] == 20
+
+
+def test_alerts_are_tables_too(tmp_path: Path) -> None:
+    """Their list of events has no objects in it, so a reader of chosen columns left it out."""
+    events = {"type": ["A", "C", "B", "A"], "ts": [1, 2, 3, 4], "seq": [0, 1, 2, 3], "k": [1] * 4}
+    text = "EVENT SEQ(A a, C c, A b) UNDER CONSTRAINT flow FOR TRACE BY k AS A, C, B, (A | C)"
+    with slackwater.query(events, text) as found:
+        told = list(found)
+        assert found.to_arrow().to_pylist() == told
+        flat = found.to_arrow(flat=True)
+        places = [name for name in flat.schema.names if name.endswith(".type")]
+        assert places == [f"so_far{place + 1}.type" for place in range(len(places))]
+        most = max(len(alert["so_far"] or []) for alert in told)
+        assert len(places) >= most > 0
+        found.write(tmp_path / "alerts.csv")
+    assert (tmp_path / "alerts.csv").read_text().splitlines()[0].count("so_far") == 4 * len(places)

@@ -16,8 +16,13 @@ from engine.chain import ChainSettings
 from engine.errors import UserError
 from engine.live.embedded import EmbeddedEngine, Place
 from engine.live.questions import Questions
+from engine.log.arrival_log import LogWriter
+from engine.log.input.trace import TraceRead
+from engine.order.base import Guards
+from engine.order.registry import parse_order
 from engine.passes.inprocess import run_in_process
 from engine.pattern.spill.chunk_store import FileChunks
+from engine.query.analysis.cascade import read_statements
 from engine.results.answer_lines import AnswerLines
 from engine.results.export import export_jsonl
 from engine.results.live_answers import LiveAnswers
@@ -217,3 +222,27 @@ def test_a_server_with_spill_and_late_events_answers_as_a_query(field: Field, en
     assert answered(field, "q1") + answered(field, "q1", ".end") == said
     aside = b"".join(answered(field, kind) for kind in SIDE_OUTPUT.folders)
     assert aside == (field.folder / "late.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("second", ["SELECT count(*) FROM m", "SELECT sum(x) AS t FROM m"])
+def test_statements_over_results_wait_for_attributes_that_nothing_has_had(
+    second: str, tmp_path: Path
+) -> None:
+    """The engine died where it began with a log whose events had not had them yet."""
+    text = f"CREATE STREAM m AS EVENT SEQ(A a, B b) WITHIN 9 RETURN a.v AS x; {second}"
+    plans, _ = read_statements([f"{text} WINDOW TUMBLING 5"])
+    chosen = ChainSettings(parse_order("none"), plans, guards=Guards(None))
+    lines = [{"site": "n", "type": "AB"[n % 2], "ts": n, "arrival": n} for n in range(12)]
+    more = [line | {"ts": 12 + n, "arrival": 12 + n, "v": n} for n, line in enumerate(lines)]
+    with LogWriter(tmp_path / "log", 12) as writer:
+        for name, some in {"first": lines, "then": more}.items():
+            (tmp_path / name).write_text("".join(json.dumps(line) + "\n" for line in some))
+            for frame in TraceRead(tmp_path / name):
+                writer.append(frame)
+    life = Life(tmp_path, chosen)
+    life.engine.upto(1)
+    assert sum("no event has an attribute 'v'" in line for line in life.said) == len(plans)
+    life.engine.upto(2)
+    life.engine.close()
+    assert life.written() == passed(tmp_path, chosen)
+    assert life.written()[plans[-1].name, "n"]

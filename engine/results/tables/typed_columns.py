@@ -59,13 +59,15 @@ class TypedColumns:
 
     @property
     def needed(self) -> list[str]:
-        """Parquet's paths of the columns that ``learn`` looks at."""
+        """Parquet's paths of the columns that ``learn`` looks at: one at least, as elements of a
+        list are counted whatever is in them.
+        """
         within = [
             f"{name}.list.element.{path}"
             for name, inner in self._lists.items()
             for path in inner.needed
         ]
-        return [*self._objects, *within]
+        return [*self._objects, *within] or [self._fields[0].name]
 
     def learn(self, table: pa.Table) -> None:
         """Takes note of the fields in the objects of ``table`` (the columns ``needed`` will do).

@@ -163,3 +163,22 @@ def test_a_sum_beyond_int64_is_no_value(condition: str, matches: int) -> None:
     returned = "RETURN sum(a.v) AS s, avg(a.v) AS m, sum(a.w) AS w"
     found = slackwater.query(events, f"EVENT A{{2}} a[] WHERE {condition} WITHIN 5 {returned}")
     assert [row["value"] for row in found] == [{"s": None, "m": float(most), "w": None}] * matches
+
+
+def test_a_probability_hangs_on_no_other_match_of_the_same_call(tools: Any) -> None:
+    """With an interval in the same call instants were sampled, and else exact."""
+    events = [
+        tools.Event("A", 62, unc=4, source="s0"), tools.Event("B", 67, unc=4, source="s1", epoch=1),
+        tools.Event("A", 88, unc=4, source="s0", long=2),
+        tools.Event("B", 92, unc=4, source="s1", epoch=1),
+    ]  # fmt: skip
+    plan = query("EVENT SEQ(A a, B b) WITHIN 12 CONTIGUITY ANY")
+    assert isinstance(plan, RepeatPlan)
+
+    def chances(cuts: list[int]) -> list[float]:
+        found = tools.run(lambda: RepeatMatcher(plan, PatternSettings()), events, cuts)
+        return [result["probability"] for result in found]
+
+    # The difference of two errors of 4 has a triangle as density, from -8 to 8: 1 - 3 ** 2 / 128
+    # is above -5, less what is above 7; above -2 is 1 - 6 ** 2 / 128.
+    assert chances([]) == chances([2]) == [1 - (9 + 1) / 128, 1 - 36 / 128]
