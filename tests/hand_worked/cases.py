@@ -29,7 +29,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 FOLDER = Path(__file__).parent
-_EVENT = re.compile(r"(?:(\w+)/)?(\w+)(?:@(\w+))?\s+([\d.]+)(?:\.\.([\d.]+))?((?:\s+\w+=\S+)*)$")
+_TIME = r"(\d+(?:\.\d+)?)"
+_EVENT = re.compile(rf"(?:(\w+)/)?(\w+)(?:@(\w+))?\s+{_TIME}(?:\.\.{_TIME})?((?:\s+\w+=\S+)*)$")
 _FIELDS = {"at": "arrival", "seq": "seq", "id": "id"}
 
 
