@@ -8,7 +8,7 @@ from typing import Final
 
 from engine.errors import UserError
 from engine.query.aggregates import AGGREGATES, COMPUTED, ELSEWHERE, TAKES_TEXT
-from engine.query.analysis.clauses import only, unsupported
+from engine.query.analysis.clauses import only
 from engine.query.analysis.conditions import terms_of, value_of
 from engine.query.analysis.consistency import check_select
 from engine.query.analysis.extent import Window, emit_of, extent_of
@@ -250,7 +250,8 @@ class _Select:
                 hint = "leave it out: each result has its window's start and end"
             raise self._refuse(reference.at, message, hint)
         if item.label is not None and item.label.text != attribute.name:
-            raise unsupported(self.text, item.label.at, "AS on a grouping attribute")
+            hint = "leave AS out; to rename it, CREATE STREAM t AS EVENT A a RETURN a.v AS name"
+            raise self._refuse(item.label.at, "a group has the name of its attribute", hint)
 
     def _aggregate(self, call: s.Call, label: s.Name | None) -> Aggregate:
         function = call.function.text.lower()
