@@ -13,8 +13,9 @@ A case is a paragraph that begins with its name::
         + LOGIN@1 LOGIN@2 LOGIN@5 | n=3
     because: what was reckoned by hand, and how.
 
-Events stand in order of arrival: ``[STREAM/]TYPE[@SOURCE] TS[..TE] NAME=VALUE ...``; ``at``, ``seq``
-and ``id`` are those of the trace, a line of JSON is a record as it stands. Times are in seconds.
+Events stand in order of arrival: ``[STREAM/]TYPE[@SOURCE] TS[..TE] NAME=VALUE ...``; ``at`` (the
+arrival), ``seq`` and ``id`` are those of the trace, a line of JSON is a record as it stands. Times
+are in seconds.
 Options behind ``events:`` are those of ``slackwater.query``. ``told`` are all results in the order
 in which they were told; ``stands`` what is left of ``+`` by ``-``, in any order. Of several
 statements those are looked at whose names stand before results.

@@ -20,7 +20,9 @@ EVENTS = [
         "t/D 13 k=1 v=1", "t/B 14 k=2 v=3", "s/A 30 k=3 v=9", "s/A 31 k=2 v=7", "s/C 40 k=2 v=1",
     )
 ]  # fmt: skip
-QUERIES = re.findall(r"`((?:EVENT|SELECT|CREATE) [^`]*)` \|$", PAGE.read_text("utf-8"), re.MULTILINE)
+QUERIES = re.findall(
+    r"`((?:EVENT|SELECT|CREATE) [^`]*)` \|$", PAGE.read_text("utf-8"), re.MULTILINE
+)
 
 
 @pytest.fixture(name="trace", scope="module")

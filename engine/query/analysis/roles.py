@@ -190,9 +190,10 @@ class RepeatedNames:
 
     def _choices(self, alias: str, name: str, *, of_match: bool = False) -> str:
         told = f"first({alias}.{name}), last({alias}.{name}), or sum, avg, min, max of all"
-        return f"write {told}" if of_match else (
-            f"write {alias}[i].{name} for each, {alias}[i - 1].{name} for the one before, {told}"
-        )
+        if of_match:
+            return f"write {told}"
+        each, before = f"{alias}[i].{name} for each", f"{alias}[i - 1].{name} for the one before"
+        return f"write {each}, {before}, {told}"
 
     def _refuse(self, at: Span, message: str, hint: str = "") -> UserError:
         return refuse(self.text, at, message, hint)

@@ -276,7 +276,8 @@ class _Select:
         elif call.star and function == "count":
             argument = None
         elif call.star or len(arguments) != 1:
-            raise self._refuse(call.at, f"{function} takes one attribute", f"as in {function}(v)")
+            hint = f"as in {function}(v)" + (", or count(*)" if function == "count" else "")
+            raise self._refuse(call.at, f"{function} takes one attribute", hint)
         else:
             argument = self._argument(function, arguments[0])
         made = Aggregate(

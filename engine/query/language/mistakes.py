@@ -104,7 +104,8 @@ def _remedied(before: str, token: Token) -> tuple[str, str] | None:
         hint = "leave DRIFT out; certainty tells what hangs on the clocks"
         what = f"WINDOW {kind.group(1).upper()} goes by the events themselves"
         return f"{what}: to shift all of them alike changes nothing", hint
-    if kind is not None and kind.group(1).lower() == "rows" and token.type == "NAME":
+    of_rows = kind is not None and kind.group(1).lower() == "rows"
+    if of_rows and token.type == "NAME" and not said_here(before, str(token)):
         return "ROWS counts events", "a window of time is TUMBLING, SLIDING or SESSION"
     return None
 
