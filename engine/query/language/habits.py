@@ -125,6 +125,7 @@ _HABITS: Final = tuple(_Habit(*each) for each in (
     ("event", _STEP, r"<?\s*\d", "how often stands in braces: B{3} b[], B{2,5} b[]"),
     ("event", _STEP, r"for\b", "a scope has the length of WITHIN: SEQ(A a, !B b) WITHIN 10 s"),
     ("event", r"[+*?}]$", r"[?+]", f"CONTIGUITY NEXT, {_SKIP} choose among matches"),
+    ("event", r"\bor\s*\([^()]*\)$", r"[+*?{]", "OR(A, B) x occurs once; B+ b[] repeats"),
     ("event", r"\)$", r"[+*?{]", "single steps repeat: B+ b[]"),
     ("event", r"[(,]$", r"not\b", "what must not occur is !B b: SEQ(A a, !B b, C c)"),
     ("event", _STEP, r"and\b", "both, in any order, are AND(A a, B b)"),
