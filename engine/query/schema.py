@@ -42,6 +42,7 @@ from engine.query.plan import (
     Predicate,
     Presence,
     SeqPlan,
+    WindowPlan,
 )
 from engine.query.regular import occurrences
 from engine.query.render_values import render_attribute
@@ -68,9 +69,8 @@ def check_attributes(plan: OwnPlan, known: Mapping[str, str]) -> None:
     for attribute in attributes_of(plan):
         own = own_attribute(attribute.name)
         if own is not None and own not in known:
-            raise refuse_named(
-                plan, attribute, f"no event has an attribute {own!r}", _remedy(own, known)
-            )
+            hint = _remedy(plan, own, known)
+            raise refuse_named(plan, attribute, f"no event has an attribute {own!r}", hint)
     if isinstance(plan, MonitorPlan):
         for occurrence in occurrences(plan.expression):
             _check(plan, occurrence.where, known)
@@ -106,7 +106,11 @@ def _check_pattern(plan: SeqPlan, known: Mapping[str, str]) -> None:
         _check_value(plan, one.expression, known)
 
 
-def _remedy(wrong: str, known: Mapping[str, str]) -> str:
+def _remedy(plan: OwnPlan, wrong: str, known: Mapping[str, str]) -> str:
+    if f'"{wrong}"' in plan.text:
+        return f"text stands in single quotes: '{wrong}'"
+    if isinstance(plan, WindowPlan) and wrong in {one.label for one in plan.aggregates}:
+        return f"conditions on aggregates stand in HAVING: HAVING {wrong} > 3"
     if not known:
         return f"the events have no attributes; there is {', '.join(FIELDS)}"
     near = closest(wrong, [*known, *FIELDS])

@@ -86,6 +86,16 @@ query line 1, column 27: 'n' is a number, and upper takes text
   SELECT sum(n) WHERE upper(n) = 'X' WINDOW TUMBLING 1 s
                             ^
   it takes attributes that are text, such as source or type""",
+    "SELECT sum(n) AS total WHERE total > 3 WINDOW TUMBLING 1 s": """
+query line 1, column 30: no event has an attribute 'total'
+  SELECT sum(n) AS total WHERE total > 3 WINDOW TUMBLING 1 s
+                               ^^^^^
+  conditions on aggregates stand in HAVING: HAVING total > 3""",
+    'SELECT sum(n) WHERE tag = "milk" WINDOW TUMBLING 1 s': """
+query line 1, column 27: no event has an attribute 'milk'
+  SELECT sum(n) WHERE tag = "milk" WINDOW TUMBLING 1 s
+                            ^^^^^^
+  text stands in single quotes: 'milk'""",
     "EVENT SEQ(A a, B b) WHERE a.on = b.n": """
 query line 1, column 29: a truth value is compared with a number
   EVENT SEQ(A a, B b) WHERE a.on = b.n

@@ -36,12 +36,18 @@ _WANTED: Final = {
     "text": {ValueKind.TEXT, ValueKind.ANY},
     "any": set(ValueKind),
 }
+_CASE: Final = "CASE WHEN v > 3 THEN 1 ELSE 0 END"
+_BEGINS: Final = "how a text begins: t LIKE 'ab%'"
+_CLOCK: Final = "a query has no clock of its own: WITHIN and WINDOW say how long"
 _HABITS: Final = {
     "prev": "of a step that repeats, as A+ a[]: a[i].v > a[i-1].v",
     "lag": "of a step that repeats, as A+ a[]: a[i].v > a[i-1].v",
     "power": "write v * v", "pow": "write v * v", "ifnull": "coalesce(v, 0)",
-    "nvl": "coalesce(v, 0)", "if": "CASE WHEN v > 3 THEN 1 ELSE 0 END",
-    "iff": "CASE WHEN v > 3 THEN 1 ELSE 0 END", "char_length": "length(t)", "mod": "v % 3",
+    "nvl": "coalesce(v, 0)", "if": _CASE, "iff": _CASE, "iif": _CASE, "ifthenelse": _CASE,
+    "now": _CLOCK, "current_timestamp": _CLOCK, "substring": _BEGINS, "substr": _BEGINS,
+    "concat": "texts are not put together: return both of them",
+    "sqrt": "compare with the square: v > 9 for sqrt(v) > 3",
+    "char_length": "length(t)", "mod": "v % 3",
     "ceiling": "ceil(v)", "ucase": "upper(t)", "lcase": "lower(t)",
     "regexp": "regexp_like(t, '^x')", "mean": "avg(v), in the SELECT list",
 }  # fmt: skip
@@ -49,15 +55,23 @@ _HABITS: Final = {
 _NAMED: Final = {"number": "numbers", "time": "a time", "text": "text"}
 
 
-def call_of(node: s.Call, arguments: list[tuple[Typed, Span]], context: Context) -> Typed:
-    """The value of a function.
+def check_known(node: s.Call, context: Context) -> None:
+    """Refuses what is no function, before anything is said of its arguments.
 
     Raises:
-        UserError: no such function, or not what it takes.
+        UserError: says how it is written here, if that is known.
+    """
+    if node.function.text.lower() not in FUNCTIONS:
+        raise _unknown(node, context)
+
+
+def call_of(node: s.Call, arguments: list[tuple[Typed, Span]], context: Context) -> Typed:
+    """The value of a known function.
+
+    Raises:
+        UserError: these are not what it takes.
     """
     name = node.function.text.lower()
-    if name not in FUNCTIONS:
-        raise _unknown(node, context)
     function = FUNCTIONS[name]
     digits = 0
     if name == "round" and len(arguments) == 2:
@@ -104,7 +118,8 @@ def _unknown(node: s.Call, context: Context) -> Exception:
     near = closest(name.lower(), FUNCTIONS)
     hint = f"the functions are {', '.join([*FUNCTIONS, REGEXP_LIKE])}"
     if name.lower() in AGGREGATES:
-        near, hint = "", "aggregates stand in a window's SELECT list, and are of repeated steps"
+        near = ""
+        hint = "aggregates stand in a window's SELECT list and HAVING, and are of repeated steps"
     near = _HABITS.get(name.lower(), near)
     message = f"there is no function {name!r} for values"
     return context.refuse(node.function.at, message, near or hint)

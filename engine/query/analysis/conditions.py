@@ -17,6 +17,7 @@ from engine.query.analysis.calls import (
     call_of,
     case_of,
     check_decidable,
+    check_known,
     check_one_event,
     like_of,
     likeness_of,
@@ -245,13 +246,15 @@ def _typed(node: s.Node, context: Context) -> Typed:
         case s.Call() if (collected := context.collected(node)) is not None:
             return collected
         case s.Call():
+            check_known(node, context)
             return call_of(
                 node, [(_typed(each, context), each.at) for each in node.arguments], context
             )
         case s.CaseNode():
             return _case(node, context)
         case s.Binary() | s.Among() | s.Junction() | s.IsNull() | s.Like():
-            raise context.refuse(node.at, "a value is needed here, and this is a condition")
+            hint = "1 where it holds: CASE WHEN v > 3 THEN 1 ELSE 0 END"
+            raise context.refuse(node.at, "a value is needed here, and this is a condition", hint)
 
 
 def _case(node: s.CaseNode, context: Context) -> Typed:

@@ -73,7 +73,7 @@ def named_aggregate(
         for one in aggregates:
             if replace(one, label=asked.label) == asked:
                 return one.label
-        hint = f"{clause} takes aggregates that are in the SELECT list"
+        hint = f"{clause} takes aggregates that are in the SELECT list: add {asked.label} to it"
         raise context.refuse(node.at, f"{asked.label} is not selected", hint)
     name = node.parts[-1].text
     if len(node.parts) > 1 or name not in [one.label for one in aggregates]:

@@ -34,6 +34,7 @@ from engine.query.plan import (
     Group,
     Logic,
     Predicate,
+    Presence,
     SeqPlan,
     Step,
 )
@@ -44,6 +45,14 @@ from engine.stream.timeline import ANY_TYPE
 _P = TypeVar("_P")
 _NO_PARTNER: Final = "\0no partner"
 """Ends the alias of a side where there is no event of it; no query can write such a name."""
+_OF_ROWS: Final = "of its rows another statement makes windows: CREATE STREAM pairs AS ...; ..."
+_ELSEWHERE: Final = {
+    "outer": "write LEFT, RIGHT or FULL before it",
+    "cross": "a JOIN without ON has every pair within its time",
+    "natural": "say which attributes are equal: JOIN b ON a.x = b.x",
+    "semi": "a row for each pair: JOIN; what has no partner: ANTI JOIN",
+}
+"""Kinds of join in other systems, and what to write for them."""
 _KEPT: Final = {
     JoinKind.INNER: (False, False),
     JoinKind.LEFT: (True, False),
@@ -52,6 +61,11 @@ _KEPT: Final = {
     JoinKind.ANTI: (True, False),
 }
 """Whether events of the left side, and of the right one, give a row without a partner."""
+
+
+def _is_null(predicate: Predicate) -> bool:
+    """Whether it asks that there is no value."""
+    return isinstance(predicate, Logic) and isinstance(predicate.terms[0], Presence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +112,7 @@ class _Join:
                 words = {s.GroupBy: "GROUP BY", s.Having: "HAVING", OrderBy: "ORDER BY ... LIMIT"}
                 word = words[type(clause)]
                 message = f"{word} is of windows; a join gives rows"
-                raise self._refuse(clause.at, message, f"leave {word} out; conditions are in WHERE")
+                raise self._refuse(clause.at, message, f"leave {word} out; {_OF_ROWS}")
         within_ns, window_ns = self._extent()
         on = self._terms(self.join.condition)
         where = self._terms(getattr(only(clauses, s.Where, self.text), "condition", None))
@@ -138,6 +152,10 @@ class _Join:
 
     def _aliases(self) -> tuple[str, str]:
         left, right = self.join.left, self.join.right
+        word = left.alias
+        if word is not None and not word.quoted and word.text.lower() in _ELSEWHERE:
+            message = f"there is no {word.text.upper()} JOIN"
+            raise self._refuse(word.at, message, _ELSEWHERE[word.text.lower()])
         if _named(left).text == _named(right).text:
             message = f"both sides are named {_named(left).text!r}"
             hint = "give each an alias of its own, as in FROM events a JOIN events b"
@@ -214,6 +232,9 @@ class _Join:
                 alias = self.aliases[wrong[0]]
                 message = f"rows without a partner have no {alias!r}, so WHERE would drop them all"
                 hint = "write it in ON, where it says who is a partner; for pairs alone, JOIN"
+                if _is_null(term.predicate):
+                    message = f"events without a {alias!r} alone are those of an ANTI JOIN"
+                    hint = "as in FROM a ANTI JOIN b ON a.x = b.x, which gives columns of a"
                 raise self._refuse(term.at, message, hint)
 
     def _selected(self) -> tuple[Computed, ...]:
@@ -222,9 +243,8 @@ class _Join:
         for item in self.parsed.items:
             if _aggregates(item.value):
                 message = "a join gives rows and aggregates nothing"
-                hint = "name attributes of the two sides, as in " + ", ".join(
-                    f"{alias}.ts" for alias in self.aliases
-                )
+                told = ", ".join(f"{alias}.ts" for alias in self.aliases)
+                hint = f"name attributes of the two sides, as in {told}; {_OF_ROWS}"
                 raise self._refuse(item.value.at, message, hint)
             expression = value(item.value, self.context)
             named = {str(attribute.alias) for attribute in attributes_in(expression)}

@@ -113,6 +113,7 @@ class RepeatedNames:
             or call.distinct
         ):
             hint = "as in count(a)" if function == COUNT else f"as in {function}(a.v)"
+            hint += "; a[i - 1].v is of the event before a[i]" if len(call.arguments) > 1 else ""
             raise self._refuse(call.at, f"{function} takes a step that repeats", hint)
         if function == COUNT:
             counted = with_role(self._counted(argument), COUNT)
@@ -189,7 +190,10 @@ class RepeatedNames:
 
     def _choices(self, alias: str, name: str, *, of_match: bool = False) -> str:
         told = f"first({alias}.{name}), last({alias}.{name}), or sum, avg, min, max of all"
-        return f"write {told}" if of_match else f"write {alias}[i].{name} for each, {told}"
+        if of_match:
+            return f"write {told}"
+        each, before = f"{alias}[i].{name} for each", f"{alias}[i - 1].{name} for the one before"
+        return f"write {each}, {before}, {told}"
 
     def _refuse(self, at: Span, message: str, hint: str = "") -> UserError:
         return refuse(self.text, at, message, hint)

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Final
 
 from engine.errors import UserError
-from engine.query.aggregates import AGGREGATES, COMPUTED, TAKES_TEXT
-from engine.query.analysis.clauses import only, unsupported
+from engine.query.aggregates import AGGREGATES, COMPUTED, ELSEWHERE, TAKES_TEXT
+from engine.query.analysis.clauses import only
 from engine.query.analysis.conditions import terms_of, value_of
 from engine.query.analysis.consistency import check_select
 from engine.query.analysis.extent import Window, emit_of, extent_of
@@ -19,12 +19,14 @@ from engine.query.analysis.typed import Context
 from engine.query.fields import FIELDS, OWN, ValueKind, attribute_name, attributes_in
 from engine.query.functions import FUNCTIONS
 from engine.query.language import syntax as s
-from engine.query.language.place import Span, closest, refuse
+from engine.query.language.place import Span, closest, listed, refuse
 from engine.query.language.ranking import OrderBy
 from engine.query.language.sources import From
 from engine.query.plan import Aggregate, Attribute, Expression, Logic, Predicate, WindowPlan
 from engine.query.render import computed_text, default_label
 
+_EVENTS: Final = "single events are asked by EVENT A a WHERE a.v > 3 RETURN a.v"
+_OF_WINDOW: Final = {"window_start", "window_end", "window_time", "rowtime", "current_timestamp"}
 _BY: Final = ("min_by", "max_by")
 _OF_ONE_EVENT: Final = ("first", "last", *_BY)
 
@@ -52,6 +54,7 @@ class _Select:
         self.text = text
         self.context = Context(text, time_unit, self._resolve)
         self.streams: tuple[str, ...] = ()
+        self.called: frozenset[str] = frozenset()
         self.named: dict[str, Aggregate] = {}
         self.worked_out: list[tuple[Aggregate, Span]] = []
 
@@ -60,8 +63,13 @@ class _Select:
         sources = only(clauses, From, self.text)
         where = only(clauses, s.Where, self.text)
         groups = only(clauses, s.GroupBy, self.text)
-        window = self._window()
         self.streams = self._streams(sources)
+        window = self._window()
+        aliases = sources.aliases if sources else ()
+        self.called = frozenset(
+            each.text if alias is None else alias.text
+            for each, alias in zip(sources.streams if sources else (), aliases, strict=True)
+        )
         group_by = self._group_by(groups)
         aggregates = self._aggregates(group_by)
         hidden = self._hidden(aggregates)
@@ -107,13 +115,16 @@ class _Select:
         within = only(clauses, s.Within, self.text)
         if within is not None:
             hint = "a window has its length: WINDOW TUMBLING 10 s"
+            if len(self.streams) > 1:
+                hint = "two streams beside one another: FROM a JOIN b ON a.x = b.x WITHIN 10 s"
             raise self._refuse(within.at, "WITHIN is of patterns and joins", hint)
         if not self.parsed.items:
-            hint = "name aggregates, as in SELECT count(*); SELECT * is of joins"
+            hint = f"name aggregates, as in SELECT count(*); {_EVENTS}"
             raise self._refuse(self.parsed.at, "nothing is aggregated", hint)
         if not windows:
-            message = "a SELECT needs a WINDOW"
-            raise self._refuse(self.parsed.at, message, "add, for example, WINDOW TUMBLING 10 s")
+            plain = all(isinstance(item.value, s.Reference) for item in self.parsed.items)
+            hint = "add, for example, WINDOW TUMBLING 10 s" + (f"; {_EVENTS}" if plain else "")
+            raise self._refuse(self.parsed.at, "a SELECT needs a WINDOW", hint)
         return windows[0]
 
     def _streams(self, clause: From | None) -> tuple[str, ...]:
@@ -128,12 +139,15 @@ class _Select:
         parts = list(reference.parts)
         if len(parts) > 1 and not (parts[0].text == OWN and not parts[0].quoted):
             stream = parts.pop(0)
-            if stream.text not in self.streams:
+            if stream.text not in self.called:
                 message = f"there is no stream named {stream.text!r} in FROM"
-                raise self._refuse(stream.at, message, closest(stream.text, self.streams))
+                near = closest(stream.text, self.called)
+                hint = f"there is {listed(sorted(self.called))}" if self.called else ""
+                raise self._refuse(stream.at, message, near or hint)
             if len(self.streams) > 1:
                 message = "streams named in one FROM are read as one"
-                hint = f"leave out {self.text[stream.at[0] : stream.at[1]]}."
+                word = self.text[stream.at[0] : stream.at[1]]
+                hint = f"leave out {word}.; two beside one another: FROM a JOIN b ON a.x = b.x"
                 raise self._refuse(stream.at, message, hint)
         own = len(parts) == 2 and parts[0].text == OWN and not parts[0].quoted
         if len(parts) > 1 and not own:
@@ -232,9 +246,12 @@ class _Select:
         if attribute not in group_by:
             message = f"{name!r} is neither aggregated nor in GROUP BY"
             hint = f"write avg({name}), or add GROUP BY {name}"
+            if name.lower() in _OF_WINDOW:
+                hint = "leave it out: each result has its window's start and end"
             raise self._refuse(reference.at, message, hint)
         if item.label is not None and item.label.text != attribute.name:
-            raise unsupported(self.text, item.label.at, "AS on a grouping attribute")
+            hint = "leave AS out; to rename it, CREATE STREAM t AS EVENT A a RETURN a.v AS name"
+            raise self._refuse(item.label.at, "a group has the name of its attribute", hint)
 
     def _aggregate(self, call: s.Call, label: s.Name | None) -> Aggregate:
         function = call.function.text.lower()
@@ -242,7 +259,7 @@ class _Select:
             near = closest(function, AGGREGATES)
             hint = f"the aggregates are {', '.join(AGGREGATES)}" + (f"; {near}" if near else "")
             message = f"unknown aggregate {call.function.text!r}"
-            raise self._refuse(call.function.at, message, hint)
+            raise self._refuse(call.function.at, message, ELSEWHERE.get(function, hint))
         if call.distinct and function != "count":
             hint = "count(DISTINCT v) counts different values"
             raise self._refuse(call.at, f"only count takes DISTINCT, not {function}", hint)
@@ -259,7 +276,8 @@ class _Select:
         elif call.star and function == "count":
             argument = None
         elif call.star or len(arguments) != 1:
-            raise self._refuse(call.at, f"{function} takes one attribute", f"as in {function}(v)")
+            hint = f"as in {function}(v)" + (", or count(*)" if function == "count" else "")
+            raise self._refuse(call.at, f"{function} takes one attribute", hint)
         else:
             argument = self._argument(function, arguments[0])
         made = Aggregate(

@@ -46,7 +46,8 @@ def syntax_error(text: str, token: Token, accepts: set[str]) -> UserError:
     expected = f"expected {_choice(words)}" if words else ""
     if token.type == "$END":
         end = len(text.rstrip())
-        return refuse(text, (end, end + 1), f"the query ends too early: {expected}")
+        hint = said_here(text[:end], "")
+        return refuse(text, (end, end + 1), f"the query ends too early: {expected}", hint)
     assert token.start_pos is not None
     at = (token.start_pos, token.start_pos + len(token))
     unit = _wrong_unit(text[: at[0]])
@@ -57,7 +58,8 @@ def syntax_error(text: str, token: Token, accepts: set[str]) -> UserError:
     remedy = _remedied(text[: at[0]].rstrip(), token)
     if remedy is not None:
         return refuse(text, at, *remedy)
-    special = _special(text, at, token, accepts)
+    said = said_here(text[: at[0]], text[at[0] :])
+    special = "" if said else _special(text, at, token, accepts)
     if special:
         return refuse(text, at, special, expected)
     hint = ""
@@ -68,9 +70,8 @@ def syntax_error(text: str, token: Token, accepts: set[str]) -> UserError:
         hint = f'{token.upper()} is a word of the language; as a name it is written "{token}"'
     if token.type == "COMPARE" and "COMPARE" not in accepts and "_AND" in accepts:
         hint = _CHAIN
-    hint = said_here(text[: at[0]], text[at[0] :]) or hint
     message = f"{printable(str(token))!r} is not understood here"
-    return refuse(text, at, f"{message}; {expected}" if expected else message, hint)
+    return refuse(text, at, f"{message}; {expected}" if expected else message, said or hint)
 
 
 def _wrong_unit(before: str) -> Span | None:
@@ -103,7 +104,8 @@ def _remedied(before: str, token: Token) -> tuple[str, str] | None:
         hint = "leave DRIFT out; certainty tells what hangs on the clocks"
         what = f"WINDOW {kind.group(1).upper()} goes by the events themselves"
         return f"{what}: to shift all of them alike changes nothing", hint
-    if kind is not None and kind.group(1).lower() == "rows" and token.type == "NAME":
+    of_rows = kind is not None and kind.group(1).lower() == "rows"
+    if of_rows and token.type == "NAME" and not said_here(before, str(token)):
         return "ROWS counts events", "a window of time is TUMBLING, SLIDING or SESSION"
     return None
 

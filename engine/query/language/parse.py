@@ -196,7 +196,10 @@ class _Build(RepetitionRules):
         return s.Item(value, label)
 
     def from_(self, word: Token, *streams: s.Name) -> From:
-        return From(at_of(word), streams)
+        return From(at_of(word), streams, (None,) * len(streams))
+
+    def reads(self, word: Token, *sides: JoinSide) -> From:
+        return From(at_of(word), *zip(*sides, strict=True))
 
     def source(self, stream: s.Name, alias: s.Name | None = None) -> JoinSide:
         return JoinSide(stream, alias)

@@ -11,10 +11,14 @@ if TYPE_CHECKING:
 
 
 class From(NamedTuple):
-    """``FROM stream, stream``."""
+    """``FROM stream [[AS] alias], stream``: of a pattern the streams have no alias.
+
+    ``aliases``: of each stream, None where it has none.
+    """
 
     at: Span
     streams: tuple[Name, ...]
+    aliases: tuple[Name | None, ...]
 
 
 class JoinSide(NamedTuple):
