@@ -17,8 +17,7 @@ import pyarrow as pa
 from engine.chain import ChainSettings
 from engine.errors import SparkFailure, UserError
 from engine.log.arrival_log import LogReader, LogWriter
-from engine.log.gathered import gathered
-from engine.log.held_log import HeldLog, Log, held, opened
+from engine.log.held_log import HeldLog, Log, gathered, held, opened
 from engine.log.input.input_log import open_input
 from engine.log.input.input_read import PLAIN_FORM, InputForm
 from engine.log.whole_file import parquet_files, sync_folder
