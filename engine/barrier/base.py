@@ -109,12 +109,6 @@ class Barrier(Protocol):
         anything.
         """
 
-    def advance(self, now: int) -> Given | None:
-        """The arrival clock has come to ``now``: gives what was due before it."""
-
-    def finish(self, at: int) -> Given | None:
-        """End of the input at arrival-clock instant ``at``: everything held is decided."""
-
     def held_rows(self) -> np.ndarray:
         """The rows of the store that matches held are made of."""
 
@@ -129,3 +123,14 @@ class Barrier(Protocol):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot of a barrier with equal settings."""
+
+
+@runtime_checkable
+class HoldsMatches(Barrier, Protocol):
+    """A barrier that may keep a match for later; ``counters`` say how many: ``matches_held``."""
+
+    def advance(self, now: int) -> Given | None:
+        """The arrival clock has come to ``now``: gives what was due before it."""
+
+    def finish(self, at: int) -> Given | None:
+        """End of the input at arrival-clock instant ``at``: everything held is decided."""

@@ -56,12 +56,6 @@ class Immediate:
             np.where(plus, after.chance[change], before.chance[change]),
         )
 
-    def advance(self, now: int) -> None:
-        """Nothing is held."""
-
-    def finish(self, at: int) -> None:
-        """Nothing is held."""
-
     def held_rows(self) -> np.ndarray:
         return np.empty(0, np.int64)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.barrier.base import Barrier, Happened, Listener, Matcher
+from engine.barrier.base import Barrier, Happened, HoldsMatches, Listener, Matcher
 from engine.barrier.changes import Given
 from engine.operator import Result, ResultPieces
 from engine.stream.released import Released
@@ -20,6 +20,7 @@ class BarrierStage:
     def __init__(self, matcher: Matcher, barrier: Barrier) -> None:
         self._matcher = matcher
         self._barrier = barrier
+        self._holding = barrier if isinstance(barrier, HoldsMatches) else None
         self.types = matcher.types
         self.takes_halves = matcher.takes_halves
         self._until_end: dict[str, int] = {}
@@ -36,13 +37,14 @@ class BarrierStage:
         return self._let_go(self._matcher.process(released), None)
 
     def advance(self, now: int) -> Sequence[Result]:
-        return self._let_go(self._matcher.advance(now), partial(self._barrier.advance, now))
+        then = partial(self._holding.advance, now) if self._holding else None
+        return self._let_go(self._matcher.advance(now), then)
 
     def finish(self, at: int) -> Sequence[Result]:
-        held = self._barrier.counters().get("matches_held")
-        if held is not None:  # nothing but the end of the input lets these go
-            self._until_end = {"matches_until_end": held}
-        return self._let_go(self._matcher.finish(at), partial(self._barrier.finish, at))
+        if self._holding:  # nothing but the end of the input lets these go
+            self._until_end = {"matches_until_end": self._holding.counters()["matches_held"]}
+        then = partial(self._holding.finish, at) if self._holding else None
+        return self._let_go(self._matcher.finish(at), then)
 
     def _let_go(
         self, happened: Iterable[Happened], then: Callable[[], Given | None] | None

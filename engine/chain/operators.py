@@ -130,10 +130,8 @@ def reaching(settings: ChainSettings) -> Reaching:
     return Reaching(settings.window, settings.pattern, settings.barrier)
 
 
-def cascade_of(settings: ChainSettings, operators: Sequence[Operator]) -> Cascade | None:
-    """What flows between the ``operators`` of the statements; None: all of them read the log."""
-    if not any(isinstance(plan, DerivedPlan) for plan in settings.plans):
-        return None
+def cascade_of(settings: ChainSettings, operators: Sequence[Operator]) -> Cascade:
+    """What flows between the ``operators`` of statements, some of which do not read the log."""
     from engine.cascade.cascade import Cascade  # noqa: PLC0415 - for few runs
 
     return Cascade(settings.plans, operators, reaching(settings))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +13,9 @@ from engine.operator import ResultPieces
 from engine.order.base import Guards, OrderSettings
 from engine.pattern.settings import PatternSettings
 from engine.pattern.spill.settings import SpillSettings
-from engine.query.plan import Plan
+from engine.query.check_plan import checks_of
+from engine.query.derived_plan import of_log
+from engine.query.plan import Drift, Plan
 from engine.stream.released import Released
 from engine.window.settings import WindowSettings
 
@@ -36,6 +38,14 @@ class ChainSettings:
     of patterns keep, and how; its certainty is the one above. ``spill``: what of it leaves
     memory; None: nothing. ``window``: of windows. ``monitor``: of patterns under a constraint.
     ``history``: file of results of runs before, and for runs to come; only in process.
+
+    What follows from these, for all sites: ``readers``: the plans that read the log itself.
+    ``looked_at``: attributes that the order looks at, and whether each must be a number.
+    ``has_checks``: whether results of one of the plans are checked. ``asks_delays``: whether one
+    asks for every source's delay.
+
+    Raises:
+        UserError: the order, or a barrier, cannot serve the queries.
     """
 
     order: OrderSettings
@@ -51,11 +61,23 @@ class ChainSettings:
     window: WindowSettings = field(default_factory=WindowSettings)
     monitor: MonitorSettings = field(default_factory=MonitorSettings)
     history: Path | None = None
+    readers: tuple[Plan, ...] = field(init=False, repr=False, compare=False)
+    looked_at: Mapping[str, bool] = field(init=False, repr=False, compare=False)
+    has_checks: bool = field(init=False, repr=False, compare=False)
+    asks_delays: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for plan in self.plans:
             if plan.windows:
                 barrier_of_windows(self.barrier, plan.name)
+        readers = of_log(self.plans)
+        object.__setattr__(self, "readers", readers)
+        object.__setattr__(self, "looked_at", self.order.attributes(readers))
+        has_checks = any(checks_of(plan) is not None for plan in self.plans)
+        object.__setattr__(self, "has_checks", has_checks)
+        windows = [window for plan in self.plans for window in plan.windows]
+        asks = any(window.drift is not Drift.NONE for window in windows)
+        object.__setattr__(self, "asks_delays", asks)
 
 
 @dataclass(slots=True)

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from edge_agent import records as r
 from engine.barrier.base import Listener
 from engine.chain.halves import Halves, among, begun_in
-from engine.chain.judged_results import counted, judging_of
-from engine.chain.lane_places import placed
 from engine.chain.operators import build_operator, cascade_of
 from engine.chain.settings import ChainOutput, ChainSettings, ChunksOf
 from engine.chain.stream_readers import StreamReaders
@@ -26,9 +24,7 @@ from engine.kernels.integers import INT_MIN
 from engine.operator import Operator, ResultPieces
 from engine.order.base import Ordered, OrderSite
 from engine.query import needed_attributes
-from engine.query.derived_plan import of_log
 from engine.query.fields import attributes_of, names
-from engine.query.plan import Drift, Plan
 from engine.results.aside import SideOutput, quarantined_columns, quarantined_shown
 from engine.stream.columns import (
     DEFAULT_STREAM_CODE,
@@ -43,6 +39,9 @@ from engine.stream.columns import (
 from engine.stream.ends import by_end, from_start
 from engine.stream.frame import ATTR_PREFIX, Frame
 from engine.stream.released import Released, Strings
+
+if TYPE_CHECKING:
+    from engine.check import Judging
 
 __all__ = ["SNAPSHOT_VERSION", "Chain", "ChainOutput", "ChainSettings", "ChunksOf"]
 _BATCH_ROWS: Final = 1 << 16
@@ -78,31 +77,33 @@ class Chain:
             build_operator(plan, settings, site, chunks and chunks(plan.name))
             for plan in settings.plans
         ]
-        self.judging = judging_of(settings.plans)
+        self.judging: Judging | None = None
+        if settings.has_checks:
+            from engine.check import Judging  # noqa: PLC0415 - for few runs
+
+            self.judging = Judging(settings.plans)
         self._listeners = [each for each in self._operators if isinstance(each, Listener)]
-        windows = [window for plan in settings.plans for window in plan.windows]
-        self._asks_delays = any(window.drift is not Drift.NONE for window in windows)
-        readers = of_log(settings.plans)
-        self._attributes, wanted = self._projection(readers)
-        self._order = settings.order.build(OrderSite(self.clocks, settings.guards, wanted, readers))
+        self._attributes, wanted = self._projection()
+        at_site = OrderSite(self.clocks, settings.guards, wanted, settings.readers)
+        self._order = settings.order.build(at_site)
         self._records: Counter[str] = Counter()
         self._last_arrival = INT_MIN
         self._texts_most = _TEXTS
         self._quarantined: list[dict[str, Any]] = []
         self._side = SideOutput()
-        self._of_log = self._operators[: len(readers)]
-        self._cascade = cascade_of(settings, self._operators)
+        self._of_log = self._operators[: len(settings.readers)]
+        derives = len(settings.plans) > len(settings.readers)
+        self._cascade = cascade_of(settings, self._operators) if derives else None
         self._readers = StreamReaders(self._of_log, settings, self._cascade)
         takes = self._readers.take_halves
         self._halves = Halves(self.clocks, settings.guards, wanted) if takes else None
 
-    def _projection(self, readers: tuple[Plan, ...]) -> tuple[set[str] | None, set[str] | None]:
-        """(attribute columns to decode, columns to gather); None = all. ``readers``: of the log."""
+    def _projection(self) -> tuple[set[str] | None, set[str] | None]:
+        """(attribute columns to decode, columns to gather); None = all."""
         asked = {self.settings.ordered, self.settings.aside}
         if "full" in asked:
             return None, None
-        looked_at = self.settings.order.attributes(readers)
-        attributes = {ATTR_PREFIX + name for name in looked_at}
+        attributes = {ATTR_PREFIX + name for name in self.settings.looked_at}
         columns = set(_ALWAYS)
         if "bare" in asked:
             carried = {ATTR_PREFIX + name for name in self.settings.carried}
@@ -253,7 +254,7 @@ class Chain:
     ) -> None:  # fmt: skip
         """Operators, barrier, ordered output; quarantined events are kept to be shown."""
         for columns in (ordered.quarantined, ordered.columns, *(t.columns for t in ordered.taps)):
-            if r.TE in columns:  # without it, their readers ask for no start: ref is of the end
+            if len(columns.get(r.TE, ())):  # without it, nobody asks for starts: ref is of ends
                 from_start(columns)
         if ordered.quarantined:
             room = _QUARANTINE_SHOWN - len(self._quarantined)
@@ -302,7 +303,7 @@ class Chain:
         return Released(
             rows, columns, present, self.strings, self.clocks.t_a, ordered.progress,
             ordered.gaps, ordered.promises, self.clocks.site.bound, ordered.slack,
-            self.clocks.delays() if self._asks_delays else np.empty(0, np.int64),
+            self.clocks.delays() if self.settings.asks_delays else np.empty(0, np.int64),
         )  # fmt: skip
 
     def finish(self) -> ChainOutput:
@@ -323,21 +324,23 @@ class Chain:
 
     def counters(self) -> dict[str, Any]:
         """What became of the site's events (see ``engine.scenario`` for the file's layout)."""
-        least_ns = self.settings.guards.default_uncertainty_ns
+        lanes, sources = self._order.counters(), self._order.sources()
+        most, most_bytes = self._order.buffered_max, self._order.buffered_max_bytes
+        queries: dict[str, dict[str, int]] = {}
+        for number, plan in enumerate(self.settings.plans):
+            judged = {} if self.judging is None else self.judging.counters(number)
+            queries[plan.name] = self._operators[number].counters() | judged
         return {
             "t_a": self.clocks.t_a,
-            "buffered_max": self._order.buffered_max,
-            "buffered_max_bytes": self._order.buffered_max_bytes,
+            "buffered_max": most,
+            "buffered_max_bytes": most_bytes,
             "last_arrival": self._last_arrival,
             "records": dict(self._records),
-            "lanes": sorted(
-                placed(self._order.counters(), self.strings, self.clocks, least_ns),
-                key=lambda lane: (lane["source"] or "", lane["stream"] or ""),
-            ),
+            "lanes": self.clocks.placed(lanes, self.settings.guards.default_uncertainty_ns),
             "clocks": self.clocks.counters(),
             "quarantined": self._quarantined,
-            **self._order.sources(),
-            "queries": counted(self.settings.plans, self._operators, self.judging),
+            **sources,
+            "queries": queries,
         }
 
     def snapshot(self) -> bytes:

@@ -14,7 +14,6 @@ from engine.errors import UserError
 from engine.live.claim import check_claim
 from engine.log.files.log_files import log_files
 from engine.passes.pipeline import attribute_types, check_order, check_plans
-from engine.query.derived_plan import of_log
 from engine.query.fields import named_attributes
 from engine.server.demo.demonstration import demonstrate
 from engine.server.engine_section import EngineSettings
@@ -85,4 +84,4 @@ def _check(engine: EngineSettings, log: Path) -> None:
     wanted = set().union(*map(named_attributes, settings.plans))
     if attribute_types(log, wanted):  # else there were no events yet
         check_plans(log, settings.plans)
-        check_order(log, settings.order, of_log(settings.plans))
+        check_order(log, settings)

@@ -299,6 +299,24 @@ class SourceClocks:
             for source, known in sorted(self._known.items())
         ]
 
+    def placed(self, lanes: list[dict[str, Any]], least_ns: int) -> list[dict[str, Any]]:
+        """An order's ``lanes`` by name, each with the time of its newest event on the engine's
+        clock, and by which offset that is corrected; for reports.
+
+        ``least_ns``: what an event of a clock that no handshake corrects may be off by [ns].
+        """
+        begun = [lane for lane in lanes if lane["newest_ts"] is not None]
+        codes = self.strings.codes
+        source = np.array([codes.get(lane["source"] or "", -2) for lane in begun], np.int64)
+        newest = np.array([lane["newest_ts"] for lane in begun], np.int64)
+        self.grow(int(source.max(initial=NONE)) + 1)
+        ref, unc, _ = self.correct(source, newest, least_ns)
+        places = zip(ref.tolist(), (ref - newest).tolist(), unc.tolist(), strict=True)
+        for lane in lanes:
+            place = (None, None, None) if lane.pop("newest_ts") is None else next(places)
+            lane.update(zip(("last_event", "offset", "uncertainty"), place, strict=True))
+        return sorted(lanes, key=lambda lane: (lane["source"] or "", lane["stream"] or ""))
+
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
         return {

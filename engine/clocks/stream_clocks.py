@@ -8,7 +8,7 @@ that is synchronised, whether it has sent anything yet or not (``engine.clocks.b
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -23,6 +23,22 @@ NOTHING: Final = -(2**63) + 1
 _COMPARED: Final = 3
 """So many uncertain comparisons may lie between two events that bear on one match."""
 _EARLIEST: Final = -(2**62)
+_NO_INTS: Final = np.empty(0, np.int64)
+
+
+class _Clocks(NamedTuple):
+    """At each row of a batch, and behind the last: progress, event clock, horizon, and how wrong
+    the clock of any source may be.
+    """
+
+    frontier: np.ndarray
+    newest: np.ndarray
+    horizon: np.ndarray
+    error: np.ndarray
+
+    def rows(self, n: int) -> Ahead:
+        """What its ``n`` rows need."""
+        return Ahead(self.frontier[:n], self.horizon[:n], self.error[:n])
 
 
 class StreamClocks:
@@ -57,30 +73,29 @@ class StreamClocks:
 
     def ahead(self, released: Released) -> Ahead:
         """Of a batch that is to come."""
-        empty, steps = np.empty(0, np.int64), released.progress
-        ref, status = ends_of(released), released.columns.get("status", empty)
-        moves = np.where(status == IN_ORDER, ref, LONG_AGO)
-        inside = steps.row < released.n
-        np.maximum.at(moves, steps.row[inside], steps.frontier[inside])
-        frontier = _running(self.frontier, moves)
-        newest = _running(self._newest, ref)
-        horizon = self._horizon(newest if self._by_clock else frontier, released)
-        error = released.bound.at(np.maximum(newest, frontier))
-        return Ahead(frontier, _running(self.horizon, horizon), error)
+        return self._until_after(released, ends_of(released)).rows(released.n)
 
-    def _horizon(self, clock: np.ndarray, released: Released) -> np.ndarray:
-        """What is left of ``clock`` if the clocks of events err the worst way."""
-        spread = np.maximum(2 * released.bound.at(clock), max(self.t_a, released.t_a))
+    def _until_after(self, released: Released, ref: np.ndarray) -> _Clocks:
+        """The clocks at each row of a batch, and behind it."""
+        steps, status = released.progress, released.columns.get("status", _NO_INTS)
+        moves = _and_behind(np.where(status == IN_ORDER, ref, LONG_AGO))
+        np.maximum.at(moves, np.minimum(steps.row, released.n), steps.frontier)
+        frontier = _running(self.frontier, moves)
+        newest = _running(self._newest, _and_behind(ref))
+        clock = newest if self._by_clock else frontier
+        error, either = released.bound.at(clock), released.bound.at(np.maximum(newest, frontier))
+        # What is left of the clock if those of events err the worst way.
+        spread = np.maximum(2 * error, max(self.t_a, released.t_a))
         left = np.maximum(clock, _EARLIEST) - _COMPARED * spread
-        return np.where(clock == LONG_AGO, NOTHING, left)
+        horizon = np.where(clock == LONG_AGO, NOTHING, left)
+        return _Clocks(frontier, newest, _running(self.horizon, horizon), either)
 
     def advance(self, released: Released) -> Moved:
         """The moves of a batch."""
-        empty = np.empty(0, np.int64)
         ref = ends_of(released)
-        status, release = (released.columns.get(name, empty) for name in ("status", "release"))
+        status, release = (released.columns.get(name, _NO_INTS) for name in ("status", "release"))
         steps, first = released.progress, self.rows
-        rows = self.ahead(released)
+        clocks = self._until_after(released, ref)
         number = 2 * (first + np.arange(released.n)) + 1
         clock = Steps.of(ref, release, number, self._newest)
         if released.promises is None:
@@ -92,16 +107,12 @@ class StreamClocks:
             at = released.promises.at
         self.bound, self.t_a = released.bound, max(self.t_a, released.t_a)
         now = max([LONG_AGO, *release[-1:].tolist(), *at[-1:].tolist()])
-        after = steps.frontier[steps.row >= released.n]
-        self.frontier = max([self.frontier, *rows.frontier[-1:].tolist(), *after.tolist()])
-        self._newest = int(ref.max(initial=self._newest))
+        self.frontier, self._newest, self.horizon, _ = (int(each[-1]) for each in clocks)
         self.rows += released.n
-        last = np.array([self._newest if self._by_clock else self.frontier])
-        horizon = int(self._horizon(last, released)[0])
-        self.horizon = max([self.horizon, *rows.horizon[-1:].tolist(), horizon])
         closed = passed = told
         if self.t_a if self._by_delay else self.bound.unc_ns or self.bound.rate_ppb:
             closed, passed = self._less(told, 1), self._less(told, 2)
+        rows = clocks.rows(released.n)
         return Moved(first, rows, now, told, closed, passed, self.horizon, self.t_a)
 
     def _less(self, told: Told, errors: int) -> Told:
@@ -132,6 +143,11 @@ class StreamClocks:
         if state["promises"] is not None:
             self._book = PromiseBook(self._types)
             self._book.restore(state["promises"])
+
+
+def _and_behind(values: np.ndarray) -> np.ndarray:
+    """``values``, and the last of them once more: nothing else is known behind a batch yet."""
+    return np.append(values, values[-1] if len(values) else LONG_AGO)
 
 
 def _running(before: int, values: np.ndarray) -> np.ndarray:

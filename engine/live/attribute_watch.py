@@ -14,7 +14,6 @@ from engine.log.frame_rules import attribute_types
 from engine.log.saved_state import load, save
 from engine.order.served import check_order_attributes
 from engine.query import check_attributes
-from engine.query.derived_plan import of_log
 from engine.query.derived_schema import attributes_of_log
 from engine.query.plan import Plan
 from engine.stream.frame import ATTR_PREFIX, Frame
@@ -31,7 +30,7 @@ class AttributeWatch:
 
     def __init__(self, settings: ChainSettings, known: dict[str, str]) -> None:
         self._unchecked = list(settings.plans)
-        self._by_order = settings.order.attributes(of_log(settings.plans))
+        self._by_order = settings.looked_at
         self.known = known
         self._check()
 

@@ -14,7 +14,6 @@ from engine.pattern.spill.settings import STATE
 from engine.query import query
 from engine.query.analysis.cascade import read_statements
 from engine.query.check_plan import checks_of
-from engine.query.derived_plan import of_log
 from engine.query.endpoints.path import IBP
 from engine.query.endpoints.tree_joins import COST
 from engine.query.language.statements import several, statements
@@ -98,7 +97,6 @@ class Questions:
         )  # fmt: skip
         history = history_file(self.history or None, plans, on_spark=False)
         settings = replace(settings, history=history)
-        settings.order.attributes(of_log(plans))
         for plan in plans if self.spill else ():
             build_operator(plan, settings, DEFAULT_SITE)  # which refuses what cannot spill
         taken = {plan.name for plan in plans}.intersection(SIDE_OUTPUT.folders)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,15 +17,12 @@ import pyarrow as pa
 from engine.chain import ChainSettings
 from engine.errors import SparkFailure, UserError
 from engine.log.arrival_log import LogReader, LogWriter
-from engine.log.gathered import gathered
-from engine.log.held_log import HeldLog, Log, held, opened
+from engine.log.held_log import HeldLog, Log, gathered, held, opened
 from engine.log.input.input_log import open_input
 from engine.log.input.input_read import PLAIN_FORM, InputForm
 from engine.log.whole_file import parquet_files, sync_folder
-from engine.order.base import OrderSettings
 from engine.passes.inprocess import run_in_process
 from engine.query import check_attributes
-from engine.query.derived_plan import of_log
 from engine.query.fields import named_attributes
 from engine.query.plan import Plan
 from engine.results.store.part_store import HELD_BYTES, PartStore
@@ -53,10 +50,9 @@ class Host:
         """One pass; gives the counters (see ``engine.scenario``).
 
         Raises:
-            UserError: the order cannot serve the queries, or looks at an attribute that is not
-                there, or is no number.
+            UserError: the order looks at an attribute that is not there, or is no number.
         """
-        check_order(log, settings.order, of_log(settings.plans))
+        check_order(log, settings)
         if self.master is None:
             return run_in_process(log, settings, out, advanced)
         # pyspark and a JVM only where they are asked for
@@ -161,13 +157,13 @@ def check_plans(
         check_attributes(plan, known)
 
 
-def check_order(log: Path | Log, order: OrderSettings, plans: Sequence[Plan]) -> None:
-    """An ordering operator must fit the queries, and what it looks at be in the log, as numbers.
+def check_order(log: Path | Log, settings: ChainSettings) -> None:
+    """What an ordering operator looks at must be in the log, as numbers where it asks for these.
 
     Raises:
-        UserError: says what does not fit; names the attribute and the ones there are.
+        UserError: names the attribute and the ones there are.
     """
-    wanted = order.attributes(plans)
+    wanted = settings.looked_at
     if not wanted:
         return
     from engine.order.served import check_order_attributes  # noqa: PLC0415 - of few orders

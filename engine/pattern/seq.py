@@ -24,7 +24,7 @@ from engine.barrier.changes import ORDER, Changes, Given
 from engine.clocks.stream_clocks import NOTHING
 from engine.errors import ContractViolation, UserError
 from engine.operator import Result
-from engine.pattern.compiled.membership import joined_attributes, kept_attributes, members
+from engine.pattern.compiled.membership import kept_attributes, members, step_filters
 from engine.pattern.compiled.tables import Layout, layout_of
 from engine.pattern.match_results import Matches
 from engine.pattern.search.kernel import Kernel
@@ -42,6 +42,8 @@ from engine.stream.timeline import Moved, Steps
 
 _INT_MAX: Final = 2**63 - 1
 _DEFAULT_KEEP_LATE_NS: Final = 60 * 10**9
+_NO_STRINGS: Final = Strings()
+"""Before the first batch, which brings the site's own."""
 
 
 class SeqMatcher:
@@ -82,12 +84,12 @@ class SeqMatcher:
         self._by_ends = self._layout.by_ends
         self._within_ns = self._layout.branches[0].within_ns
         self._keep_ns = kept_ns(self._within_ns, self.settings)
-        self._joined = joined_attributes(self._layout)
+        self._filters = step_filters(self._layout)
         self._attributes = kept_attributes(self.plan, self._layout)
         self.table = Store(self._layout.reads, self._layout.keyed)
         """The events held."""
         self._kernel = self._made_kernel()
-        self._strings = Strings()
+        self._strings = _NO_STRINGS
         self._too_late = 0
         self._most = 0
 
@@ -201,7 +203,7 @@ class SeqMatcher:
 
     def _members(self, released: Released) -> np.ndarray:
         """Per row, bit k: it can be step k."""
-        return members(self._layout, self._joined, released)
+        return members(self._filters, released)
 
     def _at_once(
         self,
@@ -218,7 +220,7 @@ class SeqMatcher:
             return np.full(released.n, _INT_MAX)
         ref, unc = released.columns["ref"], released.columns["unc"]
         expires = ref + unc + self._keep_ns
-        for step, leading in self._layout.negated():
+        for step, leading in self._layout.negated:
             # No match that it may have changed is changed by another one once it is gone.
             longer = (self._within_ns or 0) if leading else 0
             negative = ref + np.maximum(unc, released.t_a) + self._keep_ns + longer

@@ -21,11 +21,11 @@ from engine.barrier.base import Asked
 from engine.barrier.changes import Changes, Given
 from engine.errors import UserError
 from engine.operator import Result, ResultPieces
+from engine.pattern.compiled.membership import step_filters
 from engine.pattern.compiled.tables import Layout
 from engine.pattern.seq import SeqMatcher
 from engine.pattern.settings import PatternSettings
 from engine.pattern.store import EXPIRES
-from engine.query.plan import Attribute
 from engine.query.repeat_plan import RepeatPlan
 from engine.repetition.compiled import repeat_layout
 from engine.repetition.judge import RepeatJudge, scopes_of
@@ -68,10 +68,7 @@ class RepeatMatcher(SeqMatcher):
             tuple(scope.type for scope in scopes_of(plan)), tuple(dict.fromkeys(positive)),
             len(plan.steps),
         )  # fmt: skip
-        self._joined = [
-            [Attribute(name, step.alias) for name in self._repeat.partition]
-            for step in self._layout.steps
-        ]
+        self._filters = step_filters(self._layout, tuple(self._repeat.partition))
         self._matches = MatchTable()
 
     def _made_layout(self) -> Layout:

@@ -24,8 +24,8 @@ from engine.operator import Result
 from engine.results.kinds import KINDS
 from engine.results.lines.json_texts import in_one, in_one_text
 from engine.results.schema import POSITION
-from engine.results.store.batch_files import Batches, site_groups
-from engine.results.store.part_store import PartStore, store_of
+from engine.results.store.batch_files import Batches
+from engine.results.store.part_store import PartStore, site_groups, store_of
 from engine.results.tables.flat_columns import flat
 from engine.results.tables.table_file import CSV, write_table
 from engine.results.tables.typed_columns import TypedColumns
@@ -56,10 +56,10 @@ def export_jsonl(
     Raises:
         UserError: no such directory, or damaged files in it.
     """
-    unit = unit_ns(time_unit)
+    unit, store = unit_ns(time_unit), store_of(directory)
     count = 0
     with text_out(out) as stream:
-        for number, texts in _results(store_of(directory), unit, queries, times):
+        for number, texts in _results(store, unit, queries, times):
             stream.writelines(texts)
             count += number
     return count

@@ -22,8 +22,8 @@ from engine.errors import ContractViolation, UserError
 from engine.log.trace_writer import attr_dicts
 from engine.results.export import text_out
 from engine.results.lines.json_texts import in_one, in_unit
-from engine.results.store.batch_files import SITE, runs, site_groups
-from engine.results.store.part_store import PartStore, store_of
+from engine.results.store.batch_files import SITE, runs
+from engine.results.store.part_store import PartStore, site_groups, store_of
 from engine.results.tables.table_file import write_table
 from engine.stream.columns import ID_TYPE, VALID_PREFIX
 from engine.stream.frame import ATTR_PREFIX

@@ -19,7 +19,7 @@ from engine.cache_home import cache_home
 from engine.chain import ChainSettings
 from engine.constraint.settings import read_monitor
 from engine.errors import UserError
-from engine.order.base import Guards, OrderSettings
+from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.order.served import check_order_attributes
 from engine.pattern.spill.settings import read_spill
@@ -110,7 +110,6 @@ def chain(
         window=read_window(window, time_unit, plans),
         monitor=read_monitor(monitor, time_unit, plans),
     )
-    settings.order.attributes(plans)  # an order that cannot serve them is told here
     _check_types(attributes)
     return partial(_applied, settings=settings, time_unit=time_unit, attributes=attributes)
 
@@ -146,16 +145,16 @@ def _applied(
 ) -> DataFrame:
     """The step's results of ``df``."""
     _use_rocksdb(df.sparkSession)
-    plans, order = settings.plans, settings.order
+    plans = settings.plans
     rows: RowPlan | None = None
     if _PAYLOAD in df.columns:
         df, known = _frames(df), attributes
     else:
-        numbered = order.asks_numbers
-        df, rows = plan_rows(df, _wanted(plans, order), time_unit, numbered=numbered)
+        numbered = settings.order.asks_numbers
+        df, rows = plan_rows(df, _wanted(settings), time_unit, numbered=numbered)
         known = rows.attributes
     if known is not None:
-        check_order_attributes(order.attributes(plans), known)
+        check_order_attributes(settings.looked_at, known)
         for plan in plans:
             check_attributes(plan, known)
     output = TypedOutput(plans, known, unit_ns(time_unit), None if rows is None else rows.taken)
@@ -173,10 +172,10 @@ def _check_types(attributes: Mapping[str, str] | None) -> None:
             raise UserError(f"attributes: {name!r} is {kind!r}; use one of {', '.join(_TYPES)}")
 
 
-def _wanted(plans: Sequence[Plan], order: OrderSettings) -> set[str] | None:
+def _wanted(settings: ChainSettings) -> set[str] | None:
     """Attributes that the step reads; None = all."""
-    wanted = set(order.attributes(plans))
-    for plan in plans:
+    wanted = set(settings.looked_at)
+    for plan in settings.plans:
         needed = needed_attributes(plan)
         if needed is None:
             return None

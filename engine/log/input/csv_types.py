@@ -26,8 +26,7 @@ from engine.log.input.row_import import (
     kind_codes,
     time_faults,
 )
-from engine.log.record.bad_lines import Fault
-from engine.log.record.record_rules import TIME_FIELDS
+from engine.log.record.record_rules import TIME_FIELDS, Fault
 from engine.log.record.times import Times
 from engine.log.record.trace_record import INT64_MIN, INT_FIELDS
 from engine.stream.frame import STRING

@@ -58,17 +58,9 @@ class Flat:
         Raises:
             UserError: a mapped key, or an event time, that is nowhere in the first objects.
         """
-        if not self._of_key and self._attrs is None and self._plain(objects):
-            return objects
         found = [self._record(each) if type(each) is dict else each for each in objects]
         self._check_keys(objects, found, lines)
         return found
-
-    @staticmethod
-    def _plain(objects: list[Any]) -> bool:
-        if not set(map(type, objects)) <= {dict}:
-            return all(_KNOWN.issuperset(each) for each in objects if type(each) is dict)
-        return set[str]().union(*objects) <= _KNOWN
 
     def _record(self, given: dict[str, Any]) -> dict[str, Any]:
         record: dict[str, Any] = {}

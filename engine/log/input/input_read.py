@@ -1,23 +1,28 @@
-"""What every reader of an input has: how it is written, what is bad in it, its rows sorted."""
+"""What every reader of an input has: how it is written, what is bad in it, its rows sorted.
+
+A line or row that breaks a rule stops the reading, or is counted, kept and left out.
+"""
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TextIO
 
-import numpy as np
-import pyarrow as pa
-
+from engine.errors import UserError
 from engine.log.input.intake import RowIntake
-from engine.log.input.lines import STDIN
-from engine.log.input.sorting import Sorter
-from engine.log.record.bad_lines import BadLines
+from engine.log.input.lines import CHUNK_LINES, STDIN
+from engine.log.input.sorting import Rows, Sorter
+from engine.log.record.record_rules import Fault
 from engine.log.record.times import Times
 from engine.stream.frame import Frame
+
+ON_BAD: Final = ("stop", "skip")
 
 
 class InputKind(StrEnum):
@@ -58,6 +63,61 @@ class InputForm:
 
 
 PLAIN_FORM: Final = InputForm()
+
+
+class BadLines:
+    """The policy for one input, and the count of its bad lines (attribute ``count``).
+
+    ``on_bad="stop"`` raises at the first bad line; ``"skip"`` counts it and appends
+    ``{"line", "reason", "text"}`` to the JSONL file ``dead_letter``, if one is named. The file is
+    begun anew when the input is opened, so that it speaks of this run only.
+    """
+
+    def __init__(self, name: str, on_bad: str, dead_letter: Path | None) -> None:
+        if on_bad not in ON_BAD:
+            raise UserError(f"unknown --on-bad {on_bad!r}; use one of {', '.join(ON_BAD)}")
+        self.name = name
+        self.on_bad = on_bad
+        self.dead_letter = dead_letter
+        self.count = 0
+        self._file: TextIO | None = None
+
+    def opened(self) -> AbstractContextManager[TextIO | None]:
+        """Begins anew: the dead-letter file, if one is named, is open within."""
+        self.count, self._file = 0, None
+        if self.on_bad == "skip" and self.dead_letter is not None:
+            if _same_file(self.dead_letter, Path(self.name)):
+                raise UserError(
+                    f"{self.dead_letter}: is the input itself; give another --dead-letter"
+                )
+            try:
+                self._file = self.dead_letter.open("w", encoding="utf-8")
+            except OSError as error:
+                raise UserError(
+                    f"{self.dead_letter}: the dead-letter file cannot be written: {error.strerror}"
+                ) from error
+        return self._file or nullcontext()
+
+    def report(self, faults: Sequence[Fault], text_of: Callable[[int], str]) -> None:
+        """Takes the faults of one chunk, in any order; ``text_of(line)`` gives the line itself.
+
+        Raises:
+            UserError: ``FILE:LINE: reason`` of the first line, under ``on_bad="stop"``.
+        """
+        if not faults:
+            return
+        ordered = sorted(faults)
+        if self.on_bad == "stop":
+            raise UserError(f"{self.name}:{ordered[0].line}: {ordered[0].reason}")
+        self.count += len(ordered)
+        if self._file is not None:
+            for line, reason in ordered:
+                kept = {"line": line, "reason": reason, "text": text_of(line)}
+                self._file.write(json.dumps(kept) + "\n")
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    return one.exists() and other.exists() and one.samefile(other)
 
 
 class InputRead(ABC):
@@ -114,27 +174,33 @@ class InputRead(ABC):
             self._begin()
         self._has_begun = True
         with self._bad.opened():
-            yield from self._read()
+            for fields, attrs, lines in self._read():
+                self.records += len(lines)
+                if self._sorter is None or not len(lines):
+                    yield from self._frames(fields, attrs, lines)
+                else:
+                    arrivals = self._intake.arrivals(fields, lines)
+                    self._sorter.add(fields, attrs, arrivals, lines)
         if self._sorter is not None:
             for rows in self._sorter.sorted():
-                yield from self._intake.frames(*rows)
+                yield from self._frames(*rows)
         if self.records == 0:
             raise self._nothing()
 
+    def _frames(self, *rows: *Rows) -> Iterator[Frame]:
+        """Rows without faults as frames of at most ``CHUNK_LINES`` records of one site."""
+        for frame in self._intake.frames(*rows):
+            size = frame.batch.num_rows
+            if size <= CHUNK_LINES:
+                yield frame
+                continue
+            for start in range(0, size, CHUNK_LINES):
+                yield frame.slice(start, min(CHUNK_LINES, size - start))
+
     @abstractmethod
-    def _read(self) -> Iterator[Frame]:
-        """The frames, in parts of bounded size, but for those that wait to be sorted."""
+    def _read(self) -> Iterator[Rows]:
+        """The rows without faults, in parts of bounded size."""
 
     @abstractmethod
     def _nothing(self) -> Exception:
         """What is told of an input without any record."""
-
-    def _taken(
-        self, fields: dict[str, pa.Array], attrs: dict[str, pa.Array], lines: np.ndarray
-    ) -> list[Frame]:
-        """Rows without faults as frames; none yet if they are to be sorted."""
-        self.records += len(lines)
-        if self._sorter is None or not len(lines):
-            return self._intake.frames(fields, attrs, lines)
-        self._sorter.add(fields, attrs, self._intake.arrivals(fields, lines), lines)
-        return []

@@ -18,8 +18,7 @@ from edge_agent import records as r
 from edge_agent.limits import TIME_MAX_NS
 from edge_agent.records import Kind
 from engine.log.grouped import Groups, carry_forward, group_rows, ints, string_codes
-from engine.log.record.bad_lines import Fault
-from engine.log.record.record_rules import add_fault, in_units, row_faults
+from engine.log.record.record_rules import Fault, add_fault, in_units, row_faults
 from engine.stream.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
 
 _ALWAYS = (r.SOURCE, r.SEQ, r.TS, r.ARRIVAL)
@@ -77,11 +76,12 @@ class RowIntake:
             return []
         arrival = self.arrivals(columns, lines)
         codes, sites = _texts(columns, r.SITE, r.DEFAULT_SITE, len(lines))
-        groups = group_rows([codes[rows]])
+        of_sites = [rows]
+        if len(sites) > 1:
+            groups = group_rows([codes[rows]])
+            of_sites = np.split(rows[groups.order], groups.starts[1:])
         faults = []
-        for number, start in enumerate(groups.starts):
-            end = groups.starts[number + 1] if number + 1 < len(groups.starts) else len(rows)
-            at = rows[groups.order[start:end]]
+        for at in of_sites:
             site = sites[codes[at[0]]]
             known, line = self._arrived.get(site, (int(arrival[at[0]]), int(lines[at[0]])))
             reached = np.maximum.accumulate(np.concatenate([[known], arrival[at]]))

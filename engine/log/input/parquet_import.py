@@ -30,8 +30,7 @@ from engine.log.input.row_import import (
     time_faults,
 )
 from engine.log.input.table_files import table_files
-from engine.log.record.bad_lines import Fault
-from engine.log.record.record_rules import TIME_FIELDS
+from engine.log.record.record_rules import TIME_FIELDS, Fault
 from engine.log.record.trace_record import INT_FIELDS
 from engine.log.whole_file import DAMAGED
 from engine.stream.frame import STRING

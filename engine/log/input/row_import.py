@@ -21,11 +21,10 @@ from edge_agent.near_miss import did_you_mean
 from edge_agent.records import Kind
 from engine.errors import UserError
 from engine.log.input.input_read import InputRead
-from engine.log.input.lines import CHUNK_LINES
-from engine.log.record.bad_lines import Fault
-from engine.log.record.record_rules import FIELDS_OF_KIND
+from engine.log.input.sorting import Rows
+from engine.log.record.record_rules import FIELDS_OF_KIND, Fault
 from engine.log.record.times import NOT_TIME
-from engine.stream.frame import ATTR_PREFIX, Frame
+from engine.stream.frame import ATTR_PREFIX
 
 _TIMELY: Final = re.compile(r"(?i)time|date|datum|zeit|stamp|^_?t$|_at$|index_level_0")
 _OF_OTHER_KINDS: Final = FIELDS_OF_KIND[Kind.SYNC] - FIELDS_OF_KIND[Kind.EVENT]
@@ -143,11 +142,10 @@ class RowBatch:
 class RowRead(InputRead):
     """A table being read, one record a row."""
 
-    def _read(self) -> Iterator[Frame]:
+    def _read(self) -> Iterator[Rows]:
         for batch in self._batches():
-            for frame in self._frames(batch):
-                for start in range(0, frame.rows, CHUNK_LINES):
-                    yield frame.slice(start, min(CHUNK_LINES, frame.rows - start))
+            self._check(batch)
+            yield batch.fields, batch.attrs, batch.lines
 
     def _nothing(self) -> Exception:
         what = f"none of its {self.bad_count} rows is a record" if self.bad_count else "no rows"
@@ -157,7 +155,8 @@ class RowRead(InputRead):
     def _batches(self) -> Iterator[RowBatch]:
         """The table in parts of bounded size."""
 
-    def _frames(self, batch: RowBatch) -> list[Frame]:
+    def _check(self, batch: RowBatch) -> None:
+        """Takes out the rows with faults, and reports these."""
         faults = list({fault.line: fault for fault in reversed(batch.faults)}.values())
         batch.faults = []
         _drop(batch, faults)
@@ -166,7 +165,6 @@ class RowRead(InputRead):
             faults += found
             _drop(batch, found)
         self._bad.report(faults, batch.text_of)
-        return self._taken(batch.fields, batch.attrs, batch.lines)
 
 
 def _drop(batch: RowBatch, faults: list[Fault]) -> None:

@@ -19,9 +19,9 @@ from engine.errors import UserError
 from engine.log.input.flat import Flat
 from engine.log.input.input_read import InputKind, InputRead
 from engine.log.input.lines import Chunk, read_chunks
+from engine.log.input.sorting import Rows
 from engine.log.record.attr_types import AttrTypes
-from engine.log.record.bad_lines import Fault
-from engine.log.record.record_rules import TIME_FIELDS
+from engine.log.record.record_rules import TIME_FIELDS, Fault
 from engine.log.record.trace_record import (
     EXAMPLE,
     INT64_MIN,
@@ -32,36 +32,35 @@ from engine.log.record.trace_record import (
     parse_all,
     time_fault,
 )
-from engine.stream.frame import STRING, Frame
+from engine.stream.frame import STRING
 from engine.units import INT64_MAX
 
 _NONE: Final = type(None)
 _BLANK: Final = " \t\r"
+_FIELDS: Final = frozenset(r.RECORD_FIELDS)
 _NO_ATTRS: Final[dict[str, Any]] = {}
 
 
 class TraceRead(InputRead):
-    """A trace (plain, gzip or zstd) as frames of at most ``CHUNK_LINES`` records of one site."""
+    """A trace, plain, gzip or zstd."""
 
     kind = InputKind.TRACE
 
-    def _begin(self) -> None:
-        super()._begin()
+    def _read(self) -> Iterator[Rows]:
         self._types = AttrTypes()
         self._flat = Flat(self.name, self.form.mapping, self.form.attrs)
-
-    def _read(self) -> Iterator[Frame]:
         for chunk in read_chunks(self.path, self.name):
-            yield from self._frames(chunk)
+            yield self._rows(chunk)
 
     def _nothing(self) -> Exception:
         if self.bad_count:
             return UserError(f"{self.name}: none of its {self.bad_count} lines is a record")
         return UserError(f"{self.name}:1: the file is empty; write one record a line: {EXAMPLE}")
 
-    def _frames(self, chunk: Chunk) -> list[Frame]:
+    def _rows(self, chunk: Chunk) -> Rows:
         records, lines, faults = _parse(chunk)
-        records = self._flat.records(records, lines)
+        if self.form.mapping or self.form.attrs is not None or not _only_fields(records):
+            records = self._flat.records(records, lines)
         columns = _typed(records)
         if columns is None:
             bad = _shape_faults(records, lines)
@@ -94,7 +93,7 @@ class TraceRead(InputRead):
             attrs, _ = self._attrs(records, lines)
         if faults:
             self._bad.report(faults, lambda line: chunk.texts[line - chunk.first])
-        return self._taken(columns, attrs, lines)
+        return columns, attrs, lines
 
     def _time_columns(
         self, records: list[dict[str, Any]], lines: np.ndarray, there: set[str]
@@ -149,6 +148,11 @@ def _parse(chunk: Chunk) -> tuple[list[Any], np.ndarray, list[Fault]]:
                 blank.append(index)
     lines = np.delete(np.arange(chunk.first, chunk.first + len(chunk.texts)), blank)
     return records, lines, faults
+
+
+def _only_fields(records: list[Any]) -> bool:
+    """Whether every key is that of a field, so that each record stands as it is meant."""
+    return set[str]().union(*(each for each in records if type(each) is dict)) <= _FIELDS
 
 
 def _shape_faults(records: list[Any], lines: np.ndarray) -> list[Fault]:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from engine.log.record.bad_lines import Fault
+from engine.log.record.record_rules import Fault
 from engine.log.record.trace_record import quoted
 from engine.stream.frame import STRING
 

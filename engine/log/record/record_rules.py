@@ -6,7 +6,7 @@ Used for every kind of row-wise input: JSONL traces, CSV, Parquet.
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +39,13 @@ _NEEDED: Final[dict[str, tuple[Kind, ...]]] = {
 _NOT_NEGATIVE: Final = (
     r.SEQ, r.INCARNATION, r.DELAY, r.FIRST_SEQ, r.PRECISION, r.SKEW_ERROR_PPB,
 )  # fmt: skip
+
+
+class Fault(NamedTuple):
+    """``line`` (1-based) of the input breaks a rule, for ``reason``."""
+
+    line: int
+    reason: str
 
 
 def row_faults(columns: dict[str, pa.Array], kind: np.ndarray, unit_ns: int) -> dict[int, str]:

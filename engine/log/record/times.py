@@ -61,7 +61,7 @@ class Times:
 
     def __init__(self, name: str, unit: str | None, zone: str | None) -> None:
         self.name = name
-        self.unit_ns = unit_ns(unit or DEFAULT_UNIT)
+        self.unit_ns = unit_ns(unit) if unit else NS_PER[DEFAULT_UNIT]
         self.zone = zone
         self._unit_given = unit is not None
         self._looked_at: set[str] = set()

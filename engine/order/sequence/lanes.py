@@ -23,7 +23,7 @@ from engine.order.sequence.lane_slots import look_up
 from engine.order.sequence.quiet_lanes import Lanes, QuietLanes, are_silent
 from engine.order.sequence.state import LANE, LANE_FIRST
 from engine.order.sequence.timeout import first_timeout
-from engine.stream.columns import Columns
+from engine.stream.columns import DEFAULT_STREAM_CODE, Columns
 from engine.stream.released import Strings
 
 _NO_STREAMS: Final = np.empty(0, np.int32)
@@ -86,12 +86,12 @@ class LaneTable:
         source = columns[r.SOURCE]
         stream = columns.get(r.STREAM, _NO_STREAMS)
         kind = columns.get(r.KIND, _NO_KINDS)
-        default = self._strings.code(r.DEFAULT_STREAM)
+        default = DEFAULT_STREAM_CODE
         lanes = np.empty(rows, np.int32)
         fresh = np.empty(rows, np.int64)
         missed = look_up(source, stream, default, kind, self._slots, self._keys, lanes, fresh)
         if missed:
-            self._begin(columns, fresh[:missed], default, state)
+            self._begin(columns, fresh[:missed], state)
             look_up(source, stream, default, kind, self._slots, self._keys, lanes, fresh)
         self._calls += 1
         heard = np.zeros(len(self.tables) + 1, bool)
@@ -99,10 +99,10 @@ class LaneTable:
         self._heard[heard[:-1]] = self._calls
         return lanes
 
-    def _begin(self, columns: Columns, rows: np.ndarray, default: int, state: np.ndarray) -> None:
+    def _begin(self, columns: Columns, rows: np.ndarray, state: np.ndarray) -> None:
         """New lanes, for events at ``rows`` that have none; several may be of one lane."""
-        source = columns[r.SOURCE][rows].astype(np.int64)
-        stream = columns[r.STREAM][rows] if r.STREAM in columns else np.full(len(rows), default)
+        source, stream = columns[r.SOURCE][rows].astype(np.int64), np.zeros(len(rows), np.int64)
+        stream += columns[r.STREAM][rows] if r.STREAM in columns else DEFAULT_STREAM_CODE
         _, first = np.unique(source << 32 | stream, return_index=True)
         first.sort()
         self._make(source[first], stream[first], state)
@@ -152,7 +152,9 @@ class LaneTable:
 
         The clocks it gives have room for source codes below ``sources``, and for every lane's.
         """
-        clocks.grow(max(sources, int(self.tables["source"].max(initial=NONE)) + 1))
+        least = max(sources, int(self.tables["source"].max(initial=NONE)) + 1)
+        if least > len(clocks.clocks):
+            clocks.grow(least)
         ck = clocks.clocks
         if self._linked == len(self.tables) and ck is self._linked_clocks:
             return ck

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,31 +24,64 @@ from engine.stream.released import Released
 from engine.stream.timeline import ANY_TYPE
 
 
-def members(layout: Layout, joined: list[list[Attribute]], released: Released) -> np.ndarray:
-    """int64 per row, bit k: it satisfies what step k says of it alone, whatever clocks err by, and
-    is not longer than WITHIN if a match would hold it, or would have to lie there beside it.
+class StepFilter(NamedTuple):
+    """What a step asks of an event alone.
+
+    ``where``: whatever clocks err by. ``joined``: attributes that it must have, as without a value
+    it can be joined to none. ``columns``: those of ``Released`` that the two read. ``longest_ns``:
+    how long it may be if a match would hold it, or it would have to lie there beside it; None: any.
+    """
+
+    step: Step
+    where: Predicate | None
+    joined: tuple[Attribute, ...]
+    columns: frozenset[str]
+    longest_ns: int | None
+
+
+def members(filters: Sequence[StepFilter], released: Released) -> np.ndarray:
+    """int64 per row, bit k: it satisfies what step k asks of it alone.
 
     Args:
-        layout: of the query.
-        joined: of ``joined_attributes``.
+        filters: of the steps.
         released: the batch.
     """
-    found, within_ns = np.zeros(released.n, np.int64), layout.branches[0].within_ns
+    found = np.zeros(released.n, np.int64)
     rows_of: dict[tuple[str, str | None, tuple[str, ...]], np.ndarray] = {}
-    plan = layout.branches[0]
-    bounded = within_ns is not None and not of_streams(plan)
-    # An ISEQ's negated event is WITHIN with the match or nothing; elsewhere its start alone counts.
-    negated_too = of_intervals(plan)
-    for place, step in enumerate(layout.steps):
+    for place, each in enumerate(filters):
+        step = each.step
         kind = step.type, step.stream, step.types
         if kind not in rows_of:
             rows_of[kind] = _of_kind(step, released)
         rows = rows_of[kind]
-        if bounded and (negated_too or not step.negated) and len(rows):
+        if each.longest_ns is not None and len(rows):
             ends = released.columns["te"][rows], released.columns["ts"][rows]
-            rows = rows[ends[0] - ends[1] <= within_ns]
-        found[_chosen(layout.own[place], joined[place], released, rows)] |= 1 << place
+            rows = rows[ends[0] - ends[1] <= each.longest_ns]
+        found[_chosen(each, released, rows)] |= 1 << place
     return found
+
+
+@lru_cache(maxsize=64)
+def step_filters(
+    layout: Layout, partition: tuple[str, ...] | None = None
+) -> tuple[StepFilter, ...]:
+    """Of the steps of ``layout``.
+
+    ``partition``: attributes that every event must have; None: those that its step is joined by.
+    """
+    plan, found = layout.branches[0], []
+    # An ISEQ's negated event is WITHIN with the match or nothing; elsewhere its start alone counts.
+    negated_too = of_intervals(plan)
+    of_steps = zip(layout.steps, layout.own, _joined_attributes(layout), strict=True)
+    for step, where, others in of_steps:
+        joined = others
+        if partition is not None:
+            joined = [Attribute(name, step.alias) for name in partition]
+        columns = released_columns([*attributes_in(where), *joined, Attribute("ref")])
+        bounded = not of_streams(plan) and (negated_too or not step.negated)
+        longest_ns = plan.within_ns if bounded else None
+        found.append(StepFilter(step, where, tuple(joined), frozenset(columns), longest_ns))
+    return tuple(found)
 
 
 def _of_kind(step: Step, released: Released) -> np.ndarray:
@@ -62,8 +97,7 @@ def _of_kind(step: Step, released: Released) -> np.ndarray:
     return np.flatnonzero(fine)
 
 
-@lru_cache(maxsize=64)
-def joined_attributes(layout: Layout) -> list[list[Attribute]]:
+def _joined_attributes(layout: Layout) -> list[list[Attribute]]:
     """Per step what it is joined by with positive steps, in every branch that has it: without a
     value it can be joined to none.
 
@@ -95,22 +129,19 @@ def kept_attributes(plan: SeqPlan | OrPlan, layout: Layout) -> set[str] | None:
     return {name for name in names if name is not None}
 
 
-def _chosen(
-    where: Predicate | None, joined: list[Attribute], released: Released, rows: np.ndarray
-) -> np.ndarray:
+def _chosen(asked: StepFilter, released: Released, rows: np.ndarray) -> np.ndarray:
     """Those of ``rows`` that satisfy ``where`` and have what the step is joined by."""
-    if not len(rows) or (where is None and not joined):
+    if not len(rows) or (asked.where is None and not asked.joined):
         return rows
-    names = released_columns([*attributes_in(where), *joined, Attribute("ref")])
-    columns = {name: released.columns[name][rows] for name in names if name in released.columns}
+    columns = {n: released.columns[n][rows] for n in asked.columns if n in released.columns}
     view = View.of(columns, released.attr_types, released.strings)
-    fine = _has_values(joined, view, len(rows)) if joined else np.True_
-    if where is not None:
-        fine = fine & view_mask(where, view, len(rows))
+    fine = _has_values(asked.joined, view, len(rows)) if asked.joined else np.True_
+    if asked.where is not None:
+        fine = fine & view_mask(asked.where, view, len(rows))
     return np.asarray(rows[fine])
 
 
-def _has_values(attributes: list[Attribute], view: View, n: int) -> np.ndarray:
+def _has_values(attributes: Sequence[Attribute], view: View, n: int) -> np.ndarray:
     """Where no attribute is null (a NaN is): the others can equal nothing."""
     fine = np.ones(n, np.bool_)
     for attribute in attributes:

@@ -12,7 +12,7 @@ The branches of an OR share steps (by alias), events and indexes; each has its o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Generic, TypeVar
 
@@ -60,7 +60,8 @@ class Layout:
     say which of ``steps`` its own are. ``reads``: what each register of conditions has; ``keyed``:
     names by register of keys. ``predicates``: by number. ``own``: per step, what is asked of its
     event alone and no clock error changes. ``by_ends``: an ISEQ, whose intervals come and are
-    ordered by their ends. ``place``: step by alias; ``register``: by what it has.
+    ordered by their ends. ``place``: step by alias; ``register``: by what it has. ``negated``: the
+    steps of the scopes, and whether they stand at the front, as those of an ISEQ may.
     """
 
     tables: Tables
@@ -75,19 +76,13 @@ class Layout:
     by_ends: bool
     place: dict[str, int]
     register: dict[Read, int]
+    negated: list[tuple[int, bool]] = field(init=False, default_factory=list)
 
-    def negated(self) -> list[tuple[int, bool]]:
-        """Steps of the scopes, and whether they stand at the front, as those of an ISEQ may."""
-        found = []
+    def __post_init__(self) -> None:
         for number, scope in enumerate(self.tables.scopes):
-            step = int(scope["step"])
-            if self.by_ends:
-                found.append((step, True))
-                continue
-            ends = relations_in(self.tables, number)
+            step, ends = int(scope["step"]), relations_in(self.tables, number)
             leading = (ends["right"] == step) & (ends["strict"] == 0)
-            found.append((step, bool(leading.any())))
-        return found
+            self.negated.append((step, self.by_ends or bool(leading.any())))
 
 
 def members_of(tables: Tables, branch: int) -> np.ndarray:

@@ -142,7 +142,7 @@ class SpillingMatcher(SeqMatcher):
             return self._waiting.until(max(ends, default=_LEAST))
         release, ref = released.columns["release"], released.columns["ref"]
         ahead = self._clocks.ahead(released)
-        member = members(self._layout, self._joined, released)
+        member = members(self._filters, released)
         mine = np.flatnonzero((member != 0) & (self._expiry(released, member) >= ahead.horizon))
         rows = mine[self._reaches_cold(ref[mine], ahead, mine, released.t_a)]
         now = max([int(release[-1]), *ends])

@@ -51,7 +51,7 @@ class Replay:
         stacks = Kernel(self.layout, self.rule, self.within_ns, self.keep_ns, StackOptions())
         stacks.take_in(store, 0, first, self.strings)
         member = store.columns[MEMBER][: store.n]
-        negated = sum({1 << step for step, _ in self.layout.negated()})
+        negated = sum({1 << step for step, _ in self.layout.negated})
         if not (member[late] & negated).any():
             after = self._since(stacks, first)
             if after is None:

@@ -30,21 +30,16 @@ def match_lines(table: pa.Table, unit: int, _times: Collection[str] = ()) -> pa.
         table: the matches.
         unit: of the times [ns]; they are rounded down.
     """
-    columns = columns_in_one(table)
-    texts = Texts(unit)
+    columns, texts = columns_in_one(table), Texts(unit)
     lists = columns["events"]
-    events = joined(_events(lists.flatten(), texts), lists)
+    events = lists.flatten()
+    of_event = {field.name: events.field(place) for place, field in enumerate(events.type)}
+    plain = texts.fields({n: of_event[n] for n in EVENT_FIELDS if n != _ATTRS}, _TIMES)
+    attrs = texts.attributes(of_event[_ATTRS])
+    each = woven("{", *plain, ', "attrs": ', attrs, rest(of_event[MORE]), "}")
     facts = texts.fields({name: columns[name] for name in _FACTS}, _TIMES)
-    parts = ["{", *facts, ', "events": [', events, "]"]
+    parts = ["{", *facts, ', "events": [', joined(each, lists), "]"]
     value = columns["value"]
     if value.null_count < len(value):
         parts.append(where_there(value, around(', "value": ', texts.objects(value), "")))
     return woven(*parts, rest(columns[MORE]), "}\n")
-
-
-def _events(events: pa.StructArray, texts: Texts) -> pa.Array:
-    """Each event of every list."""
-    columns = {field.name: events.field(place) for place, field in enumerate(events.type)}
-    facts = texts.fields({n: columns[n] for n in EVENT_FIELDS if n != _ATTRS}, _TIMES)
-    attrs = texts.attributes(columns[_ATTRS])
-    return woven("{", *facts, ', "attrs": ', attrs, rest(columns[MORE]), "}")

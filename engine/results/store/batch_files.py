@@ -25,9 +25,6 @@ SITE: Final = "site"
 _NAME: Final = re.compile(r"batch-([0-9]{12,})-([0-9]+)\.parquet")
 _GROUP_ROWS: Final = 1024
 """Small sites share a row group of at least so many rows."""
-_ROWS_AT_ONCE: Final = 1 << 16
-_ROWS_PER_FILE: Final = 256
-"""With more files, groups of sites grow: else each would be read again and again for few rows."""
 
 
 def replace_batch(folder: Path, batch_id: int, parts: Sequence[Sequence[pa.Table]]) -> list[Path]:
@@ -191,25 +188,3 @@ def runs(column: pa.ChunkedArray) -> tuple[list[str], np.ndarray]:
     coded = pc.run_end_encode(column.cast(pa.string()).combine_chunks(), run_end_type=pa.int64())
     ends = coded.run_ends.to_numpy()
     return coded.values.to_pylist(), np.concatenate(([0], ends))
-
-
-def site_groups(kinds: Sequence[Batches]) -> Iterator[list[str]]:
-    """The sites of ``kinds`` by name, some at a time: so many that memory holds their rows.
-
-    A site with more rows than that is alone.
-    """
-    rows: dict[str, int] = {}
-    for files in kinds:
-        for site, count in files.rows().items():
-            rows[site] = rows.get(site, 0) + count
-    limit = max(_ROWS_AT_ONCE, _ROWS_PER_FILE * sum(files.count for files in kinds))
-    together: list[str] = []
-    room = limit
-    for site in sorted(rows):
-        if together and rows[site] > room:
-            yield together
-            together, room = [], limit
-        together.append(site)
-        room -= rows[site]
-    if together:
-        yield together

@@ -18,6 +18,9 @@ from engine.results.store.batch_files import SITE, Batches, BatchFiles, replace_
 
 HELD_BYTES: Final = 256 << 20
 """What a pass may hold instead of writing it."""
+_ROWS_AT_ONCE: Final = 1 << 16
+_ROWS_PER_FILE: Final = 256
+"""With more files, groups of sites grow: else each would be read again and again for few rows."""
 
 
 class PartStore:
@@ -106,3 +109,25 @@ class _Held:
             table = pa.concat_tables(tables)
             wanted = {name.partition(".")[0] for name in columns or ()}
             yield batch, table.select(sorted(wanted)) if wanted else table
+
+
+def site_groups(kinds: Sequence[Batches]) -> Iterator[list[str]]:
+    """The sites of ``kinds`` by name, some at a time: so many that memory holds their rows.
+
+    A site with more rows than that is alone.
+    """
+    rows: dict[str, int] = {}
+    for files in kinds:
+        for site, count in files.rows().items():
+            rows[site] = rows.get(site, 0) + count
+    limit = max(_ROWS_AT_ONCE, _ROWS_PER_FILE * sum(files.count for files in kinds))
+    together: list[str] = []
+    room = limit
+    for site in sorted(rows):
+        if together and rows[site] > room:
+            yield together
+            together, room = [], limit
+        together.append(site)
+        room -= rows[site]
+    if together:
+        yield together
