@@ -33,10 +33,13 @@ def _plain_number(value: Any) -> Any:
     return round(float(value), 6) + 0.0 if isinstance(value, int | float) else value
 
 
-def of_window(drift: str) -> Callable[[Result], str]:
+def of_window(shifts: str) -> Callable[[Result], str]:
+    """``shifts``: "", or which of R19's windows are told: TOGETHER or EACH."""
+
     def key(result: Result) -> str:
-        where, stage = result.get("window", result), result.get("drift")
-        asked = {"": [], "TOGETHER": STAGES, "EACH": [stage]}[drift]
+        where = result.get("window", result)
+        stage = result.get("drift")  # R19's flag
+        asked = {"": [], "TOGETHER": STAGES, "EACH": [stage]}[shifts]
         shown = {
             name: {one: _plain_number(value) for one, value in result[name].items()}
             for name in ("value", *asked)
@@ -203,9 +206,8 @@ def _rising(name: str, length: int) -> Question:
 def _time(size: int, step: int | None = None, **more: Any) -> Product:
     """Windows of time of ``g``: how many, and the sum of v."""
     kind = ("TUMBLING", size, size) if step is None else ("SLIDING", size, step)
-    plain = {"group": ("g",), "asked": (), "where": "", "having": "", "best": None, "drift": "",
-             "emit": ""}  # fmt: skip
-    return Product(kind, **plain | more)
+    plain = Product(kind, ("g",), (), "", "", None, "", "")
+    return replace(plain, **more)
 
 
 CASCADES: dict[str, Question] = {

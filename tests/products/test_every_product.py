@@ -195,7 +195,7 @@ def judge(
     many = rows or over or bool(world.unruly)  # numbers that begin anew tell no events apart
     stands = standing(results, len(world.records) if many else 1)
     for result in stands:
-        sound(result, drift=product is not None and bool(product.drift))
+        sound(result, shifted=product is not None and bool(product.drift))
     if not answerable(run, question, product) or (broken and "promises" in run.purge):
         return
     keys = Counter(question.key(result) for result in stands if not gap_alone(result))
@@ -243,13 +243,13 @@ def gap_alone(result: Result) -> bool:
     return bool(result.get("missing")) and not result["certain"] + result["ambiguous"]
 
 
-def sound(result: Result, *, drift: bool) -> None:
-    """What holds of any result; ``drift``: its value is of windows that were shifted."""
+def sound(result: Result, *, shifted: bool) -> None:
+    """What holds of any result. ``shifted``: its value is of windows that were moved."""
     if "probability" in result and result["probability"] is not None:
         assert 0 <= result["probability"] <= 1
         assert result["certainty"] != "confirmed" or result["probability"] == 1
     for name, two in (result.get("bounds") or {}).items():
-        if not drift and known(*(two or [None])) and result["value"].get(name) is not None:
+        if not shifted and known(*(two or [None])) and result["value"].get(name) is not None:
             assert two[0] - 1e-9 <= result["value"][name] <= two[1] + 1e-9, name
 
 

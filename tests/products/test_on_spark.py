@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from engine.passes.asked import asked_of_queries
@@ -30,6 +30,7 @@ SITES = 24
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Generating overly large repr")  # of many worlds, if one fails
 @pytest.mark.parametrize(
     ("order", "cascade"),
     [
@@ -42,6 +43,7 @@ SITES = 24
     max_examples=1, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
 )
 def test_spark_says_the_same_of_every_world(order: str, cascade: str, sites: list[World]) -> None:
+    assume(sum(len(world.records) for world in sites) > 10 * SITES)  # the first one is the least
     texts = [product.text for product in WINDOWS]
     for some in (PATTERNS, REPETITIONS, CONSTRAINTS):
         texts += [question.text for question in some.values()]

@@ -108,7 +108,7 @@ UNRULY: dict[str, Record] = {
     "begins at": {"kind": "sync", "first_seq": 2, "stream": "a"},
     "broken promise": {"kind": "pog", "ts": 110},
     "promise of a type": {"kind": "pog", "ts": 75, "type": "N"},
-    "promise for all": {"kind": "pog", "ts": 90, "source": None},
+    "promise for all": {"kind": "pog", "ts": 90, "type": "A", "source": None},
     "promise with a number": {"kind": "pog", "ts": 100, "seq": 3, "stream": "a"},
     "the end": {"kind": "eos"},
     "end of a stream": {"kind": "eos", "stream": "a", "seq": 6},

@@ -41,7 +41,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _lists_events(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) and pa.types.is_struct(kind.value_type)
+    return bool(pa.types.is_list(kind) and pa.types.is_struct(kind.value_type))
 
 
 def _flat(name: str, values: pa.Array, events: int) -> Iterator[tuple[str, pa.Array]]:
