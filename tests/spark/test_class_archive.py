@@ -50,6 +50,7 @@ def test_another_java_has_another_archive(home: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.slow  # two JVMs, 40 s
 def test_spark_takes_its_classes_from_the_archive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

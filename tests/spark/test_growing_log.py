@@ -136,6 +136,7 @@ def _growing(tmp_path: Path) -> Growing:
     return growing
 
 
+@pytest.mark.slow  # a minute; the next ones say the same of one log each
 @hypothesis_settings(max_examples=20)
 @given(st.data())
 def test_after_every_call_the_answers_are_those_of_the_log_as_it_was_then(
