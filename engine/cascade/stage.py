@@ -30,6 +30,7 @@ from engine.kernels.table import places_of
 from engine.operator import Operator, Result, ResultPieces
 from engine.query.derived_plan import DerivedPlan
 from engine.query.result_facts import facts_of, quantum_of
+from engine.results.identity import partners
 from engine.stream.clock_bound import ClockBound
 from engine.stream.released import Progress, Released, Strings
 
@@ -220,13 +221,13 @@ class DerivedStage:
         gone, late = plan.gone[plan.gone_at == at], plan.late.take(plan.late_at == at)
         self._counts["results_corrected"] += len(gone) + late.n
         tail = self._tail
-        lost = places_of(tail.contents(), gone)
-        start = int(min([tail.n, *lost[lost >= 0]]))
+        lost = _places(tail.contents(), gone)
+        start = int(min([tail.n, *lost]))
         if late.n:
             start = min(start, int(np.searchsorted(tail.time, late.time.min(), "left")))
         told = tail.cut(start, tail.n)
         kept = np.ones(told.n, np.bool_)
-        kept[lost[lost >= 0] - start] = False
+        kept[lost - start] = False
         released_at = int(tail["release"][start - 1]) if start else None
         right = joined([told.take(kept), late]).in_order()
         right = _released(right, told, released_at, now)
@@ -283,6 +284,15 @@ class DerivedStage:
         )
         self._frontier, self._step = state["frontier"], state["step"]
         self._bound = ClockBound(*state["bound"])
+
+
+def _places(tail: np.ndarray, gone: np.ndarray) -> np.ndarray:
+    """Of each of ``gone`` (contents) that is in ``tail`` its place there; of equal ones all of
+    theirs.
+    """
+    plus = np.arange(len(tail) + len(gone)) < len(tail)
+    found = partners(np.concatenate([tail, gone]), plus)[len(tail) :]
+    return np.asarray(found[found >= 0])
 
 
 def _released(

@@ -105,14 +105,30 @@ def _mix_texts(data: np.ndarray, offsets: np.ndarray, found: np.ndarray) -> None
 def partners(identity: np.ndarray, plus: np.ndarray) -> np.ndarray:
     """By row, the place of the ``+`` that it takes back, or -1.
 
+    Several that are equal may stand at once: two matches of events without numbers can say the
+    same. Which of them is taken back makes no difference; it is the first.
+
     Args:
-        identity: int64 (n,) or (n, k), in the order told: of one, ``+`` and ``-`` take turns.
+        identity: int64 (n,) or (n, k), in the order told.
         plus: bool (n,).
     """
-    content = identity[:, None] if identity.ndim == 1 else identity
+    n, content = len(identity), identity[:, None] if identity.ndim == 1 else identity
+    found = np.full(n, -1)
+    if plus.all():
+        return found
     order = np.lexsort(content.T)
-    before, after = order[:-1], order[1:]
-    takes = (content[before] == content[after]).all(axis=1) & plus[before] & ~plus[after]
-    found = np.full(len(identity), -1)
-    found[after[takes]] = before[takes]
+    ordered, adds = content[order], plus[order]
+    is_first = np.append(True, (ordered[1:] != ordered[:-1]).any(axis=1))
+    group, first = np.cumsum(is_first) - 1, np.flatnonzero(is_first)
+    # How many stand, as if more could be taken back than do; the least of that says how often.
+    total = np.cumsum(np.where(adds, 1, -1))
+    total -= (total[first] - np.where(adds[first], 1, -1))[group]
+    apart = group * (2 * n + 2)  # so that no group's least reaches into the next
+    least = np.minimum(np.minimum.accumulate(total - apart) + apart, 0)
+    before = np.where(is_first, 0, np.append(0, least[:-1]))
+    takes = np.flatnonzero(~adds & (least == before))
+    gives = np.flatnonzero(adds)
+    # The nth that takes one back takes the nth that was given: it was before, as one stood.
+    nth = np.arange(len(takes)) - np.searchsorted(takes, first)[group[takes]]
+    found[order[takes]] = order[gives[np.searchsorted(gives, first)[group[takes]] + nth]]
     return found

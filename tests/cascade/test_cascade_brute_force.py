@@ -6,7 +6,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.cascade.composed import cascade, composed, net, plain
@@ -64,8 +64,20 @@ CASES = {
         "CREATE STREAM m AS EVENT SEQ(A a, B b) WITHIN 10 RETURN a.v AS x, b.v AS y;"
         "EVENT SEQ(m p, m q) WHERE p.y <= q.x WITHIN 40 RETURN p.x AS first, q.y AS second"
     ),
+    "pattern, pattern, window": (
+        "CREATE STREAM m AS EVENT SEQ(A a, B b) WITHIN 10 RETURN a.v AS x, b.v AS y;"
+        "CREATE STREAM j AS EVENT SEQ(m p, !m n, m q) WHERE n.x > 4 WITHIN 30 RETURN p.x AS x, "
+        "q.y AS y; SELECT count(*) AS n, sum(x) AS t FROM j WINDOW TUMBLING 20"
+    ),
 }  # fmt: skip
 COLUMNS = {"m": _xy, "j": _xy}
+TWO_ALIKE = [(0, "A", 0, 0), (0, "A", 0, 0), (1, "B", 0, 0), (2, "A", 0, 0), (3, "B", 0, 0)]
+"""Whose matches of matches say the same."""
+TWO_TAKEN_BACK = [
+    (0, "A", 0, 0), (0, "A", 0, 0), (1, "B", 0, 0), (12, "A", 0, 0), (13, "B", 0, 0),
+    (60, "A", 0, 0), (4, "A", 6, 0), (5, "B", 0, 0), (80, "A", 0, 0),
+]  # fmt: skip
+"""Both at once, by what is between."""
 
 EVENT = st.tuples(st.integers(0, 90), st.sampled_from("AB"), st.integers(0, 6), st.integers(0, 1))
 
@@ -79,6 +91,8 @@ def records(events: list[tuple[int, str, int, int]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", CASES)
+@example(events=TWO_ALIKE, cuts=[2], order="none", few=1)
+@example(events=TWO_TAKEN_BACK, cuts=[6], order="none", few=1)
 @given(
     events=st.lists(EVENT, min_size=1, max_size=24),
     cuts=st.lists(st.integers(1, 23), max_size=3),
