@@ -17,11 +17,22 @@ from typing import Final
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 _SPARK: Final = "spark"
 settings.register_profile("slackwater", deadline=None, derandomize=True, database=None)
 settings.register_profile("fuzz", deadline=None, database=None, print_blob=True)
 settings.load_profile("slackwater")
+
+
+def pytest_sessionstart() -> None:
+    """Hypothesis tries numbers and texts of the modules that are loaded, too: which those are hangs
+    on what a worker did before, so they are left to ``make fuzz``.
+    """
+    if settings.default is not None and settings.default.derandomize:
+        assert callable(providers._get_local_constants)  # no public way
+        providers._get_local_constants = Constants
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
