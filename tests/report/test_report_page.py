@@ -346,6 +346,17 @@ def test_matches_taken_back_and_given_again(tmp_path: Path) -> None:
     assert [each["ref_ns"] for each in measured["shown"]["true"]] == [20, 30]
 
 
+def test_matches_of_results_are_told_apart_by_what_these_say(tmp_path: Path) -> None:
+    """Averages of two keys in windows of one time, which have no numbers."""
+    lines = [match_line(10) for _ in range(2)]
+    for line, key in zip(lines, "ab", strict=True):
+        for event in line["events"]:
+            event |= {"seq": None, "attrs": {"key": key}}
+    found = answers(tmp_path / "results.jsonl", *lines, {**lines[0], "op": "-"})
+    measured = measure_matches(found.matches, [])["q"]
+    assert (measured["confirmed"], measured["taken_back"]) == (1, 1)
+
+
 def test_many_matches_are_counted_and_thinned() -> None:
     kept = QueryAnswers()
     for ref in range(4000):

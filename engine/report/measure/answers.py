@@ -109,13 +109,19 @@ def _take(answers: ReadAnswers, result: Result, line: int) -> None:
         return
     into = answers.matches.setdefault(result["query"], QueryAnswers())
     events = result.pop("events")
-    identity = tuple(
-        (event["stream"], event["source"], event["seq"], event["ts"]) for event in events
-    )
+    identity = tuple(map(_name, events))
     result["ref"] = max(map(_end, events))
     result["sources"] = [event["source"] for event in events]
     result["line"] = line
     into.take((result["site"], *identity), result)
+
+
+def _name(event: Result) -> tuple[Any, ...]:
+    """What makes an event another one; one without a number, as results are, by what it says."""
+    number = event["seq"]
+    if number is None:
+        number = json.dumps([event.get("te"), event.get("attrs")], sort_keys=True)
+    return event["stream"], event["source"], number, event["ts"]
 
 
 def _end(event: Result) -> int:
