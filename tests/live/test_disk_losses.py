@@ -127,16 +127,17 @@ main()
 def test_segments_that_cannot_be_read_block_nothing(
     field: Field, gone: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of what was written without a gateway, one in the middle and the newest."""
+    """Of what was written without a gateway, all but the oldest, the newest too; how many there are
+    hangs on how much is read at once.
+    """
     name = settings(field)
     text = (field.folder / name).read_text()
     (field.folder / name).write_text(text.replace('"outbox"\n', '"outbox"\nmax = "1 MiB"\n'))
-    first = fed(field, name, range(20_000))
-    until(lambda: on_disk(field) == 20_000, "the events on the disk")
+    first = fed(field, name, range(30_000))
+    until(lambda: on_disk(field) == 30_000, "the events on the disk")
     first.end(signal.SIGKILL)
-    segments = sorted(field.folder.glob("outbox/*/s00-*.seg"))
-    assert len(segments) == 3
-    bad = [segments[1], segments[2]]
+    _, *bad = sorted(field.folder.glob("outbox/*/s00-*.seg"))
+    assert len(bad) >= 2
     gateway = field.serve()
     if gone:
         for path in bad:
@@ -149,7 +150,7 @@ def test_segments_that_cannot_be_read_block_nothing(
     kept = sorted(field.folder.glob("outbox/*/*.damaged"))
     finish(field, last)
     assert gateway.end() == 0
-    assert last.text.count("unreadable; set aside") == (0 if gone else 2)
+    assert last.text.count("unreadable; set aside") == (0 if gone else len(bad))
     aside = [] if gone else [f"{path.name}.damaged" for path in bad]
     assert [path.name for path in kept] == aside
     found = in_log(field)
