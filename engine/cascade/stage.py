@@ -170,13 +170,15 @@ class DerivedStage:
         that is told on; or an event is too late from then on; and the last one. An upstream that
         reads the log has a step for each of its events.
         """
+        if not len(steps.at):
+            return steps
         last = len(steps.at) - 1
         grid = steps.value // self._quantum
         moved = np.flatnonzero(grid[1:] > grid[:-1]) + 1
         due = [times] if self._back is None else [times, times + self._back]
         found = [np.searchsorted(steps.value, each, "right") for each in due]
         places = np.unique(np.concatenate([[0, last], moved, *found]).clip(0, last))
-        return Told(steps.at[places], steps.value[places]) if last >= 0 else steps
+        return Told(steps.at[places], steps.value[places])
 
     def _read(self, came: tuple[DerivedRows, Instants]) -> ResultPieces:
         new, instants = came
@@ -290,9 +292,10 @@ def _places(tail: np.ndarray, gone: np.ndarray) -> np.ndarray:
     """Of each of ``gone`` (contents) that is in ``tail`` its place there; of equal ones all of
     theirs.
     """
-    plus = np.arange(len(tail) + len(gone)) < len(tail)
-    found = partners(np.concatenate([tail, gone]), plus)[len(tail) :]
-    return np.asarray(found[found >= 0])
+    among = np.flatnonzero(places_of(gone, tail) >= 0)  # the tail is long, and few of it are gone
+    plus = np.arange(len(among) + len(gone)) < len(among)
+    found = partners(np.concatenate([tail[among], gone]), plus)[len(among) :]
+    return np.asarray(among[found[found >= 0]])
 
 
 def _released(

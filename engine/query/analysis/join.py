@@ -21,6 +21,7 @@ from engine.query.clocked import is_clocked
 from engine.query.fields import OWN, attribute_name, attributes_in, with_attributes
 from engine.query.join_plan import JoinKind, JoinPlan
 from engine.query.language import syntax as s
+from engine.query.language.habits import JOINS
 from engine.query.language.place import Span, closest, refuse
 from engine.query.language.ranking import OrderBy
 from engine.query.language.sources import From, Join, JoinSide
@@ -47,10 +48,9 @@ _NO_PARTNER: Final = "\0no partner"
 """Ends the alias of a side where there is no event of it; no query can write such a name."""
 _OF_ROWS: Final = "of its rows another statement makes windows: CREATE STREAM pairs AS ...; ..."
 _ELSEWHERE: Final = {
+    **JOINS,
     "outer": "write LEFT, RIGHT or FULL before it",
-    "cross": "a JOIN without ON has every pair within its time",
     "natural": "say which attributes are equal: JOIN b ON a.x = b.x",
-    "semi": "a row for each pair: JOIN; what has no partner: ANTI JOIN",
 }
 """Kinds of join in other systems, and what to write for them."""
 _KEPT: Final = {

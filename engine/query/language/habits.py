@@ -31,18 +31,22 @@ _LATE: Final = (
 )
 _ONE_EACH: Final = "one statement for each grouping; all are answered in one pass"
 _KEYS: Final = "the same value in all events of a match is PARTITION BY x"
+JOINS: Final = {
+    "cross": "a JOIN without ON has every pair within its time",
+    "semi": "a row for each pair: JOIN; what has no partner: ANTI JOIN",
+}
+"""Kinds of join in other systems, and what to write for them."""
 _REMEDIES: Final = {
+    **JOINS,
     "hopping": _SLIDING, "hop": _SLIDING, "tumble": _TUMBLING, "table": _TUMBLING,
     "cumulate": "EMIT EARLY EVERY 1 s tells a window before it closes",
     "length": _ROWS, "length_batch": _ROWS, "lengthbatch": _ROWS,
     "time": _SLIDING, "time_batch": _TUMBLING, "timebatch": _TUMBLING,
     "using": "say ON a.x = b.x", "natural": "say ON a.x = b.x",
-    "cross": "a JOIN without ON has every pair within its time",
     "over": _OVER,
     "filter": "count what holds: sum(CASE WHEN v > 3 THEN 1 ELSE 0 END)",
     "match_recognize": _PATTERN, "pattern": _PATTERN, "measures": _PATTERN, "define": _PATTERN,
     "top": _TOP,
-    "semi": "a row for each pair: JOIN; what has no partner: ANTI JOIN",
     "interval": _LENGTH, "timestamp": "a time is so many units since 1970: ts > 1700000000 s",
     "insert": "CREATE STREAM name AS SELECT ... gives results a name",
     "ilike": "upper(t) LIKE 'X%'", "rlike": _REGULAR, "similar": _REGULAR,
