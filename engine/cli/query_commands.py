@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -41,7 +42,7 @@ from engine.passes.doubts import (
     of_plans,
     of_promises,
 )  # fmt: skip
-from engine.passes.output import TABLES, Answers, Events, check_name, mixed_kinds, write
+from engine.passes.output import TABLES, Answers, Events, check_name, mixed_kinds, write, writing
 from engine.passes.pipeline import Host, Prepared, check_plans, prepare
 from engine.query import explain
 from engine.query.analysis.cascade import read_statements
@@ -204,8 +205,10 @@ def query(
         tell_types(given.log, plans, quiet=quiet)
         made = host.store(folder / "parts", is_kept=(work or report) is not None)
         tell_compiling(quiet=quiet)
-        counters = _run(host, given, asked, made, "processing", keeps=work is not None, quiet=quiet)
-        _export(Answers(made, plans, time_unit), out, folder / _SHOWN)
+        keeps = work is not None
+        with _output(Answers(made, plans, time_unit), out, folder / _SHOWN, host) as export:
+            counters = _run(host, given, asked, made, "processing", keeps=keeps, quiet=quiet)
+            export()
         _export_late(made, late, time_unit)
         _report(Asked(source, plans, order_text, barrier_text, typed()), given, made, report)
     _tell_bad(given, letters, kept=dead_letter is not None)
@@ -245,8 +248,10 @@ def order(
         given = prepare(source, folder, form, on_bad, letters, hold=not (work or host.master))
         made = host.store(folder / "parts", is_kept=(work or report) is not None)
         tell_compiling(quiet=quiet)
-        counters = _run(host, given, asked, made, "ordering", keeps=work is not None, quiet=quiet)
-        _export(Events(made, time_unit), out, folder / _SHOWN)
+        keeps = work is not None
+        with _output(Events(made, time_unit), out, folder / _SHOWN, host) as export:
+            counters = _run(host, given, asked, made, "ordering", keeps=keeps, quiet=quiet)
+            export()
         _export_late(made, late, time_unit)
         _report(Asked(source, (), order_text, None, typed()), given, made, report)
     _tell_bad(given, letters, kept=dead_letter is not None)
@@ -296,6 +301,15 @@ def _explain(
     index, how = check_index(intervals), check_joins(joins)
     told = [explain(plan, barrier, purge, index, how) for plan in plans]
     sys.stdout.write("\n".join([*told, *cascade_told(plans)]))
+
+
+def _output(
+    output: Answers | Events, out: Path | None, shown: Path, host: Host
+) -> AbstractContextManager[Callable[[], object]]:
+    """What writes ``output`` once it is there; some is written while it comes."""
+    if out is not None and host.master is None:
+        return writing(output, out)
+    return nullcontext(partial(_export, output, out, shown))
 
 
 def _export(output: Answers | Events, out: Path | None, shown: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import weakref
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -247,16 +248,23 @@ class LogReader:
             raise UserError(f"{self.directory}: not an arrival log: {found}")
         facts = check_files(self.files, retired(self.directory).upto)
         self.arrival_given = arrivals_given(self.files[-1], facts[-1])
+        self._begun: Iterator[list[tuple[int, Frame]]] | None = None
 
     def __iter__(self) -> Iterator[Frame]:
         return self.of_sites(None)
 
-    def site_names(self) -> list[str]:
-        """The sites with frames, by name; read from the frames' headers alone."""
-        names: set[str] = set()
+    def begin(self) -> None:
+        """Begins to read, in a thread, what ``of_sites(None)`` will give: call it next."""
+        self._begun = self._of_files(None)
+
+    def rows(self) -> dict[str, int]:
+        """The records of each site, by name; read from the frames' headers alone."""
+        found: Counter[str] = Counter()
         for file in self.files:
-            names.update(read_file(file, [SITE]).column(SITE).unique().to_pylist())
-        return sorted(names)
+            headers = read_file(file, [SITE, ROWS])
+            for site, rows in zip(*(column.to_pylist() for column in headers.columns), strict=True):
+                found[site] += rows
+        return dict(sorted(found.items()))
 
     def spans(self) -> Iterator[tuple[str, int, int]]:
         """(site, first arrival, last arrival) of each frame, in order; from their headers alone."""
@@ -268,8 +276,8 @@ class LogReader:
         """The frames of some sites alone, in order; None: of all."""
         arrived: dict[str, tuple[int, Path]] = {}
         types: dict[tuple[str, str], str] = {}
-        frames = read_ahead(partial(_frames_of, file, sites) for file in self.files)
-        for file, of_file in zip(self.files, frames, strict=True):
+        begun, self._begun = self._begun if sites is None else None, None
+        for file, of_file in zip(self.files, begun or self._of_files(sites), strict=True):
             for row, frame in of_file:
                 last, where = arrived.get(frame.site, (frame.first_arrival, file))
                 if frame.first_arrival < last:
@@ -280,6 +288,9 @@ class LogReader:
                 arrived[frame.site] = (frame.last_arrival, file)
                 _join_types(types, file, row, frame)
                 yield frame
+
+    def _of_files(self, sites: Collection[str] | None) -> Iterator[list[tuple[int, Frame]]]:
+        return read_ahead(partial(_frames_of, file, sites) for file in self.files)
 
     def one_by_one(self) -> Iterator[Frame]:
         """The same frames, each read when it is its turn: for who may need but the first few."""

@@ -8,6 +8,7 @@ write, to read and to process.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, groupby
@@ -35,8 +36,11 @@ class HeldLog:
     frames: list[Frame]
     arrival_given: bool
 
-    def site_names(self) -> list[str]:
-        return sorted({frame.site for frame in self.frames})
+    def rows(self) -> dict[str, int]:
+        found: Counter[str] = Counter()
+        for frame in self.frames:
+            found[frame.site] += frame.rows
+        return dict(sorted(found.items()))
 
     def of_sites(self, sites: Collection[str] | None) -> Iterator[Frame]:
         return (frame for frame in self.frames if sites is None or frame.site in sites)

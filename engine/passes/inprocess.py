@@ -8,9 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from engine.chain import Chain, ChainSettings
 from engine.chain.output_parts import last_parts, parts_of
@@ -21,17 +21,12 @@ from engine.results.store.part_store import PartStore, store_of
 from engine.results.store.sole_use import sole_use
 from engine.stream.frame import Frame, by_site
 
-if TYPE_CHECKING:
-    from engine.passes.run_history import RunHistory
-
 _ROWS_PER_BATCH: Final = 1 << 18
-_FRAMES_PER_BATCH: Final = 8_192
-"""Of some 10 kB each, however few their rows: a quiet site's frames have two."""
 _SITES_AT_ONCE: Final = 2048
 """Sites are independent of one another: with more of them the log is read several times, so that
 memory holds the chains of so many."""
 _FEW: Final = 128
-"""Records of one site that pass before kernels were loaded."""
+"""Records of one site, the only one, that pass before kernels were loaded."""
 
 
 def run_in_process(
@@ -62,7 +57,8 @@ def run_in_process(
         if store.is_lasting:
             writer.clear()  # this host always begins anew
         reader = opened(log)
-        sites = reader.site_names()
+        records = reader.rows()
+        sites = list(records)
         rows = batch = 0
         history = None
         if settings.history is not None:
@@ -71,19 +67,21 @@ def run_in_process(
             history = RunHistory(settings.history)
         for first in range(0, max(len(sites), 1), _SITES_AT_ONCE):
             some = sites[first : first + _SITES_AT_ONCE]
-            chains: dict[str, Chain] = {}
             given = reader.of_sites(some if len(some) < len(sites) else None)
-            held = list(islice(given, _FRAMES_PER_BATCH))
-            # So few records are all that there are.
-            with plain() if len(sites) == 1 and _records(held) <= _FEW else nullcontext():
-                while held:
-                    for frames in filter(None, by_site(held, _ROWS_PER_BATCH)):
-                        writer.write(batch, _parts(settings, chains, frames, history))
-                        now = _records(chain.from_iterable(frames.values()))
-                        advanced(now)
-                        rows, batch = rows + now, batch + 1
-                    held = list(islice(given, _FRAMES_PER_BATCH))
-                last = [part for site in sorted(chains) for part in last_parts(chains[site])]
+            with plain() if len(sites) == 1 and records[sites[0]] <= _FEW else nullcontext():
+                # Made while the first frames are still being read.
+                chains = {site: Chain(settings, site) for site in some}
+                begun: set[str] = set()
+                for frames in filter(None, by_site(given, _ROWS_PER_BATCH)):
+                    if history is not None:
+                        for site in sorted(frames.keys() - begun):
+                            history.begin(site, chains[site], frames[site][0].first_arrival)
+                        begun |= frames.keys()
+                    writer.write(batch, _parts(chains, frames))
+                    now = _records(chain.from_iterable(frames.values()))
+                    advanced(now)
+                    rows, batch = rows + now, batch + 1
+                last = [part for site in some for part in last_parts(chains[site])]
                 writer.write(batch, last)
             if history is not None:
                 history.note(chains)
@@ -104,15 +102,8 @@ def _records(frames: Iterable[Frame]) -> int:
     return sum(frame.batch.num_rows for frame in frames)
 
 
-def _parts(
-    settings: ChainSettings, chains: dict[str, Chain], frames: dict[str, list[Frame]],
-    history: RunHistory | None,
-) -> list[OutputPart]:  # fmt: skip
+def _parts(chains: dict[str, Chain], frames: dict[str, list[Frame]]) -> list[OutputPart]:
     parts = []
     for site in sorted(frames):
-        if site not in chains:
-            chains[site] = Chain(settings, site)
-            if history is not None:
-                history.begin(site, chains[site], frames[site][0].first_arrival)
         parts.extend(parts_of(site, chains[site].process(frames[site])))
     return parts

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -12,14 +14,17 @@ from engine.query.derived_plan import asked_plan
 from engine.query.fields import time_labels
 from engine.query.plan import Plan
 from engine.query.shape import most_events
-from engine.results.export import export_jsonl, export_table
+from engine.results.export import export_jsonl, export_table, table_ahead
 from engine.results.ordered import (
+    ORDERED,
     ORDERED_STREAM,
     EventFiles,
     export_ordered_jsonl,
     export_ordered_table,
+    ordered_ahead,
 )
 from engine.results.store.part_store import PartStore
+from engine.results.tables.table_ahead import TableAhead
 from engine.results.tables.table_file import CSV, PARQUET
 
 TABLES: Final = (PARQUET, CSV)
@@ -55,6 +60,13 @@ class Answers:
         times = time_labels(self.plans)
         return export_table(self.parts, out, kind, self.time_unit, times, self.events_max)
 
+    def ahead(self, out: Path) -> TableAhead:
+        """Writes them, of one kind, as one Parquet table while they come."""
+        (kind,) = {plan.result_kind for plan in self.plans}
+        begun = table_ahead(out, kind, self.time_unit, time_labels(self.plans))
+        self.parts.follow(kind, begun.take)
+        return begun
+
 
 @dataclass(frozen=True, slots=True)
 class Events:
@@ -76,6 +88,12 @@ class Events:
         """
         return export_ordered_table(self.parts, out, self.time_unit, self.files)
 
+    def ahead(self, out: Path) -> TableAhead:
+        """Writes those in order as one Parquet table while they are let go."""
+        begun = ordered_ahead(out, self.time_unit)
+        self.parts.follow(ORDERED, begun.take)
+        return begun
+
 
 def mixed_kinds(plans: Sequence[Plan]) -> str:
     """The kinds of the results of ``plans`` in words, if one table cannot hold them; else empty."""
@@ -96,3 +114,16 @@ def check_name(out: Path) -> None:
 def write(output: Answers | Events, out: Path) -> int:
     """Writes a table where the name ``out`` ends in that of one, else JSON lines."""
     return output.table(out) if out.suffix in TABLES else output.lines(out)
+
+
+@contextmanager
+def writing(output: Answers | Events, out: Path) -> Iterator[Callable[[], int]]:
+    """What writes ``output``, once it is complete, as ``write``; a Parquet table while it comes.
+
+    For a pass of this process within the block. After an error there is no file.
+    """
+    if out.suffix != PARQUET:
+        yield partial(write, output, out)
+        return
+    with output.ahead(out) as begun:
+        yield lambda: begun.finish() or output.table(out)

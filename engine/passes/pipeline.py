@@ -98,13 +98,16 @@ def prepare(
     """``source`` itself when it is a log, else a log made of it under ``work``.
 
     Called again with the same ``work``, the log that is there is kept, as a checkpoint knows it.
-    ``hold``: nobody but this process will read it, so it may stay in memory.
+    ``hold``: nobody but this process will read it, so it may stay in memory, and is begun to be
+    read.
 
     Raises:
         UserError: unreadable or bad input, naming the place; ``work`` has another input's log.
     """
     given = open_input(source, form, on_bad, dead_letter)
     if isinstance(given, LogReader):
+        if hold:
+            given.begin()
         return Prepared(given, 0)
     frames = gathered(given)
     if hold:

@@ -27,6 +27,7 @@ from engine.results.schema import POSITION
 from engine.results.store.batch_files import Batches
 from engine.results.store.part_store import PartStore, site_groups, store_of
 from engine.results.tables.flat_columns import flat
+from engine.results.tables.table_ahead import TableAhead
 from engine.results.tables.table_file import CSV, write_table
 from engine.results.tables.typed_columns import TypedColumns
 from engine.units import unit_ns
@@ -135,11 +136,32 @@ def _typed_tables(files: Batches, columns: TypedColumns) -> Iterator[pa.Table]:
         batches = [None] if len(sites) > 1 else files.batches
         for batch_id in batches:
             found = list(files.tables(sites, batch_id=batch_id))
-            if not found:
-                continue
-            order = _order([_keys(table, batch, sites) for batch, table in found])
-            table = pa.concat_tables(columns.typed(table) for _, table in found)
-            yield table if order is None else table.take(order)
+            if found:
+                yield _sorted(columns, found, sites)
+
+
+def _sorted(
+    columns: TypedColumns, found: Sequence[tuple[int, pa.Table]], sites: Sequence[str]
+) -> pa.Table:
+    """The rows of tables with their batches, as ``columns`` has them, in order of emission."""
+    order = _order([_keys(table, batch, sites) for batch, table in found])
+    table = pa.concat_tables(columns.typed(table) for _, table in found)
+    return table if order is None else table.take(order)
+
+
+def table_ahead(
+    out: Path, kind: str, time_unit: str = "ns",
+    times: Mapping[str, Collection[str]] = MappingProxyType({}),
+) -> TableAhead:  # fmt: skip
+    """What writes the Parquet table of ``export_table`` while results come."""
+
+    def made(batch_id: int, tables: Sequence[pa.Table]) -> pa.Table:
+        columns = TypedColumns(KINDS[kind].schema, kind, unit_ns(time_unit), times)
+        for table in tables:
+            columns.learn(table)
+        return _sorted(columns, [(batch_id, table) for table in tables], [""])
+
+    return TableAhead(out, made, ascends=False)
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from engine.results.export import text_out
 from engine.results.lines.json_texts import in_one, in_unit
 from engine.results.store.batch_files import SITE, runs
 from engine.results.store.part_store import PartStore, site_groups, store_of
+from engine.results.tables.table_ahead import TableAhead
 from engine.results.tables.table_file import write_table
 from engine.stream.columns import ID_TYPE, VALID_PREFIX
 from engine.stream.frame import ATTR_PREFIX
@@ -234,6 +235,17 @@ def export_ordered_table(
         for _, table in _tables(store_of(directory), files)
     )
     return write_table(Path(out), schema, tables, ascends=True)
+
+
+def ordered_ahead(out: Path, time_unit: str = "ns") -> TableAhead:
+    """What writes the Parquet table of ``export_ordered_table`` while events are let go."""
+    unit = unit_ns(time_unit)
+
+    def made(_batch_id: int, tables: Sequence[pa.Table]) -> pa.Table:
+        shown = [_in_units(ORDERED_STREAM.shown(table), unit, ORDERED_STREAM) for table in tables]
+        return pa.concat_tables(shown, promote_options="permissive")
+
+    return TableAhead(out, made, ascends=True)
 
 
 def _in_units(table: pa.Table, unit: int, files: EventFiles) -> pa.Table:

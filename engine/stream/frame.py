@@ -34,6 +34,8 @@ from edge_agent import records as r
 from engine.errors import ContractViolation
 
 ATTR_PREFIX: Final = "attrs."
+_FRAMES_AT_ONCE: Final = 8_192
+"""Of some 10 kB each, however few their rows: a quiet site's frames have two."""
 STRING: Final = pa.dictionary(pa.int32(), pa.string())
 FIXED_TYPES: Final[dict[str, pa.DataType]] = {
     r.KIND: pa.int8(),
@@ -108,14 +110,18 @@ class Frame:
         return cls(site, batches[0])
 
 
-def by_site(frames: Iterable[Frame], rows: int) -> Iterator[dict[str, list[Frame]]]:
-    """The frames of each site, in batches of ``rows`` or a frame more; the last may be empty."""
+def by_site(
+    frames: Iterable[Frame], rows: int, most: int = _FRAMES_AT_ONCE
+) -> Iterator[dict[str, list[Frame]]]:
+    """The frames of each site, in batches of ``rows`` or a frame more, or of ``most`` frames; the
+    last may be empty.
+    """
     waiting: dict[str, list[Frame]] = {}
-    held = 0
+    held = many = 0
     for frame in frames:
         waiting.setdefault(frame.site, []).append(frame)
-        held += frame.batch.num_rows
-        if held >= rows:
+        held, many = held + frame.batch.num_rows, many + 1
+        if held >= rows or many >= most:
             yield waiting
-            waiting, held = {}, 0
+            waiting, held, many = {}, 0, 0
     yield waiting

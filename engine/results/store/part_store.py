@@ -6,7 +6,7 @@ only when they take more memory than they may.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Final
@@ -37,6 +37,11 @@ class PartStore:
         """Whether the files are there for a later pass, too."""
         self._room = hold
         self._held: dict[str, dict[int, list[list[pa.Table]]]] = {}
+        self._followers: dict[str, Callable[[int, Sequence[Sequence[pa.Table]]], None]] = {}
+
+    def follow(self, name: str, take: Callable[[int, Sequence[Sequence[pa.Table]]], None]) -> None:
+        """``take`` is given each batch of ``name`` from now on, as ``replace`` is."""
+        self._followers[name] = take
 
     def replace(self, name: str, batch_id: int, parts: Sequence[Sequence[pa.Table]]) -> list[Path]:
         """Makes ``parts`` the whole of a batch, as ``replace_batch``; gives its files, if any.
@@ -44,6 +49,8 @@ class PartStore:
         Raises:
             UserError: the folder cannot be written.
         """
+        if name in self._followers:
+            self._followers[name](batch_id, parts)
         if self._room <= 0:
             return replace_batch(self.directory / name, batch_id, parts)
         self._held.setdefault(name, {})[batch_id] = [list(part) for part in parts]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -41,18 +42,28 @@ def write_table(
         UserError: the file cannot be written.
     """
     count = 0
-    try:
-        with (
-            whole_file(out) as sink,
-            _writer(out, sink, schema, ascends) as writer,
-            write_behind(writer.write_table) as write,
-        ):
-            for table in tables:
-                write(table)
-                count += table.num_rows
-    except OSError as error:
-        raise UserError(f"{out}: cannot be written: {error.strerror}") from error
+    with opened_table(out, schema, ascends=ascends) as writes, write_behind(writes) as write:
+        for table in tables:
+            write(table)
+            count += table.num_rows
     return count
+
+
+@contextmanager
+def opened_table(
+    out: Path, schema: pa.Schema, *, ascends: bool = False
+) -> Iterator[Callable[[pa.Table], object]]:
+    """What writes a table after another into ``out``, which is there, whole, after the block."""
+    try:
+        with whole_file(out) as sink, _writer(out, sink, schema, ascends) as writer:
+            yield writer.write_table
+    except OSError as error:
+        raise cannot_write(out, error) from error
+
+
+def cannot_write(out: Path, error: OSError) -> UserError:
+    """What to raise from ``error``."""
+    return UserError(f"{out}: cannot be written: {error.strerror}")
 
 
 def _writer(

@@ -1,0 +1,112 @@
+"""A Parquet table of results that is written while the next ones are worked out.
+
+Which columns it has, and how its rows are sorted, shows only when all results are there. What is
+written ahead stands if they are of one site and each batch has the columns of the first, as with
+most; else it goes, and whoever wants the table writes it from the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+import pyarrow as pa
+
+from engine.results.store.batch_files import SITE
+from engine.results.tables.table_file import cannot_write, opened_table
+
+Made = Callable[[int, Sequence[pa.Table]], pa.Table]
+"""Of a batch's number and its tables, those rows of the table that is wanted."""
+
+
+class _DroppedError(Exception):
+    """What is written is not the table."""
+
+
+class TableAhead:
+    """The table, as a context: without ``finish`` in it, no file is left.
+
+    Args:
+        out: the file.
+        made: as if there were only the batch that it is given.
+        ascends: see ``write_table``.
+    """
+
+    def __init__(self, out: Path, made: Made, *, ascends: bool) -> None:
+        self._out, self._made, self._ascends = out, made, ascends
+        self._pool: Final = ThreadPoolExecutor(1, thread_name_prefix="table-ahead")
+        self._last: Future[None] | None = None
+        self._open = ExitStack()
+        self._site = ""
+        self._schema: pa.Schema | None = None
+        self._write: Callable[[pa.Table], object]
+        self._rows = 0
+        self._dropped = False
+
+    def take(self, batch_id: int, parts: Sequence[Sequence[pa.Table]]) -> None:
+        """The next batch, as ``PartStore.replace`` takes it. Waits until the last one is written,
+        so that no more than two are held.
+
+        Raises:
+            UserError: the file cannot be written, or the results do not go into one table.
+        """
+        tables = [pa.concat_tables(part) for part in parts if part]
+        if tables:
+            self._settle()
+            if not self._dropped:
+                self._last = self._pool.submit(self._add, batch_id, tables)
+
+    def finish(self) -> int | None:
+        """The number of rows; the file is whole. None: what was written was not the table, or
+        there was nothing, and no file is left.
+
+        Raises:
+            UserError: the file cannot be written.
+        """
+        self._settle()
+        if self._dropped or self._schema is None:
+            return None
+        self._open.close()
+        return self._rows
+
+    def __enter__(self) -> TableAhead:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._pool.shutdown(cancel_futures=True)
+        self._drop()
+
+    def _settle(self) -> None:
+        last, self._last = self._last, None
+        try:
+            if last is not None:
+                last.result()
+        except OSError as error:
+            raise cannot_write(self._out, error) from error
+
+    def _add(self, batch_id: int, tables: list[pa.Table]) -> None:
+        sites = {name.as_py() for table in tables for name in table.column(SITE).unique()}
+        table = self._made(batch_id, tables)
+        if self._schema is None:
+            self._schema, self._site = table.schema, min(sites)
+            opened = opened_table(self._out, table.schema, ascends=self._ascends)
+            self._write = self._open.enter_context(opened)
+        if sites != {self._site} or table.schema != self._schema:
+            self._drop()
+            return
+        self._write(table)
+        self._rows += table.num_rows
+
+    def _drop(self) -> None:
+        self._dropped = True
+        error = _DroppedError()
+        self._open.__exit__(_DroppedError, error, None)
