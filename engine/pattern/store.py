@@ -12,6 +12,7 @@ from engine.errors import ContractViolation
 from engine.kernels.records import copy_of, numbers_of
 from engine.pattern.compiled.derived import Read
 from engine.pattern.compiled.records import EVENT
+from engine.pattern.record_rows import put
 from engine.pattern.search.program_machine import ABSENT, FLOAT, INT, TEXT
 from engine.pattern.verdict.certainty import EventTimes
 from engine.query.expression import View, view_value
@@ -39,18 +40,10 @@ T_A: Final = "t_a"
 DOUBTED: Final = "doubted"
 """1: it may not have happened: its ``engine.stream.chance`` is not 1."""
 
-_IN_RECORD: Final = {
-    "ref": "ref", "unc": "unc", "epoch": "epoch", "source": "source", ORDER: "order",
-    EXPIRES: "expires", MEMBER: "member", HORIZON: "horizon", T_A: "t_a", REF_END: "ref_end",
-    DOUBTED: "doubted",
-}  # fmt: skip
-"""What the kernel reads lies together, event by event, as EVENT; these columns are its fields."""
 _TE: Final = "te"
 """Not held: it follows of ``REF_END``, ``ref`` and ``ts``."""
 _LEAST: Final = 1 << 6
 _MANY: Final = 1 << 12
-_BLOCK: Final = 1 << 11
-"""Records that the cache of a processor has room for."""
 _WHOLE: Final = 1
 _BROKEN: Final = 2
 _TEXT: Final = 3
@@ -108,9 +101,9 @@ class Store:
         views = {name: view for attr in self._shared for name, view in self._views(attr).items()}
         self.columns = {
             name: np.zeros(room, known.dtype) for name, known in like.items()
-            if name not in _IN_RECORD and name not in views
+            if name not in EVENT.names and name not in views
         }  # fmt: skip
-        self.columns |= views | {name: self.events[field] for name, field in _IN_RECORD.items()}
+        self.columns |= views | {name: self.events[name] for name in EVENT.names}
 
     def _views(self, attr: str) -> dict[str, np.ndarray]:
         """What a register holds of an own attribute of whole numbers as its column and mask; none:
@@ -184,14 +177,12 @@ class Store:
             room = 4 * self.n if self.n >= _MANY else 2 * self.n
             self._take_over(max(room, _LEAST), slice(start), start)
         for name, column_of in fresh.items():
-            if name not in _IN_RECORD:
+            if name not in EVENT.names:
                 self._column(name, column_of.dtype, start)[start : self.n] = column_of
-        fields = [(self.columns[name], fresh[name]) for name in _IN_RECORD if name in fresh]
-        for low in range(0, self.n - start, _BLOCK):  # all fields of a record while it is at hand
-            some = slice(low, min(low + _BLOCK, self.n - start))
-            for held, new in fields:
-                held[start + some.start : start + some.stop] = new[some]
-        for name in self.columns.keys() - fresh.keys():
+        none = np.zeros(self.n - start, np.int32)
+        fields = [(fresh.get(name, none), EVENT[name]) for name in EVENT.names]
+        put(self.events[start : self.n], *(np.ascontiguousarray(*field) for field in fields))
+        for name in self.columns.keys() - fresh.keys() - set(EVENT.names):
             self.columns[name][start : self.n] = 0
         self._fill(np.arange(start, self.n), strings)
 

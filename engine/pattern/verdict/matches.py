@@ -187,27 +187,30 @@ class Judge:
         places = np.arange(len(cause))
         if ascends(cause, old, branch, rows[:, 0], self.store.events):
             return places
-        rank, branches = self._ranks(rows), len(self.layout.branches)
-        bits = int(rank.max() + 1).bit_length()
+        (rank, ranked), branches = self._ranks(rows), len(self.layout.branches)
+        bits = ranked.bit_length()
         steps = min((_BITS - (2 * branches).bit_length()) // bits, rows.shape[1])
         key, spare = np.empty_like(places), np.empty_like(places)
         pack(old, branch, branches, rows, rank, bits, steps, key)
         sort_caused(cause, key, steps, rows, rank, places, spare)
         return places
 
-    def _ranks(self, rows: np.ndarray) -> np.ndarray:
+    def _ranks(self, rows: np.ndarray) -> tuple[np.ndarray, int]:
         """Of the events in ``rows``, by their places in the store: where each stands by ref, source
-        name and seq. -1 at the place -1.
+        name and seq; -1 at the place -1, and no matter what at those of other events. And how many
+        events there are. Takes no longer where the store holds many that came before all of these.
         """
         columns, n = self.store.columns, self.store.n
-        used = np.zeros(n + 1, np.bool_)
-        used[rows] = True
-        used[-1] = False
-        events = np.flatnonzero(used)
+        held = rows[rows >= 0]
+        first = int(held.min())
+        used = np.zeros(n - first, np.bool_)
+        used[held - first] = True
+        events = np.flatnonzero(used) + first
         codes, which = np.unique(columns["source"][events], return_inverse=True)
         names = [self.strings.text(int(code)) or "" for code in codes]
         name_rank = np.argsort(np.argsort(np.array(names, dtype=str)))[which]
         keys = (columns[ORDER][events], columns["seq"][events], name_rank, columns["ref"][events])
-        rank = np.full(n + 1, -1)
+        rank = np.empty(n + 1, np.int64)
+        rank[-1] = -1
         rank[events[np.lexsort(keys)]] = np.arange(len(events))
-        return rank
+        return rank, len(events)
