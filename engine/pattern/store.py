@@ -40,10 +40,13 @@ T_A: Final = "t_a"
 DOUBTED: Final = "doubted"
 """1: it may not have happened: its ``engine.stream.chance`` is not 1."""
 
+_IN_RECORD: Final = tuple(EVENT.names or ())
+"""Columns that are fields of a record: what the kernel reads lies together, event by event."""
 _TE: Final = "te"
 """Not held: it follows of ``REF_END``, ``ref`` and ``ts``."""
 _LEAST: Final = 1 << 6
 _MANY: Final = 1 << 12
+_HUGE: Final = 1 << 18
 _WHOLE: Final = 1
 _BROKEN: Final = 2
 _TEXT: Final = 3
@@ -101,9 +104,9 @@ class Store:
         views = {name: view for attr in self._shared for name, view in self._views(attr).items()}
         self.columns = {
             name: np.zeros(room, known.dtype) for name, known in like.items()
-            if name not in EVENT.names and name not in views
+            if name not in _IN_RECORD and name not in views
         }  # fmt: skip
-        self.columns |= views | {name: self.events[name] for name in EVENT.names}
+        self.columns |= views | {name: self.events[name] for name in _IN_RECORD}
 
     def _views(self, attr: str) -> dict[str, np.ndarray]:
         """What a register holds of an own attribute of whole numbers as its column and mask; none:
@@ -174,15 +177,15 @@ class Store:
         if self.n > self._room:
             # Pages that nothing was written to take no memory; to copy what is held takes time.
             # Small arrays share their pages, and ten thousand sites have ten thousand stores.
-            room = 4 * self.n if self.n >= _MANY else 2 * self.n
+            room = (2 if self.n < _MANY else 16 if self.n < _HUGE else 4) * self.n
             self._take_over(max(room, _LEAST), slice(start), start)
         for name, column_of in fresh.items():
-            if name not in EVENT.names:
+            if name not in _IN_RECORD:
                 self._column(name, column_of.dtype, start)[start : self.n] = column_of
         none = np.zeros(self.n - start, np.int32)
-        fields = [(fresh.get(name, none), EVENT[name]) for name in EVENT.names]
+        fields = [(fresh.get(name, none), EVENT[name]) for name in _IN_RECORD]
         put(self.events[start : self.n], *(np.ascontiguousarray(*field) for field in fields))
-        for name in self.columns.keys() - fresh.keys() - set(EVENT.names):
+        for name in self.columns.keys() - fresh.keys() - set(_IN_RECORD):
             self.columns[name][start : self.n] = 0
         self._fill(np.arange(start, self.n), strings)
 

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels.records import copy_of, numbers_of
+from engine.kernels.records import numbers_of
 from engine.pattern.compiled.program import compile_programs, uses_text_order
 from engine.pattern.compiled.program_texts import awaits_text, text_constants, text_ranks
 from engine.pattern.compiled.records import EVENT
@@ -177,7 +177,7 @@ class RepeatKernel:
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
         return {
-            "stacks": [copy_of(part) for part in self.stacks],
+            "stacks": stacks.packed(self.stacks),
             "setting": self._setting.copy(),
             "chosen": self._chosen.copy(),
             "ended": self._ended.copy(),
@@ -185,7 +185,7 @@ class RepeatKernel:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""
-        self.stacks = stacks.Stacks(*(copy_of(part) for part in state["stacks"]))
+        self.stacks = stacks.unpacked(state["stacks"])
         self._setting, self._chosen = state["setting"].copy(), state["chosen"].copy()
         self._ended = state["ended"].copy()
         self._forget()

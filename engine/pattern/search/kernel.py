@@ -229,7 +229,7 @@ class Kernel:
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
         return {
-            "stacks": [copy_of(part) for part in self._stacks],
+            "stacks": stacks.packed(self._stacks),
             "state": self._state.copy(),
             "covered": self._covered.copy(),
             "begun": copy_of(self._begun),
@@ -239,7 +239,7 @@ class Kernel:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""
-        self._stacks = stacks.Stacks(*(copy_of(part) for part in state["stacks"]))
+        self._stacks = stacks.unpacked(state["stacks"])
         self._state, self._covered = state["state"].copy(), state["covered"].copy()
         self._begun = copy_of(state["begun"])
         self._open_at, self._open_n = (part.copy() for part in state["open"])

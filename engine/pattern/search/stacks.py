@@ -14,7 +14,7 @@ import numpy as np
 
 from engine.kernels.hashing import mixed
 from engine.kernels.jit import inline, kernel
-from engine.kernels.records import record
+from engine.kernels.records import copy_of, record
 
 STACK: Final = record("index", "key", "start", "size", "room", "gone")
 """A range of the pool: ``size`` entries from ``start`` on, with ``room`` for so many. ``gone``:
@@ -32,6 +32,9 @@ USED: Final = record("stacks", "pool", "moved", "looked")
 
 _EMPTY: Final = -1
 _LEAST_ROOM: Final = 4
+_MANY: Final = 1 << 12
+_HUGE: Final = 1 << 22
+"""Entries. Fewer share their pages; of more, the system may refuse the room."""
 
 
 class Stacks(NamedTuple):
@@ -244,6 +247,21 @@ def _point(stacks: Stacks, indexes: np.ndarray) -> None:
                 stacks.place[at].rin = _number_below(stacks, after, ref + 1, 0)
 
 
+def packed(stacks: Stacks) -> list[tuple[int, np.ndarray]]:
+    """Plain data: of each array its length and what is used of it, which may be far less."""
+    (used,) = stacks.used[["stacks", "pool"]].tolist()
+    ends = (len(stacks.table), used[0], used[1], used[1], 1)
+    return [(len(part), copy_of(part[:end])) for part, end in zip(stacks, ends, strict=True)]
+
+
+def unpacked(state: list[tuple[int, np.ndarray]]) -> Stacks:
+    """What was ``packed``."""
+    parts = [np.zeros(length, used.dtype) for length, used in state]
+    for part, (_, used) in zip(parts, state, strict=True):
+        part[: len(used)] = used
+    return Stacks(*parts)
+
+
 def rebuilt(
     old: Stacks, number: np.ndarray, stacks: int, pool: int, indexes: np.ndarray | None
 ) -> Stacks:
@@ -258,7 +276,9 @@ def rebuilt(
     """
     known = int(old.used["stacks"][0])
     held = int(old.stack["size"][:known].sum())
-    room = held + held // 2 + known + pool
+    # Pages that nothing was written to take no memory, and each time all of this is gone through.
+    spare = 3 * held if _MANY <= held < _HUGE else held // 2
+    room = held + spare + known + pool
     new = empty_stacks(known + stacks, room, places=indexes is not None)
     _fill(old, number, new)
     for counter in ("moved", "looked"):
