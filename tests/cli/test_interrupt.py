@@ -15,7 +15,7 @@ import pytest
 from engine.passes.pipeline import Host
 
 ROOT = Path(__file__).resolve().parents[2]
-CODE = "import sys; from engine.cli import main; main()"
+CODE = "import sys; from engine.cli import program; program()"
 
 
 def heeds_interrupts() -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.barrier.changes import ORDER
+from engine.pattern.search import stacks
 from engine.pattern.search.program_machine import FLOAT
 from engine.pattern.store import EXPIRES, HORIZON, MEMBER, T_A, Store
 from engine.stream.released import Strings
@@ -101,3 +102,26 @@ def test_a_whole_number_that_is_read_is_held_once() -> None:
     masks = store.columns["valid.k"], store.columns["valid.v"]
     assert np.shares_memory(masks[0], store.registers.tag)
     assert np.shares_memory(masks[1], store.registers.ok)
+
+
+def test_what_a_batch_lacks_of_a_record_is_zero() -> None:
+    """Whatever stood in that memory, and whatever type the columns have."""
+    store, strings = Store([], []), Strings()
+    events = [Event("A", place, long=3) for place in range(5)]
+    released = batch(events, strings, 0, len(events))
+    more = {name: np.arange(10, 15, dtype=np.int32) for name in (ORDER, EXPIRES, MEMBER, HORIZON)}
+    store.append(released, np.arange(5)[::2], None, {name: of[::2] for name, of in more.items()})
+    held = store.events[: store.n]
+    assert held["order"].tolist() == held["horizon"].tolist() == [10, 12, 14]
+    assert held["t_a"].tolist() == held["doubted"].tolist() == [0, 0, 0]
+    assert held["ref_end"].tolist() == (held["ref"] + 3).tolist()
+
+
+def test_a_snapshot_of_stacks_holds_what_is_used() -> None:
+    made = stacks.empty_stacks(stacks=1000, pool=100_000)
+    for row in range(100):
+        stacks.insert(made, row % 3, row, row, stacks.Beside(0, -1, -1, 0, 0, 1))
+    state = stacks.packed(made)
+    assert sum(used.nbytes for _, used in state) < 40_000
+    again = stacks.unpacked(pickle.loads(pickle.dumps(state)))
+    assert all((one == other).all() for one, other in zip(made, again, strict=True))

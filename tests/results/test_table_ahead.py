@@ -1,0 +1,153 @@
+"""A table written while its rows come is, byte for byte, the one written when all are there."""
+
+from __future__ import annotations
+
+import errno
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.chain import ChainSettings
+from engine.errors import UserError
+from engine.log.arrival_log import LogWriter
+from engine.log.input.trace import TraceRead
+from engine.order.registry import parse_order
+from engine.passes.inprocess import run_in_process
+from engine.passes.output import Answers, Events, write, writing
+from engine.query import query
+from engine.results.ordered import ordered_ahead
+from engine.results.store.part_store import HELD_BYTES, PartStore
+from engine.results.tables.table_ahead import TableAhead
+from engine.stream.frame import Frame
+from tests.results.test_part_store import EVENTS
+
+QUERIES = (
+    "EVENT SEQ(A a, B b) WITHIN 4 RETURN a.v, b.k",
+    "SELECT sum(v), count(*), avg(v) GROUP BY k WINDOW TUMBLING 5",
+)
+ONE_SITE = EVENTS.map(lambda event: event | {"site": "main"})
+
+
+def log_of(events: list[dict[str, Any]], folder: Path, rows: int) -> Path:
+    """A log with frames of so many ``rows``."""
+    (folder / "trace.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    with LogWriter(folder / "log") as writer:
+        for frame in TraceRead(folder / "trace.jsonl"):
+            for start in range(0, frame.rows, rows):
+                writer.append(Frame(frame.site, frame.batch.slice(start, rows)))
+    return folder / "log"
+
+
+@given(
+    events=st.lists(EVENTS, min_size=1, max_size=30) | st.lists(ONE_SITE, min_size=1, max_size=30),
+    rows=st.sampled_from([1, 3, 40]),
+    text=st.sampled_from([*QUERIES, None]),
+    hold=st.sampled_from([0, 900, HELD_BYTES]),
+    unit=st.sampled_from(["ns", "us"]),
+)
+@settings(max_examples=80, deadline=None)
+def test_the_file_is_that_of_an_export_at_the_end(
+    tmp_path_factory: pytest.TempPathFactory,
+    events: list[dict[str, Any]],
+    rows: int,
+    text: str | None,
+    hold: int,
+    unit: str,
+) -> None:
+    """Whether one site or several, whatever columns which batch has, held or on disk."""
+    folder = tmp_path_factory.mktemp("ahead")
+    log = log_of(events, folder, rows)
+    store = PartStore(folder / "parts", hold)
+    plans = () if text is None else (query(text, name="q"),)
+    order = parse_order("none")
+    chain = ChainSettings(order, plans) if plans else ChainSettings(order, ordered="full")
+    output = Answers(store, plans, unit) if plans else Events(store, unit)
+    with pytest.MonkeyPatch.context() as patch, writing(output, folder / "ahead.parquet") as export:
+        patch.setattr("engine.passes.inprocess._ROWS_PER_BATCH", rows)
+        run_in_process(log, chain, store)
+        count = export()
+    assert write(output, folder / "end.parquet") == count
+    assert (folder / "ahead.parquet").read_bytes() == (folder / "end.parquet").read_bytes()
+    assert not [path for path in folder.iterdir() if path.name.startswith(".")]
+
+
+def batch(site: str, **columns: list[Any]) -> list[list[pa.Table]]:
+    """A batch's parts, as a store takes them."""
+    rows = len(next(iter(columns.values())))
+    return [[pa.table({"site": [site] * rows, **columns})]]
+
+
+def ahead(out: Path) -> TableAhead:
+    return TableAhead(out, lambda _batch, tables: pa.concat_tables(tables), ascends=False)
+
+
+def test_batches_of_one_site_and_one_schema_stand(tmp_path: Path) -> None:
+    with ahead(tmp_path / "t.parquet") as table:
+        for number in range(5):
+            table.take(number, batch("main", v=[number, number]))
+        assert table.finish() == 10
+    assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
+
+
+@pytest.mark.parametrize("second", [batch("x", v=[1]), batch("main", v=[0.5])])
+@pytest.mark.parametrize("later", [0, 2])
+def test_another_site_or_schema_is_not_the_table(
+    tmp_path: Path, second: list[list[pa.Table]], later: int
+) -> None:
+    (tmp_path / "t.parquet").write_text("what there was stays until there is a new one")
+    with ahead(tmp_path / "t.parquet") as table:
+        for number, parts in enumerate([batch("main", v=[1]), second, *[second] * later]):
+            table.take(number, parts)
+        assert table.finish() is None
+    assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
+    assert (tmp_path / "t.parquet").read_text().startswith("what there was")
+
+
+def test_nothing_is_left_of_a_pass_that_fails(tmp_path: Path) -> None:
+    def fails() -> None:
+        with ahead(tmp_path / "t.parquet") as table:
+            table.take(0, batch("main", v=[1]))
+            raise KeyError("the pass")
+
+    with pytest.raises(KeyError, match="the pass"):
+        fails()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_cannot_be_made_is_told_as_soon_as_it_is_known(tmp_path: Path) -> None:
+    out = tmp_path / "gone" / "t.parquet"
+    with ahead(out) as table:
+        table.take(0, batch("main", v=[1]))
+        with pytest.raises(UserError, match=rf"{out}: cannot be written: No such file"):
+            table.take(1, batch("main", v=[2]))
+
+
+def test_a_disk_that_is_full_is_told_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("pyarrow.parquet.ParquetWriter.write_table", full)
+    with ahead(tmp_path / "t.parquet") as table:
+        table.take(0, batch("main", v=[1]))
+        with pytest.raises(UserError, match="cannot be written: No space left on device"):
+            table.finish()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_events_in_order_are_written_in_the_unit_that_is_asked_for(tmp_path: Path) -> None:
+    log = log_of([{"type": "A", "ts": 5_500 * n} for n in range(9)], tmp_path, 2)
+    store = PartStore(tmp_path / "parts", HELD_BYTES)
+    with ordered_ahead(tmp_path / "t.parquet", "us") as table:
+        store.follow("ordered", table.take)
+        run_in_process(log, ChainSettings(parse_order("none"), ordered="full"), store)
+        assert table.finish() == 9
+    shown = pq.read_table(tmp_path / "t.parquet")["ts"].to_pylist()
+    assert shown == [5_500 * n // 1000 for n in range(9)]
