@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -25,6 +24,7 @@ from engine.cli.options.report_option import (
 )
 from engine.cli.options.spill_option import Spill
 from engine.cli.options.window_option import ConstraintsFile, HistoryPath, MonitorText, WindowText
+from engine.cli.terminal.output_to import output_to
 from engine.cli.terminal.pass_summary import tell_streams, tell_summary, tell_types
 from engine.cli.terminal.visible import tell
 from engine.cli.terminal.watch import if_interrupted, tell_compiling, watched
@@ -42,7 +42,7 @@ from engine.passes.doubts import (
     of_plans,
     of_promises,
 )  # fmt: skip
-from engine.passes.output import TABLES, Answers, Events, check_name, mixed_kinds, write, writing
+from engine.passes.output import TABLES, Answers, Events, check_name, mixed_kinds, write
 from engine.passes.pipeline import Host, Prepared, check_plans, prepare
 from engine.query import explain
 from engine.query.analysis.cascade import read_statements
@@ -206,7 +206,7 @@ def query(
         made = host.store(folder / "parts", is_kept=(work or report) is not None)
         tell_compiling(quiet=quiet)
         keeps = work is not None
-        with _output(Answers(made, plans, time_unit), out, folder / _SHOWN, host) as export:
+        with output_to(out, Answers(made, plans, time_unit), folder / _SHOWN, host) as export:
             counters = _run(host, given, asked, made, "processing", keeps=keeps, quiet=quiet)
             export()
         _export_late(made, late, time_unit)
@@ -249,7 +249,7 @@ def order(
         made = host.store(folder / "parts", is_kept=(work or report) is not None)
         tell_compiling(quiet=quiet)
         keeps = work is not None
-        with _output(Events(made, time_unit), out, folder / _SHOWN, host) as export:
+        with output_to(out, Events(made, time_unit), folder / _SHOWN, host) as export:
             counters = _run(host, given, asked, made, "ordering", keeps=keeps, quiet=quiet)
             export()
         _export_late(made, late, time_unit)
@@ -301,37 +301,6 @@ def _explain(
     index, how = check_index(intervals), check_joins(joins)
     told = [explain(plan, barrier, purge, index, how) for plan in plans]
     sys.stdout.write("\n".join([*told, *cascade_told(plans)]))
-
-
-def _output(
-    output: Answers | Events, out: Path | None, shown: Path, host: Host
-) -> AbstractContextManager[Callable[[], object]]:
-    """What writes ``output`` once it is there; some is written while it comes."""
-    if out is not None and host.master is None:
-        return writing(output, out)
-    return nullcontext(partial(_export, output, out, shown))
-
-
-def _export(output: Answers | Events, out: Path | None, shown: Path) -> None:
-    if out is not None:
-        write(output, out)
-    elif _at_terminal():
-        output.lines(shown)
-        _show(shown)
-    else:
-        output.lines(sys.stdout)
-
-
-def _at_terminal() -> bool:
-    """Whether results go to a person's eyes; a pipe gets JSON lines."""
-    return sys.stdout.isatty()
-
-
-def _show(lines: Path) -> None:
-    from engine.cli.terminal.result_table import show_results  # noqa: PLC0415 - only for people
-
-    show_results(lines)
-    lines.unlink()
 
 
 def _plans(

@@ -35,6 +35,7 @@ from engine.log.files.log_files import (
     damaged,
     entries_of,
     facts_in,
+    found_instead,
     frame_of,
     is_log_file,
     log_files,
@@ -47,7 +48,6 @@ from engine.log.files.retired import RETIRED, retired
 from engine.log.frame_rules import attribute_types
 from engine.log.whole_file import (
     NS_PER_MS,
-    TEMPORARY_SUFFIX,
     write_parquet,
 )
 from engine.stream.frame import Frame
@@ -244,7 +244,7 @@ class LogReader:
             weakref.finalize(self, os.close, lock)
         self.files = log_files(self.directory)
         if not self.files:
-            found = _found_instead(self.directory)
+            found = found_instead(self.directory, _OURS)
             raise UserError(f"{self.directory}: not an arrival log: {found}")
         facts = check_files(self.files, retired(self.directory).upto)
         self.arrival_given = arrivals_given(self.files[-1], facts[-1])
@@ -392,16 +392,3 @@ def _join_types(types: dict[tuple[str, str], str], file: Path, row: int, frame: 
                 "before; give one of them another name"
             )
         types[frame.site, name] = joined
-
-
-def _found_instead(directory: Path) -> str:
-    names = sorted(path.name for path in directory.iterdir() if path.name not in _OURS)
-    unfinished = [name for name in names if name.endswith(TEMPORARY_SUFFIX)]
-    if not names:
-        return "the folder is empty"
-    if unfinished == names:
-        return (
-            f"nothing but unfinished files ({', '.join(unfinished[:3])}); was the writer cut off?"
-        )
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"it holds {', '.join(names[:3])}{more}"

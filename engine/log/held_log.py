@@ -39,7 +39,7 @@ class HeldLog:
     def rows(self) -> dict[str, int]:
         found: Counter[str] = Counter()
         for frame in self.frames:
-            found[frame.site] += frame.rows
+            found[frame.site] += frame.batch.num_rows
         return dict(sorted(found.items()))
 
     def of_sites(self, sites: Collection[str] | None) -> Iterator[Frame]:

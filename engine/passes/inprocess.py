@@ -17,7 +17,7 @@ from engine.chain.output_parts import last_parts, parts_of
 from engine.kernels.jit import loading, plain
 from engine.log.held_log import Log, opened
 from engine.results.run_writer import OutputPart, RunWriter
-from engine.results.store.part_store import PartStore, store_of
+from engine.results.store.part_store import PartStore
 from engine.results.store.sole_use import sole_use
 from engine.stream.frame import Frame, by_site
 
@@ -50,7 +50,7 @@ def run_in_process(
     Raises:
         UserError: a damaged log, or another run is at work in ``out``.
     """
-    store = store_of(out)
+    store = out if isinstance(out, PartStore) else PartStore(out)
     with sole_use(store.directory) if store.is_lasting else nullcontext():
         writer = RunWriter(store)
         started, loaded = time.perf_counter(), loading.seconds
@@ -77,7 +77,10 @@ def run_in_process(
                         for site in sorted(frames.keys() - begun):
                             history.begin(site, chains[site], frames[site][0].first_arrival)
                         begun |= frames.keys()
-                    writer.write(batch, _parts(chains, frames))
+                    parts: list[OutputPart] = []
+                    for site in sorted(frames):
+                        parts += parts_of(site, chains[site].process(frames[site]))
+                    writer.write(batch, parts)
                     now = _records(chain.from_iterable(frames.values()))
                     advanced(now)
                     rows, batch = rows + now, batch + 1
@@ -100,10 +103,3 @@ def run_in_process(
 
 def _records(frames: Iterable[Frame]) -> int:
     return sum(frame.batch.num_rows for frame in frames)
-
-
-def _parts(chains: dict[str, Chain], frames: dict[str, list[Frame]]) -> list[OutputPart]:
-    parts = []
-    for site in sorted(frames):
-        parts.extend(parts_of(site, chains[site].process(frames[site])))
-    return parts

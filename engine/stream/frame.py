@@ -34,7 +34,7 @@ from edge_agent import records as r
 from engine.errors import ContractViolation
 
 ATTR_PREFIX: Final = "attrs."
-_FRAMES_AT_ONCE: Final = 8_192
+FRAMES_AT_ONCE: Final = 8_192
 """Of some 10 kB each, however few their rows: a quiet site's frames have two."""
 STRING: Final = pa.dictionary(pa.int32(), pa.string())
 FIXED_TYPES: Final[dict[str, pa.DataType]] = {
@@ -110,18 +110,16 @@ class Frame:
         return cls(site, batches[0])
 
 
-def by_site(
-    frames: Iterable[Frame], rows: int, most: int = _FRAMES_AT_ONCE
-) -> Iterator[dict[str, list[Frame]]]:
-    """The frames of each site, in batches of ``rows`` or a frame more, or of ``most`` frames; the
-    last may be empty.
+def by_site(frames: Iterable[Frame], rows: int) -> Iterator[dict[str, list[Frame]]]:
+    """The frames of each site, in batches of ``rows`` or a frame more, or of ``FRAMES_AT_ONCE``;
+    the last may be empty.
     """
     waiting: dict[str, list[Frame]] = {}
     held = many = 0
     for frame in frames:
         waiting.setdefault(frame.site, []).append(frame)
         held, many = held + frame.batch.num_rows, many + 1
-        if held >= rows or many >= most:
+        if held >= rows or many >= FRAMES_AT_ONCE:
             yield waiting
             waiting, held, many = {}, 0, 0
     yield waiting

@@ -203,7 +203,7 @@ def test_how_sites_mix_and_where_batches_end_has_no_effect(
     told = [run(turned, order, tmp_path / "turned")]
     monkeypatch.setattr(inprocess, "_ROWS_PER_BATCH", 97)
     told.append(run(log, order, tmp_path / "in batches"))
-    monkeypatch.setattr(inprocess, "_FRAMES_PER_BATCH", 5)
+    monkeypatch.setattr("engine.stream.frame.FRAMES_AT_ONCE", 5)
     told.append(run(log, order, tmp_path / "in batches of few frames"))
     for each in told:
         assert (each.results, each.ordered) == (once.results, once.ordered)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +20,13 @@ from engine.log.files.file_facts import (
 from engine.log.files.folder import chosen, covering, file_name, numbered
 from engine.log.files.retired import retired
 from engine.log.frame_rules import FrameError, checked
-from engine.log.whole_file import DAMAGED, open_parquet, parquet_files, parquet_schema
+from engine.log.whole_file import (
+    DAMAGED,
+    TEMPORARY_SUFFIX,
+    open_parquet,
+    parquet_files,
+    parquet_schema,
+)
 from engine.stream.frame import Frame
 
 SITE: Final = "site"
@@ -176,14 +182,12 @@ def _checked(
 
 
 def checksum_with(piece: pa.RecordBatch, before: int) -> int:
-    """Of rows with that checksum, and those of ``piece`` after them; payloads are not copied."""
+    """Of rows with that checksum, and those of ``piece`` after them."""
     return checksum((tuple(entry.values()) for entry in entries_of(piece)), before)
 
 
 def entries_of(rows: pa.RecordBatch | pa.Table) -> Iterator[dict[str, Any]]:
-    """The rows as dicts in the order of ``LOG_SCHEMA``; payloads are not copied: they keep what
-    they are of in memory.
-    """
+    """The rows as dicts in the order of ``LOG_SCHEMA``; each payload is a buffer of its own."""
     *columns, payloads = (rows.column(name) for name in LOG_SCHEMA.names)
     given = (each.as_buffer() for each in payloads)
     for row in zip(*(column.to_pylist() for column in columns), given, strict=True):
@@ -245,6 +249,20 @@ def pieces(file: Path) -> Iterator[pa.RecordBatch]:
             yield from opened.iter_batches(rows, columns=LOG_SCHEMA.names, use_threads=False)
     except DAMAGED as error:
         raise damaged(file, error) from error
+
+
+def found_instead(directory: Path, ours: Collection[str]) -> str:
+    """What a folder holds that has none of a log's files; ``ours``: names that say nothing."""
+    names = sorted(path.name for path in directory.iterdir() if path.name not in ours)
+    unfinished = [name for name in names if name.endswith(TEMPORARY_SUFFIX)]
+    if not names:
+        return "the folder is empty"
+    if unfinished == names:
+        return (
+            f"nothing but unfinished files ({', '.join(unfinished[:3])}); was the writer cut off?"
+        )
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"it holds {', '.join(names[:3])}{more}"
 
 
 def damaged(file: Path, error: Exception) -> UserError:
