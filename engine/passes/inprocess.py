@@ -6,9 +6,8 @@ For tests, tiny traces and machines without Java; the answers equal those of ``e
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
-from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,7 +18,7 @@ from engine.log.held_log import Log, opened
 from engine.results.run_writer import OutputPart, RunWriter
 from engine.results.store.part_store import PartStore, store_of
 from engine.results.store.sole_use import sole_use
-from engine.stream.frame import Frame, by_site
+from engine.stream.frame import Frame
 
 if TYPE_CHECKING:
     from engine.passes.run_history import RunHistory
@@ -73,16 +72,16 @@ def run_in_process(
             some = sites[first : first + _SITES_AT_ONCE]
             chains: dict[str, Chain] = {}
             given = reader.of_sites(some if len(some) < len(sites) else None)
-            held = list(islice(given, _FRAMES_PER_BATCH))
+            batches = _batches(given)
+            frames = next(batches, {})
             # So few records are all that there are.
-            with plain() if len(sites) == 1 and _records(held) <= _FEW else nullcontext():
-                while held:
-                    for frames in filter(None, by_site(held, _ROWS_PER_BATCH)):
-                        writer.write(batch, _parts(settings, chains, frames, history))
-                        now = _records(chain.from_iterable(frames.values()))
-                        advanced(now)
-                        rows, batch = rows + now, batch + 1
-                    held = list(islice(given, _FRAMES_PER_BATCH))
+            with plain() if len(sites) == 1 and _records(frames) <= _FEW else nullcontext():
+                while frames:
+                    writer.write(batch, _parts(settings, chains, frames, history))
+                    now = _records(frames)
+                    advanced(now)
+                    rows, batch = rows + now, batch + 1
+                    frames = next(batches, {})
                 last = [part for site in sorted(chains) for part in last_parts(chains[site])]
                 writer.write(batch, last)
             if history is not None:
@@ -100,8 +99,22 @@ def run_in_process(
         return counters
 
 
-def _records(frames: Iterable[Frame]) -> int:
-    return sum(frame.batch.num_rows for frame in frames)
+def _batches(frames: Iterable[Frame]) -> Iterator[dict[str, list[Frame]]]:
+    """The frames of each site, a batch at a time; no more of them is read than the batch has."""
+    waiting: dict[str, list[Frame]] = {}
+    rows = count = 0
+    for frame in frames:
+        waiting.setdefault(frame.site, []).append(frame)
+        rows, count = rows + frame.batch.num_rows, count + 1
+        if rows >= _ROWS_PER_BATCH or count == _FRAMES_PER_BATCH:
+            yield waiting
+            waiting, rows, count = {}, 0, 0
+    if waiting:
+        yield waiting
+
+
+def _records(frames: dict[str, list[Frame]]) -> int:
+    return sum(frame.batch.num_rows for of_site in frames.values() for frame in of_site)
 
 
 def _parts(
