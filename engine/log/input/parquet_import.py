@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from edge_agent import records as r
 from engine.errors import UserError
 from engine.log.input.csv_types import any_kind
 from engine.log.input.input_read import InputKind
-from engine.log.input.lines import CHUNK_LINES
+from engine.log.input.parquet_parts import ParquetParts, TableParts
 from engine.log.input.row_import import (
     FIELDS,
     ColumnPlan,
@@ -47,14 +43,14 @@ class ParquetRead(RowRead):
     kind = InputKind.PARQUET
 
     def _batches(self) -> Iterator[RowBatch]:
-        dataset, schema = self._opened()
-        foreign = self._foreign(dataset, schema)
-        plan = plan_columns(self.path, schema.names, self.form.mapping, self.form.attrs, foreign)
-        self._check_types(plan, schema)
+        table = self._opened()
+        names, foreign = table.schema.names, self._foreign(table)
+        plan = plan_columns(self.path, names, self.form.mapping, self.form.attrs, foreign)
+        self._check_types(plan, table.schema)
         columns = list(dict.fromkeys([*plan.fields.values(), *plan.attrs.values()]))
         number = 1
         try:
-            for batch in dataset.to_batches(columns=columns, batch_size=CHUNK_LINES):
+            for batch in table.parts(columns):
                 if batch.num_rows:
                     lines = np.arange(number, number + batch.num_rows)
                     yield self._typed(batch, lines, plan)
@@ -62,21 +58,22 @@ class ParquetRead(RowRead):
         except DAMAGED as error:
             raise UserError(f"{self.path}: damaged file: {error}") from error
 
-    def _opened(self) -> tuple[ds.Dataset, pa.Schema]:
-        return _opened(self.path, table_files(self.path))
+    def _opened(self) -> TableParts:
+        return ParquetParts(self.path, table_files(self.path))
 
-    def _foreign(self, dataset: ds.Dataset, schema: pa.Schema) -> set[str]:
+    def _foreign(self, table: TableParts) -> set[str]:
         """``kind``, if it is a column but not ours."""
-        if r.KIND not in schema.names or r.KIND in self.form.mapping:
+        if r.KIND not in table.schema.names or r.KIND in self.form.mapping:
             return set()
-        type_ = schema.field(r.KIND).type
+        type_ = table.schema.field(r.KIND).type
         if not _is_text(type_):
             return set() if pa.types.is_null(type_) else {r.KIND}
         try:
-            words = pc.unique(dataset.to_table(columns=[r.KIND]).column(r.KIND))
+            parts = table.parts([r.KIND])
+            is_ours = any(any_kind(pc.unique(each.column(0)).cast(pa.string())) for each in parts)
         except DAMAGED as error:
             raise UserError(f"{self.path}: damaged file: {error}") from error
-        return set() if any_kind(words.cast(pa.string())) else {r.KIND}
+        return set() if is_ours else {r.KIND}
 
     def _check_types(self, plan: ColumnPlan, schema: pa.Schema) -> None:
         """Refuses columns whose type can never be the field's."""
@@ -146,23 +143,6 @@ class ParquetRead(RowRead):
         if _is_text(column.type):
             return self._times.texts(field, column.cast(pa.string()), lines)
         return self._times.numbers(field, column, lines)
-
-
-def _opened(path: str, files: list[str]) -> tuple[ds.Dataset, pa.Schema]:
-    """The files as one table, with the columns of all of them."""
-    hive = ds.partitioning(flavor="hive")
-    try:
-        options: dict[str, Any] = {"format": "parquet", "partitioning": hive}
-        if Path(path).is_dir():
-            options["partition_base_dir"] = path
-        parts = ds.dataset(files, **options)
-        schema = pa.unify_schemas(
-            [parts.schema, *(pq.read_schema(file) for file in files[1:])],
-            promote_options="permissive",
-        )
-        return ds.dataset(files, schema=schema, **options), schema
-    except DAMAGED as error:
-        raise UserError(f"{path}: not readable as Parquet: {error}") from error
 
 
 def _is_instant(type_: pa.DataType) -> bool:

@@ -5,16 +5,17 @@ interface. One record a row, in order of arrival, as in row-wise Parquet.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 from engine.errors import UserError
 from engine.log.input.input_read import PLAIN_FORM, InputForm, InputKind
+from engine.log.input.lines import CHUNK_LINES
 from engine.log.input.parquet_import import ParquetRead
+from engine.log.input.parquet_parts import TableParts
 
 
 def as_arrow(source: Any) -> pa.Table:
@@ -74,5 +75,16 @@ class TableRead(ParquetRead):
         super().__init__(self.kind, form, on_bad, dead_letter)
         self._table = table
 
-    def _opened(self) -> tuple[ds.Dataset, pa.Schema]:
-        return ds.dataset(self._table), self._table.schema
+    def _opened(self) -> TableParts:
+        return _HeldParts(self._table)
+
+
+class _HeldParts:
+    """A table in memory, read in parts without a copy."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+        self.schema = table.schema
+
+    def parts(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        yield from self._table.select(list(columns)).to_batches(max_chunksize=CHUNK_LINES)
