@@ -18,7 +18,7 @@ from engine.query.analysis.cascade import StatementError, statement_names
 from engine.query.analysis.named_queries import parse_queries
 from engine.query.analysis.returned import time_columns
 from engine.query.derived_plan import asked_plan
-from engine.query.derived_schema import attributes_of_log, check_attributes
+from engine.query.derived_schema import check_attributes
 from engine.query.plan import Plan
 from engine.query.result_facts import sources_of
 from engine.report.units import number, percent
@@ -56,7 +56,6 @@ __all__ = [
     "Unit",
     "UserError",
     "asked_plan",
-    "attributes_of_log",
     "check_attributes",
     "did_you_mean",
     "number",

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import slackwater
 from scenarios.from_file.lineage import Lineage
 from scenarios.from_file.metrics import TrueResult
-from slackwater.scenario import Plan, attributes_of_log, parse_queries, sources_of
+from slackwater.scenario import parse_queries
 from slackwater.simulation import (
     TRUTH,
     TRUTH_PREFIX,
@@ -31,9 +31,6 @@ from slackwater.simulation import (
     with_intervals,
 )
 
-_ARROW: Final = {
-    "int": pa.int64(), "float": pa.float64(), "str": pa.string(), "bool": pa.bool_()
-}  # fmt: skip
 _KEPT: Final = "late:30d"
 """An interval is known at its end, long after its start; nothing else is late here."""
 
@@ -107,24 +104,15 @@ class PerfectWorld:
         """
         plans = parse_queries(queries)
         found: dict[str, dict[Any, TrueResult]] = {plan.name: {} for plan in plans}
-        asked, table, mapping = dict(queries), self.table, dict(self.mapping)
-        if not any(map(sources_of, plans)):
-            asked = {plan.name: queries[plan.name] for plan in plans if not self._absent(plan)}
-        else:
-            # Others read what a statement without its attributes says, which is of nothing.
-            for name in sorted(frozenset[str]().union(*map(self._absent, plans))):
-                column, of = f"absent{len(mapping)}", _ARROW[attributes[name]]
-                table = table.append_column(column, pa.nulls(len(self), of))
-                mapping[f"attrs.{name}"] = column
-        if not (asked and len(self)):
+        if not (plans and len(self)):
             return found
         lineage = Lineage(plans, lambda event: self.identity[event["seq"]])
         with (
             warnings.catch_warnings(action="ignore", category=slackwater.Doubt),
-            slackwater.read(table, time_unit="ns", mapping=mapping) as events,
+            slackwater.read(self.table, time_unit="ns", mapping=self.mapping) as events,
             slackwater.query(
-                events, asked, order="none", barrier="immediate", guard="off",
-                purge=_KEPT,
+                events, queries, order="none", barrier="immediate", guard="off", purge=_KEPT,
+                attributes=attributes,
             ) as results,
         ):  # fmt: skip
             for result, identity, content in lineage.known(results):
@@ -133,12 +121,6 @@ class PerfectWorld:
                 else:
                     found[result["query"]].pop(identity, None)
         return found
-
-    def _absent(self, plan: Plan) -> frozenset[str]:
-        """Attributes that a statement names, or what it reads, and no event has."""
-        return frozenset(
-            name for name in attributes_of_log(plan) if f"attrs.{name}" not in self.mapping
-        )
 
 
 def _since(result: Mapping[str, Any]) -> int:

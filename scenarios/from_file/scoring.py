@@ -55,8 +55,8 @@ def score_run(
     for result, identity, content in lineage.known(emissions):
         told[result["query"]].append((result["op"], _told(result, identity, content, durable)))
     values: dict[str, dict[str, float]] = {STREAM: _of_stream(directory, label, len(world))}
-    for name in told:
-        values[name] = of_query(told[name], true[name], _same)
+    for name, results in told.items():
+        values[name] = of_query(results, true[name], _same)
     matching = {plan.name for plan in plans if plan.result_kind == "matches"}
     facts: dict[str, Any] = {
         "metrics": values,
