@@ -106,6 +106,7 @@ def query(
     late: bool = False,
     spill: str | None = None,
     master: str | None = None,
+    attributes: Mapping[str, str] | None = None,
 ) -> Results:
     """Answers one or more queries over ``source`` in one pass.
 
@@ -129,6 +130,8 @@ def query(
         late: keep late and quarantined events, with their reasons, as ``Results.late``.
         spill: where old events of patterns go, as ``FOLDER,hot=10min``; None: they stay in memory.
         master: a Spark master, such as ``local[2]``; None: in this process.
+        attributes: type (``int float bool str``) of each that events may have, though none comes
+            with it; others than these and those that come are refused.
 
     >>> events = {"ts": [1, 4, 12], "v": [1.0, 2.0, 5.0]}
     >>> found = query(events, "SELECT avg(v) WINDOW TUMBLING 10")
@@ -147,7 +150,7 @@ def query(
             intervals=intervals, window=window, monitor=monitor, guard=guard, late=late,
             spill=spill, on_spark=master is not None, history=history,
         )  # fmt: skip
-        check_plans(given.log, plans)
+        check_plans(given.log, plans, attributes)
         before = [
             *of_promises(given.log, plans, asked.order, asked.barrier),
             *of_line_numbers(asked.barrier, given.time_unit, arrival_given=given.arrival_given),

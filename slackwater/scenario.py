@@ -14,7 +14,13 @@ from engine.errors import UserError
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query as parse_query
-from engine.query.fields import named_attributes
+from engine.query.analysis.cascade import StatementError, statement_names
+from engine.query.analysis.named_queries import parse_queries
+from engine.query.analysis.returned import time_columns
+from engine.query.derived_plan import asked_plan
+from engine.query.derived_schema import check_attributes
+from engine.query.plan import Plan
+from engine.query.result_facts import sources_of
 from engine.report.units import number, percent
 from engine.results.export import read_results
 from engine.scenario import (
@@ -39,21 +45,28 @@ __all__ = [
     "Claim",
     "Guards",
     "Pass",
+    "Plan",
     "RunnableScenario",
     "Score",
     "Series",
+    "StatementError",
     "Table",
     "Tile",
     "Timeline",
     "Unit",
     "UserError",
+    "asked_plan",
+    "check_attributes",
     "did_you_mean",
-    "named_attributes",
     "number",
     "parse_barrier",
     "parse_duration",
     "parse_order",
+    "parse_queries",
     "parse_query",
     "percent",
     "read_results",
+    "sources_of",
+    "statement_names",
+    "time_columns",
 ]

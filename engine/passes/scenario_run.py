@@ -23,7 +23,7 @@ from engine.order.registry import parse_order
 from engine.passes.automata_drawn import drawings_of
 from engine.passes.doubts import of_promises
 from engine.passes.pipeline import Advanced, Host, check_plans
-from engine.query import query as parse_query
+from engine.query.analysis.named_queries import parse_queries
 from engine.query.plan import Plan
 from engine.report.write import write_report
 from engine.results.export import export_jsonl
@@ -112,9 +112,7 @@ def check_questions(
     Raises:
         UserError: a query, an order or a barrier is wrong.
     """
-    plans = tuple(
-        parse_query(text, name=query) for query, text in scenario.queries(options).items()
-    )
+    plans = parse_queries(scenario.queries(options))
     passes = list(scenario.passes(options))
     return plans, passes, _chains(passes, plans)
 
@@ -193,8 +191,8 @@ def run_scenario(
     export_jsonl(main, folder / RESULTS, queries=[plan.name for plan in plans])
     score = scenario.score(folder, options)
     write_report(
-        folder, scenario.title, scenario.what, scenario.queries(options), passes, score, options,
-        command, drawings=drawings_of(plans),
+        folder, scenario.title, scenario.what, {plan.name: plan.text.strip() for plan in plans},
+        passes, score, options, command, drawings=drawings_of(plans),
     )  # fmt: skip
     return ScenarioRun(folder, main, plans, manifest, score)
 

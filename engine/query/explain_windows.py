@@ -11,7 +11,7 @@ from engine.barrier.registry import BARRIERS, BarrierSettings, Closes, barrier_o
 from engine.query.emit import Emit
 from engine.query.language.place import listed
 from engine.query.plan import Drift, WindowKind, WindowPlan
-from engine.query.render import render_ranking
+from engine.query.render import render_having, render_ranking
 from engine.query.render_values import render_duration, render_expression, render_predicate
 
 _OF_ALL_VALUES: Final = {name: name for name in ("median", "quantile")} | {
@@ -47,13 +47,20 @@ def window_sections(
         ("windows", [_borders(plan)]),
         ("panes", _panes(plan)),
         ("groups", keys and [f"one result for each {listed(keys)}"]),
-        ("shows", [f"if {render_predicate(plan.having)}"] if plan.having else []),
-        ("ranks", [f"a window's groups: {render_ranking(plan.ranking)}"] if plan.ranking else []),
+        ("shows", [f"if {render_having(plan, plan.having)}"] if plan.having else []),
+        ("ranks", _ranks(plan)),
         ("computes", [aggregate.label for aggregate in plan.aggregates]),
+        ("not shown", [aggregate.label for aggregate in plan.hidden]),
         ("early", _early(plan)),
         ("closes", [_closes(plan, barrier_of_windows(barrier, plan.name))]),
     ]
     return [section for section in found if section[1]]
+
+
+def _ranks(plan: WindowPlan) -> list[str]:
+    if plan.ranking is None:
+        return []
+    return [f"a window's groups: {render_ranking(plan, plan.ranking)}"]
 
 
 def _overlapping(plan: WindowPlan) -> int:
@@ -68,7 +75,7 @@ def _panes(plan: WindowPlan) -> list[str]:
     if plan.step_ns == plan.size_ns or plan.kind is not WindowKind.TIME:
         return []
     why = ""
-    if any(one.function in _OF_ALL_VALUES for one in plan.aggregates):
+    if any(one.function in _OF_ALL_VALUES for one in plan.worked_out.aggregates):
         why = listed(sorted(_OF_ALL_VALUES.values()))
     elif plan.emit is not Emit.CLOSE:
         why = "what is told early"

@@ -343,7 +343,8 @@ class WindowPlan:
 
     ``emit``: when results are told; ``early_ns``: of ``EARLY``.
 
-    ``hidden``: aggregates that are not in results, of which others are ``COMPUTED``.
+    ``hidden``: aggregates that are not in results, labelled by their calls: others are ``COMPUTED``
+    of them, or ``having`` and ``ranking`` name them.
     """
 
     name: str
@@ -373,7 +374,7 @@ class WindowPlan:
     @property
     def worked_out(self) -> WindowPlan:
         """The same of single aggregates, those that are hidden too: what operators work out."""
-        if all(one.function != COMPUTED for one in self.aggregates):
+        if not self.hidden and all(one.function != COMPUTED for one in self.aggregates):
             return self
         plain = tuple(one for one in self.aggregates if one.function != COMPUTED)
         return replace(self, aggregates=(*plain, *self.hidden), hidden=())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 from engine.query.aggregates import COMPUTED, Ranking
 from engine.query.derived_plan import asked_plan
@@ -27,6 +27,7 @@ from engine.query.plan import (
     Part,
     Plan,
     PointRelation,
+    Predicate,
     SeqPlan,
     Step,
     TreePart,
@@ -62,6 +63,8 @@ from engine.query.repeat_plan import (
     with_role,
 )
 from engine.query.shape import of_intervals, whole_pattern
+
+_P = TypeVar("_P", Expression, Predicate)
 
 
 def render(plan: Plan) -> str:
@@ -300,12 +303,21 @@ def _aggregate(aggregate: Aggregate) -> str:
 
 def computed_text(expression: Expression, of: Mapping[str, str]) -> str:
     """Arithmetic of aggregates, of which each is written as ``of`` says."""
-    numbers = {name: str(place) for place, name in enumerate(of)}
-    text = render_expression(
-        with_attributes(expression, lambda one: replace(one, name=numbers[one.name]))
-    )
+    return _written(expression, of, render_expression)
+
+
+def _written(node: _P, of: Mapping[str, str], render: Callable[[_P], str]) -> str:
+    """``node`` with each aggregate as ``of`` says."""
+    numbers = {name: f"\0{place}" for place, name in enumerate(of)}
+    text = render(with_attributes(node, lambda one: replace(one, name=numbers[one.name])))
     names = list(of)
-    return re.sub(r'"(\d+)"', lambda found: of[names[int(found[1])]], text)
+    return re.sub(r'"\0(\d+)"', lambda found: of[names[int(found[1])]], text)
+
+
+def _names(plan: WindowPlan) -> dict[str, str]:
+    """By label, how HAVING and ORDER BY write an aggregate: one that is not selected as a call."""
+    hidden = {one.label: _call(one) for one in plan.hidden}
+    return hidden | {one.label: quote(one.label) for one in plan.aggregates}
 
 
 def _arithmetic(one: Aggregate, of: Mapping[str, str]) -> str:
@@ -329,9 +341,9 @@ def _windows(plan: WindowPlan) -> str:
     if plan.group_by:
         clauses.append(f"GROUP BY {', '.join(map(render_attribute, plan.group_by))}")
     if plan.having is not None:
-        clauses.append(f"HAVING {render_conjunct(plan.having)}")
+        clauses.append(f"HAVING {_written(plan.having, _names(plan), render_conjunct)}")
     if plan.ranking is not None:
-        clauses.append(render_ranking(plan.ranking))
+        clauses.append(render_ranking(plan, plan.ranking))
     clauses.append(f"WINDOW {_extent(plan)}")
     if plan.emit is Emit.CHANGE:
         clauses.append("EMIT ON CHANGE")
@@ -340,10 +352,16 @@ def _windows(plan: WindowPlan) -> str:
     return " ".join([*clauses, *render_checks(plan.checks)])
 
 
-def render_ranking(ranking: Ranking) -> str:
+def render_having(plan: WindowPlan, having: Predicate) -> str:
+    """``count(*) > 5``."""
+    return _written(having, _names(plan), render_predicate)
+
+
+def render_ranking(plan: WindowPlan, ranking: Ranking) -> str:
     """``ORDER BY label DESC LIMIT 5``."""
+    names = _names(plan)
     entries = [
-        quote(label) + (" DESC" if down else "")
+        names[label] + (" DESC" if down else "")
         for label, down in zip(ranking.labels, ranking.descending, strict=True)
     ]
     return f"ORDER BY {', '.join(entries)} LIMIT {ranking.limit}"

@@ -38,10 +38,12 @@ from engine.window.progress import ClockMoves, WindowClock, some_gaps
 from engine.window.rows_read import FIXED_COLUMNS, argument_values, no_rows, rows_of, stream_codes
 from engine.window.settings import WindowSettings
 from engine.window.shown.computed import computed
-from engine.window.shown.having import shown
+from engine.window.shown.having import holds
+from engine.window.shown.hidden import judged_plan, shown_numbers, without_hidden
 from engine.window.shown.ranking import RankedGroups
 from engine.window.shown.results import WindowResults
 from engine.window.shown.text_codes import text_codes
+from engine.window.shown.unchanged import those, unchanged
 
 FIRST: Final = 256
 """Room at the beginning, of whatever grows."""
@@ -68,12 +70,15 @@ class Windows(ABC):
         self, plan: WindowPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE,
         *, mode: int = PLAIN, behind: int = 0,
     ) -> None:  # fmt: skip
-        self._shown, self.plan = plan, plan.worked_out
-        plan = self.plan
+        self._shown, self._judged = plan, judged_plan(plan)
+        self._told = shown_numbers(plan, self._judged, behind)
+        self.plan = plan = self._judged.worked_out
         self.settings = settings or WindowSettings()
         self.site = site
         self._keys = GroupKeys(plan.group_by, plan.name)
-        self._ranked = None if plan.ranking is None else RankedGroups(self._shown, self._keys)
+        self._ranked = (
+            None if plan.ranking is None else RankedGroups(self._judged, self._keys, self._told)
+        )
         self._missing = Missing()
         self._clock = WindowClock(plan, self.settings.barrier)
         self._in_advance = plan.emit is not Emit.CLOSE
@@ -166,13 +171,22 @@ class Windows(ABC):
     def _send(self, results: ResultPieces) -> None:
         if self._outbox.tally[0]:
             told = self._in_order(t.in_words(self._outbox))
-            told = computed(self._shown, told, self._keys.strings)
-            told = shown(self._shown, told, self._keys.strings)
+            told = self._judge(computed(self._judged, told, self._keys.strings))
             if self._ranked is not None and told.tally[0]:
                 told = self._ranked.told(told)
             if told.tally[0]:
+                told = without_hidden(told, self._told)
                 results.extend(WindowResults(told, self._shown, self._keys, self.site))
             self._outbox.tally[0] = 0
+
+    def _judge(self, outbox: t.Outbox) -> t.Outbox:
+        """What HAVING leaves of results; where they are ranked, ranks say what is unchanged."""
+        if self._judged.having is None and self._told is None:
+            return outbox
+        held = holds(self._judged, outbox, self._keys.strings)
+        if self._told is not None and self._ranked is None:
+            held = held & ~unchanged(outbox, self._told, held)
+        return those(outbox, held)
 
     def _in_order(self, outbox: t.Outbox) -> t.Outbox:
         """Results as they leave; they are some, in words."""

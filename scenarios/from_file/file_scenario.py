@@ -11,7 +11,7 @@ from typing import Any, Final
 from scenarios.from_file.overrides import found_at, overridden, read_pairs
 from scenarios.from_file.reading import ScenarioText
 from scenarios.from_file.scoring import score_run
-from slackwater.scenario import Pass, Score, UserError
+from slackwater.scenario import Pass, Score, UserError, statement_names
 from slackwater.simulation import FileScenario, simulate_to, told_of_long_runs
 
 MAIN: Final = "main"
@@ -38,7 +38,8 @@ class FromFile:
         self._read.thresholds(scenario, {})
         self.name = path.stem
         self.title = scenario.title
-        sources, queries = len(scenario.simulated.sources), len(scenario.queries)
+        sources = len(scenario.simulated.sources)
+        queries = len(statement_names(scenario.queries))
         who = f"{sources} source{'' if sources == 1 else 's'}"
         asked = f"{queries} {'query' if queries == 1 else 'queries'}"
         self.what = f"{path.name}: {who}, {asked}."

@@ -19,8 +19,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import slackwater
+from scenarios.from_file.lineage import Lineage
 from scenarios.from_file.metrics import TrueResult
-from slackwater.scenario import named_attributes, parse_query
+from slackwater.scenario import parse_queries
 from slackwater.simulation import (
     TRUTH,
     TRUTH_PREFIX,
@@ -92,52 +93,45 @@ class PerfectWorld:
                 mapping[f"attrs.{name.removeprefix(TRUTH_PREFIX)}"] = f"column{number}"
         return cls(identity, pa.table(columns), mapping, made)
 
-    def answers(self, queries: Mapping[str, str]) -> dict[str, dict[Any, TrueResult]]:
-        """Query -> its results by identity."""
-        found: dict[str, dict[Any, TrueResult]] = {name: {} for name in queries}
-        asked = {name: text for name, text in queries.items() if self._has_attributes(text)}
-        if not (asked and len(self)):
+    def answers(
+        self, queries: Mapping[str, str], attributes: Mapping[str, str]
+    ) -> dict[str, dict[Any, TrueResult]]:
+        """Statement -> its results by identity.
+
+        Args:
+            queries: a statement or several, by name.
+            attributes: types of those that sources have, whether or not an event of theirs came.
+        """
+        plans = parse_queries(queries)
+        found: dict[str, dict[Any, TrueResult]] = {plan.name: {} for plan in plans}
+        if not (plans and len(self)):
             return found
+        lineage = Lineage(plans, lambda event: self.identity[event["seq"]])
         with (
             warnings.catch_warnings(action="ignore", category=slackwater.Doubt),
             slackwater.read(self.table, time_unit="ns", mapping=self.mapping) as events,
             slackwater.query(
-                events, asked, order="none", barrier="immediate", guard="off",
-                purge=_KEPT,
+                events, queries, order="none", barrier="immediate", guard="off", purge=_KEPT,
+                attributes=attributes,
             ) as results,
         ):  # fmt: skip
-            for result in results:
-                name, value = self._true(result)
+            for result, identity, content in lineage.known(results):
                 if result["op"] == "+":
-                    found[result["query"]][name] = value
+                    found[result["query"]][identity] = TrueResult(content, _since(result))
                 else:
-                    found[result["query"]].pop(name, None)
+                    found[result["query"]].pop(identity, None)
         return found
 
-    def _has_attributes(self, text: str) -> bool:
-        """Whether events have what a query, which is right, names; else it has no results."""
-        return all(f"attrs.{name}" in self.mapping for name in named_attributes(parse_query(text)))
 
-    def _true(self, result: Mapping[str, Any]) -> tuple[Any, TrueResult]:
-        if "window" in result:
-            return window_identity(result), TrueResult(result["value"], result["window"]["end"])
-        rows = [event["seq"] for event in result["events"]]
-        identity = (result["site"], *(self.identity[row] for row in rows))
-        return identity, TrueResult(None, max(event["te"] for event in result["events"]))
+def _since(result: Mapping[str, Any]) -> int:
+    """When a true result can be known."""
+    if "window" in result:
+        return int(result["window"]["end"])
+    return max(int(event["te"]) for event in result["events"])
 
 
-def window_identity(result: Mapping[str, Any]) -> Any:
-    """What a window and its correction have in common."""
-    key = result.get("key") or {}
-    return (result["site"], result["window"]["start"], *sorted(key.items()))
-
-
-def match_identity(result: Mapping[str, Any], made: Set[Made]) -> Any:
-    """What a match and its retraction have in common: its events, as the truth names them."""
-    return (result["site"], *(_event_identity(event, made) for event in result["events"]))
-
-
-def _event_identity(event: Mapping[str, Any], made: Set[Made]) -> Any:
+def event_identity(event: Mapping[str, Any], made: Set[Made]) -> Any:
+    """What an event of the log is called, as the truth names it."""
     stream = (event["site"], event["source"], event["stream"])
     number = (event["type"], event["te"]) if stream in made else event["seq"]
     return (*stream, number, event["ts"])

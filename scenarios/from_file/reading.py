@@ -8,14 +8,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import slackwater
 from scenarios.from_file.overrides import RECORDING, as_option, blamed, overridden, place_of
 from scenarios.from_file.recordings import read_recording
 from scenarios.from_file.thresholds import Threshold, read_threshold
 from scenarios.network_correlation.agents import WORLDS as MACHINE_ROOM
 from scenarios.soccer.network import WORLDS as SOCCER
 from scenarios.warehouse.devices import WORLDS as COLD_STORE
-from slackwater.scenario import UserError, parse_barrier, parse_order
+from slackwater.scenario import (
+    StatementError,
+    UserError,
+    check_attributes,
+    parse_barrier,
+    parse_order,
+    parse_queries,
+    statement_names,
+)
 from slackwater.simulation import FileScenario, build_from_tables, line_numbers, line_of
 
 WORLDS: Final = {**SOCCER, **COLD_STORE, **MACHINE_ROOM}
@@ -80,11 +87,22 @@ class ScenarioText:
         Raises:
             UserError: one is wrong; names the line, and the place in it with a caret.
         """
-        for name, text in scenario.queries.items():
+        names = list(scenario.queries)
+        try:
+            plans = parse_queries(scenario.queries)
+        except StatementError as error:
+            raise self._of_query(names[error.place], error, values) from error
+        except UserError as error:
+            raise self.wrong("queries", f"queries: {error}", values) from error
+        stand_in = statement_names(scenario.queries)
+        for plan in plans if attributes is not None else ():
             try:
-                slackwater.explain(text, attributes=attributes)
+                check_attributes(plan, attributes or {})
             except UserError as error:
-                raise self.wrong(f"queries.{name}", f"queries.{name}: {error}", values) from error
+                raise self._of_query(stand_in[plan.name], error, values) from error
+
+    def _of_query(self, name: str, error: UserError, values: Mapping[str, Any]) -> UserError:
+        return self.wrong(f"queries.{name}", f"queries.{name}: {error}", values)
 
     def check_answering(self, scenario: FileScenario, values: Mapping[str, Any]) -> None:
         """Reads its order and barrier.
@@ -111,7 +129,7 @@ class ScenarioText:
         found = []
         for number, text in enumerate(scenario.thresholds):
             try:
-                found.append(read_threshold(text, list(scenario.queries)))
+                found.append(read_threshold(text, list(statement_names(scenario.queries))))
             except UserError as error:
                 message = f"thresholds[{number}]: {error}"
                 line = next(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,12 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from scenarios.from_file.durable import Durable
+from scenarios.from_file.lineage import Lineage
 from scenarios.from_file.metrics import METRICS, OF_STREAM, Told, of_query
-from scenarios.from_file.perfect_world import PerfectWorld, match_identity, window_identity
+from scenarios.from_file.perfect_world import PerfectWorld, event_identity
 from scenarios.from_file.thresholds import Threshold, shown
 from scenarios.runs import IN_ORDER, LATE_DROPPED, emitted, ints, out_of_order, read_ordered
-from slackwater.scenario import Claim, Score, Table, Tile
-from slackwater.simulation import LOG, MANIFEST, FileScenario, Made
+from slackwater.scenario import Claim, Score, Table, Tile, parse_queries
+from slackwater.simulation import LOG, MANIFEST, FileScenario
 
 STREAM: Final = "events"
 _CLOSE: Final = 1e-9
@@ -40,24 +42,29 @@ def score_run(
     """
     queries, simulated = scenario.queries, scenario.simulated
     world = PerfectWorld.read(directory, simulated.sources)
-    true = world.answers(queries)
+    plans = parse_queries(queries)
+    true = world.answers(queries, scenario.attributes)
     durable = Durable(
         directory / LOG, simulated.gateway.frame_every_ns, scenario.answering.answers_after_ns
     )
-    told: dict[str, list[tuple[str, Told]]] = {name: [] for name in queries}
-    for folder in ("matches", "windows"):
-        for result in emitted(directory, label, folder):
-            told[result["query"]].append((result["op"], _told(result, durable, world.made)))
+    told: dict[str, list[tuple[str, Told]]] = {plan.name: [] for plan in plans}
+    emissions = chain.from_iterable(
+        emitted(directory, label, folder) for folder in ("matches", "windows")
+    )
+    lineage = Lineage(plans, lambda event: event_identity(event, world.made))
+    for result, identity, content in lineage.known(emissions):
+        told[result["query"]].append((result["op"], _told(result, identity, content, durable)))
     values: dict[str, dict[str, float]] = {STREAM: _of_stream(directory, label, len(world))}
-    for name in queries:
-        values[name] = of_query(told[name], true[name], _same)
+    for name, results in told.items():
+        values[name] = of_query(results, true[name], _same)
+    matching = {plan.name for plan in plans if plan.result_kind == "matches"}
     facts: dict[str, Any] = {
         "metrics": values,
         "true_matches": [
             {"query": name, "at_ref_ns": each.since_ns}
             for name, results in true.items()
+            if name in matching
             for each in results.values()
-            if each.content is None
         ],
         "true_results": {name: len(results) for name, results in true.items()},
     }
@@ -66,14 +73,13 @@ def score_run(
     return Score(claims, (_table(values, true),), facts, tiles=tiles, decisive=True)
 
 
-def _told(result: Mapping[str, Any], durable: Durable, made: Set[Made]) -> Told:
+def _told(result: Mapping[str, Any], identity: Any, content: Any, durable: Durable) -> Told:
     at = result["at"]
-    answered = durable.since(result["site"], at)
     if "window" in result:
         certain = not result.get("ambiguous")
-        return Told(window_identity(result), result["value"], certain, at, answered)
-    certain = result["certainty"] == "confirmed"
-    return Told(match_identity(result, made), None, certain, at, answered)
+    else:
+        certain = result["certainty"] == "confirmed"
+    return Told(identity, content, certain, at, durable.since(result["site"], at))
 
 
 def _same(left: Any, right: Any) -> bool:

@@ -7,6 +7,7 @@ A statement reads what its FROM, its JOIN or its pattern's steps name; where tha
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
@@ -27,14 +28,41 @@ from engine.query.plan import Attribute, Drift, OrPlan, Plan, SeqPlan, WindowPla
 from engine.query.schema import refuse_named
 
 
+class StatementError(UserError):
+    """A statement is at fault; ``place``: of its text among those that were given."""
+
+    def __init__(self, message: str, place: int) -> None:
+        super().__init__(message)
+        self.place = place
+
+
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A statement with its plan, and what it reads. ``whole``: the text in which it stands."""
+    """A statement with its plan, and what it reads. ``whole``: the text in which it stands, which
+    is at ``place`` among all.
+    """
 
     statement: Statement
     whole: str
+    place: int
     plan: Plan
     named: tuple[str, ...]
+
+
+@contextmanager
+def _at(place: int) -> Iterator[None]:
+    """Errors inside are of the text at ``place``."""
+    try:
+        yield
+    except StatementError:
+        raise
+    except UserError as error:
+        raise StatementError(str(error), place) from error
+
+
+def statement_names(texts: Mapping[str, str]) -> dict[str, str]:
+    """The names of the statements of ``texts`` by name, and in the text of which name each is."""
+    return {one.stream or name: name for name, text in texts.items() for one in statements(text)}
 
 
 def read_statements(
@@ -51,22 +79,35 @@ def read_statements(
             statements are called ``q1``, ``q2`` ... by their places among all.
 
     Raises:
-        UserError: a statement is at fault; the message has its line, a caret and a remedy.
+        UserError: a statement is at fault; the message has its line, a caret and a remedy. A
+            ``StatementError``, unless two are together.
     """
-    if not any(several(found) for found in map(statements, texts)):
+    parted = []
+    for place, text in enumerate(texts):
+        with _at(place):
+            parted.append(statements(text))
+    if not any(map(several, parted)):
         called = names or [f"q{number}" for number in range(1, len(texts) + 1)]
-        read = [read_query(text, time_unit, name) for text, name in zip(texts, called, strict=True)]
+        read = []
+        for place, (text, name) in enumerate(zip(texts, called, strict=True)):
+            with _at(place):
+                read.append(read_query(text, time_unit, name))
         _check_explained([explained for _, explained in read])
         return tuple(plan for plan, _ in read), read[0][1]
-    found = [(one, text, place) for place, text in enumerate(texts) for one in statements(text)]
+    found = [
+        (one, text, place)
+        for place, (text, parts) in enumerate(zip(texts, parted, strict=True))
+        for one in parts
+    ]
     taken = _streams(found)
     read_all: list[_Read] = []
     explained = []
     for number, (one, text, place) in enumerate(found, 1):
         name = one.stream or (f"q{number}" if names is None else names[place])
-        plan, asks = read_query(one.text, time_unit, name)
+        with _at(place):
+            plan, asks = read_query(one.text, time_unit, name)
         explained.append(asks or one.explained)
-        read_all.append(_Read(one, text, plan, _named(plan)))
+        read_all.append(_Read(one, text, place, plan, _named(plan)))
     first_of_text = [
         place == 0 or found[place - 1][2] != found[place][2] for place in range(len(found))
     ]
@@ -83,13 +124,14 @@ def _check_explained(explained: Sequence[bool]) -> None:
 def _streams(found: Sequence[tuple[Statement, str, int]]) -> set[str]:
     """The names that CREATE STREAM gives, each of which is given once."""
     taken: set[str] = set()
-    for one, text, _ in found:
+    for one, text, place in found:
         if one.stream is None:
             continue
-        check_name(one.stream, text, one.named_at)
-        if one.stream in taken:
-            message = f"there are two streams named {one.stream!r}"
-            raise refuse(text, one.named_at, message, "give one of them another name")
+        with _at(place):
+            check_name(one.stream, text, one.named_at)
+            if one.stream in taken:
+                message = f"there are two streams named {one.stream!r}"
+                raise refuse(text, one.named_at, message, "give one of them another name")
         taken.add(one.stream)
     return taken
 
@@ -106,7 +148,8 @@ def _check_names(read: Sequence[_Read]) -> None:
                     "CREATE STREAM name AS ..."
                 )
             message = f"another statement is named {name!r}"
-            raise refuse(each.whole, each.statement.named_at, message, "choose another name")
+            with _at(each.place):
+                raise refuse(each.whole, each.statement.named_at, message, "choose another name")
 
 
 def _named(plan: Plan) -> tuple[str, ...]:
@@ -127,7 +170,8 @@ def _in_order(read: Sequence[_Read], streams: set[str]) -> tuple[Plan, ...]:
         made = [name for name in each.named if name in streams]
         others = [name for name in each.named if name not in streams]
         if made and others:
-            raise _mixed(each, made[0], others[0])
+            with _at(each.place):
+                raise _mixed(each, made[0], others[0])
         reads[each.plan.name] = made
     _check_unknown(read, streams, {name for made in reads.values() for name in made})
     try:
@@ -135,7 +179,8 @@ def _in_order(read: Sequence[_Read], streams: set[str]) -> tuple[Plan, ...]:
     except CycleError as error:
         # The library gives it the way that results flow.
         circle = error.args[1][::-1]
-        raise _circle(by_name, circle) from None
+        with _at(by_name[circle[0]].place):
+            raise _circle(by_name, circle) from None
     plans: dict[str, Plan] = {
         each.plan.name: each.plan for each in read if not reads[each.plan.name]
     }
@@ -143,7 +188,8 @@ def _in_order(read: Sequence[_Read], streams: set[str]) -> tuple[Plan, ...]:
         if not reads[name]:
             continue
         each, sources = by_name[name], tuple(plans[source] for source in reads[name])
-        _check_derived(each, sources)
+        with _at(each.place):
+            _check_derived(each, sources)
         plans[name] = DerivedPlan(asked_plan(each.plan), sources)
     return tuple(plans.values())
 
@@ -178,7 +224,8 @@ def _check_unknown(read: Sequence[_Read], streams: set[str], used: set[str]) -> 
             if near:
                 message = f"no statement makes a stream {name!r}"
                 hint = f"there is {listed(sorted(streams))}; {near}"
-                raise refuse(each.statement.text, _place(each, name), message, hint)
+                with _at(each.place):
+                    raise refuse(each.statement.text, _place(each, name), message, hint)
 
 
 def _check_derived(each: _Read, sources: tuple[Plan, ...]) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Final
 
 from engine.query.aggregates import Ranking
 from engine.query.analysis.extent import Window
-from engine.query.analysis.having import named_aggregate
-from engine.query.analysis.typed import Context
+from engine.query.analysis.judging import JudgingAggregates
 from engine.query.language import syntax as s
 from engine.query.language.ranking import OrderBy
-from engine.query.plan import Aggregate, Attribute
+from engine.query.plan import Attribute
 
 _OF_ONE_GROUP: Final = {s.SessionWindow: "SESSION", s.CountWindow: "ROWS"}
 _LIMIT_MAX: Final = 1 << 24
@@ -19,18 +17,16 @@ _LIMIT_MAX: Final = 1 << 24
 
 def ranking_of(
     clause: OrderBy,
-    aggregates: Sequence[Aggregate],
+    aggregates: JudgingAggregates,
     window: Window,
     group_by: tuple[Attribute, ...],
-    context: Context,
-    made: Callable[[s.Call], Aggregate],
 ) -> Ranking:
-    """The ranking of ``clause``; arguments beside it as of ``having_of``.
+    """The ranking of ``clause``, by ``aggregates``.
 
     Raises:
-        UserError: it names anything but aggregates that are selected, or a window has no groups to
-            be ranked.
+        UserError: it names anything but aggregates, or a window has no groups to be ranked.
     """
+    context = aggregates.context
     kind = _OF_ONE_GROUP.get(type(window))
     if kind is not None:
         message = f"ORDER BY ranks the groups of one window, and one of {kind} has one group alone"
@@ -46,9 +42,9 @@ def ranking_of(
     for entry in clause.entries:
         node = entry.node
         if not isinstance(node, s.Call | s.Reference):
-            message = "ORDER BY takes aggregates that are in the SELECT list"
-            raise context.refuse(node.at, message, "as in avg(v), or its name")
-        label = named_aggregate(node, aggregates, context, made, "ORDER BY")
+            message = "ORDER BY takes aggregates, and no arithmetic of them"
+            raise context.refuse(node.at, message, "select it under a name, and ORDER BY this")
+        label = aggregates.label(node, "ORDER BY")
         if label in labels:
             raise context.refuse(node.at, "this is ordered by twice", "keep one of them")
         labels.append(label)

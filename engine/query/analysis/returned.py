@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from engine.query.derived_plan import DerivedPlan, asked_plan
-from engine.query.fields import FIELDS
+from engine.query.fields import FIELDS, attributes_in, is_time, own_attribute
 from engine.query.monitor_plan import MonitorPlan
 from engine.query.over_events import over_events
 from engine.query.plan import Computed, Expression, OrPlan, Plan, SeqPlan, WindowPlan
@@ -55,6 +55,19 @@ def returned_columns(plan: Plan) -> dict[str, Expression | None]:
     for branch in branches:
         found |= {one.label: one.expression for one in returned_values(branch)}
     return found
+
+
+def time_columns(plan: Plan) -> frozenset[str]:
+    """Those of ``returned_columns`` that are times or spans of time: sure as clocks are."""
+    read: frozenset[str] = frozenset()
+    if isinstance(plan, DerivedPlan):
+        read = read.union(*map(time_columns, plan.sources))
+    return frozenset(
+        name
+        for name, of in returned_columns(plan).items()
+        if of is not None
+        and (is_time(of) or any(own_attribute(one.name) in read for one in attributes_in(of)))
+    )
 
 
 def returned_types(plan: Plan, known: Mapping[str, str]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from engine.query.analysis.conditions import terms_of, value_of
 from engine.query.analysis.consistency import check_select
 from engine.query.analysis.extent import Window, emit_of, extent_of
 from engine.query.analysis.having import having_of
+from engine.query.analysis.judging import JudgingAggregates
 from engine.query.analysis.named_calls import with_names
 from engine.query.analysis.ranking import ranking_of
 from engine.query.analysis.typed import Context
@@ -72,30 +73,27 @@ class _Select:
         )
         group_by = self._group_by(groups)
         aggregates = self._aggregates(group_by)
-        hidden = self._hidden(aggregates)
         extent = extent_of(window, self.context)
-        if isinstance(window, s.TimeWindow) and window.drift == "together":
-            self._check_means()
         having = only(clauses, s.Having, self.text)
         ranking = only(clauses, OrderBy, self.text)
         emit = only(clauses, s.EmitClause, self.text)
 
-        def own(call: s.Call) -> Aggregate:
-            return self._aggregate(call, None)
-
+        judging = JudgingAggregates(aggregates, self._hidden(aggregates), self.context, self._own)
+        judged = None if having is None else having_of(having, judging)
+        ranked = None if ranking is None else ranking_of(ranking, judging, window, group_by)
+        if isinstance(window, s.TimeWindow) and window.drift == "together":
+            self._check_means()
         return WindowPlan(
             name=name,
             text=self.text,
             aggregates=aggregates,
-            hidden=hidden,
+            hidden=tuple(judging.hidden),
             streams=self.streams,
             **extent,
             **emit_of(emit, extent, self.context),
             where=self._where(where),
-            having=None if having is None else having_of(having, aggregates, self.context, own),
-            ranking=None
-            if ranking is None
-            else ranking_of(ranking, aggregates, window, group_by, self.context, own),
+            having=judged,
+            ranking=ranked,
             group_by=group_by,
         )
 
@@ -252,6 +250,9 @@ class _Select:
         if item.label is not None and item.label.text != attribute.name:
             hint = "leave AS out; to rename it, CREATE STREAM t AS EVENT A a RETURN a.v AS name"
             raise self._refuse(item.label.at, "a group has the name of its attribute", hint)
+
+    def _own(self, call: s.Call) -> Aggregate:
+        return self._aggregate(call, None)
 
     def _aggregate(self, call: s.Call, label: s.Name | None) -> Aggregate:
         function = call.function.text.lower()

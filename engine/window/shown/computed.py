@@ -35,6 +35,7 @@ from engine.window.held.content import (
 )
 from engine.window.held.number import FLOAT, HALF_WORD, INT, LOW_WORD, NULL, TEXT
 from engine.window.shown.having import numbers
+from engine.window.shown.unchanged import those, unchanged
 from engine.window.told import Outbox
 
 Range = tuple[Value, Value]
@@ -93,7 +94,7 @@ def computed(plan: WindowPlan, outbox: Outbox, strings: Strings) -> Outbox:
             _put(made[0][:, at.start + place], made[1][:, at.start + place], value)
     columns = {name: column[:n] for name, column in outbox._asdict().items() if name != "tally"}
     whole = Outbox(**{**columns, "kinds": made[0], "words": made[1]}, tally=np.array([n]))
-    return _without_sames(whole)
+    return those(whole, ~unchanged(whole, None, np.ones(n, np.bool_)))
 
 
 class _Reader:
@@ -184,19 +185,3 @@ def _put(kinds: np.ndarray, words: np.ndarray, value: Value) -> None:
         high, low = np.zeros_like(data), data
     kinds[known] = {"float": FLOAT, "int": INT, "str": TEXT}[value.kind]
     words[:, 0], words[:, 1] = np.where(known, high, 0), np.where(known, low, 0)
-
-
-def _without_sames(outbox: Outbox) -> Outbox:
-    """Without what is taken back and given again as it was."""
-    n = int(outbox.tally[0])
-    columns = {name: column for name, column in outbox._asdict().items() if name != "tally"}
-    same = ~outbox.plus[:-1] & outbox.plus[1:]
-    for name, column in columns.items():
-        if name not in {"plus", "at"}:
-            equal = column[:-1] == column[1:]
-            same &= equal.all(axis=tuple(range(1, equal.ndim)))
-    kept = np.ones(n, np.bool_)
-    kept[:-1] &= ~same
-    kept[1:] &= ~same
-    left = {name: column[kept] for name, column in columns.items()}
-    return Outbox(**left, tally=np.array([int(kept.sum())]))

@@ -20,14 +20,14 @@ _INT_MAX = 1 << 31
 """Of the upper word, so that the whole fits into 64 bits."""
 
 
-def shown(plan: WindowPlan, outbox: Outbox, strings: Strings) -> Outbox:
-    """Those results of ``outbox``, in words, that ``plan.having`` holds for.
+def holds(plan: WindowPlan, outbox: Outbox, strings: Strings) -> np.ndarray:
+    """Which results of ``outbox``, in words, ``plan.having`` holds for: shape (tally,).
 
-    ``strings``: what codes of texts mean.
+    ``plan`` has all aggregates that it names; ``strings``: what codes of texts mean.
     """
-    if plan.having is None:
-        return outbox
     n = int(outbox.tally[0])
+    if plan.having is None:
+        return np.ones(n, np.bool_)
     columns: dict[str, np.ndarray] = {}
     valid: dict[str, np.ndarray] = {}
     types: dict[str, str] = {}
@@ -41,9 +41,7 @@ def shown(plan: WindowPlan, outbox: Outbox, strings: Strings) -> Outbox:
             continue
         columns[ATTR_PREFIX + one.label] = found = numbers(kinds, words)
         types[one.label] = "int" if found.dtype.kind == "i" else "float"
-    held = mask(plan.having, columns, valid.get, types, strings)
-    kept = {name: column[:n][held] for name, column in outbox._asdict().items() if name != "tally"}
-    return Outbox(**kept, tally=np.array([int(held.sum())]))
+    return mask(plan.having, columns, valid.get, types, strings)
 
 
 def numbers(kinds: np.ndarray, words: np.ndarray) -> np.ndarray:

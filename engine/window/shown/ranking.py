@@ -27,13 +27,16 @@ class RankedGroups:
     """What stands of each window that can be corrected, and which of it is told.
 
     Args:
-        plan: of the query.
+        plan: of the query, with all aggregates that it ranks by.
         keys: knows what its codes mean.
+        numbers: the places of the numbers that results show: what stays among the first with the
+            same ones is not told again. None: all of them.
     """
 
-    def __init__(self, plan: WindowPlan, keys: GroupKeys) -> None:
+    def __init__(self, plan: WindowPlan, keys: GroupKeys, numbers: np.ndarray | None) -> None:
         self._plan = plan
         self._keys = keys
+        self._numbers = numbers
         self._standing: dict[tuple[int, int], tuple[Columns, np.ndarray]] = {}
 
     def told(self, outbox: Outbox) -> Outbox:
@@ -66,6 +69,9 @@ class RankedGroups:
         leaves = shown.copy()
         leaves[kept] &= ~shows[: len(kept)]
         gone, come = _rows(before, np.flatnonzero(leaves)), _rows(now, first[~stood[first]])
+        if self._numbers is not None and len(gone["at"]) and len(come["at"]):
+            stays, stayed = _alike(gone, come, self._numbers)
+            gone, come = _rows(gone, ~stays), _rows(come, ~stayed)
         gone["plus"][:], come["plus"][:] = False, True
         told = {name: np.concatenate((gone[name], come[name])) for name in gone}
         told["at"][:] = changes["at"][0]
@@ -119,6 +125,19 @@ _NONE = np.empty(0, np.bool_)
 
 def _rows(columns: Columns, places: np.ndarray) -> Columns:
     return {name: column[places] for name, column in columns.items()}
+
+
+def _alike(gone: Columns, come: Columns, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which of ``gone`` are among ``come`` but for numbers other than these, and which of them."""
+    both = []
+    for rows in (gone, come):
+        n = len(rows["at"])
+        parts = (rows["nulls"], rows["keys"], rows["counts"], rows["kinds"][:, numbers],
+                 rows["words"][:, numbers])  # fmt: skip
+        both.append(np.concatenate([part.reshape(n, -1) for part in parts], axis=1, dtype=np.int64))
+    which = np.unique(np.concatenate(both), axis=0, return_inverse=True)[1].reshape(-1)
+    old, new = which[: len(both[0])], which[len(both[0]) :]
+    return np.isin(old, new), np.isin(new, old)
 
 
 def _among(rows: Columns, changes: Columns) -> np.ndarray:

@@ -1,0 +1,44 @@
+"""What is taken back and given again as it was: neither is told."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.window.told import Outbox
+
+
+def unchanged(outbox: Outbox, numbers: np.ndarray | None, held: np.ndarray) -> np.ndarray:
+    """Which results of ``outbox``, in words, are of such pairs.
+
+    A pair stands together and is of one instant, as ``engine.window.told.settle`` tells what
+    changes: so all changes are needed, those that are left out for another reason, too.
+
+    Args:
+        outbox: the results.
+        numbers: the places of those that count; None: all.
+        held: (tally,), which results are told otherwise; a pair is so as a whole, or none.
+
+    Returns:
+        Shape (tally,).
+    """
+    n = int(outbox.tally[0])
+    same = ~outbox.plus[: n - 1] & outbox.plus[1:n] & held[:-1] & held[1:]
+    for name, column in outbox._asdict().items():
+        if name in {"plus", "tally"}:
+            continue
+        some = column[:n]
+        if numbers is not None and name in {"kinds", "words"}:
+            some = some[:, numbers]
+        equal = some[:-1] == some[1:]
+        same &= equal.all(axis=tuple(range(1, equal.ndim)))
+    found = np.zeros(n, np.bool_)
+    found[:-1] |= same
+    found[1:] |= same
+    return found
+
+
+def those(outbox: Outbox, held: np.ndarray) -> Outbox:
+    """The results of ``outbox`` that are ``held``, of shape (tally,)."""
+    n = len(held)
+    kept = {name: column[:n][held] for name, column in outbox._asdict().items() if name != "tally"}
+    return Outbox(**kept, tally=np.array([int(held.sum())]))
