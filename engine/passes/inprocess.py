@@ -6,9 +6,8 @@ For tests, tiny traces and machines without Java; the answers equal those of ``e
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import nullcontext
-from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -77,11 +76,8 @@ def run_in_process(
                         for site in sorted(frames.keys() - begun):
                             history.begin(site, chains[site], frames[site][0].first_arrival)
                         begun |= frames.keys()
-                    parts: list[OutputPart] = []
-                    for site in sorted(frames):
-                        parts += parts_of(site, chains[site].process(frames[site]))
-                    writer.write(batch, parts)
-                    now = _records(chain.from_iterable(frames.values()))
+                    writer.write(batch, _parts(chains, frames))
+                    now = sum(frame.batch.num_rows for of in frames.values() for frame in of)
                     advanced(now)
                     rows, batch = rows + now, batch + 1
                 last = [part for site in some for part in last_parts(chains[site])]
@@ -101,5 +97,8 @@ def run_in_process(
         return counters
 
 
-def _records(frames: Iterable[Frame]) -> int:
-    return sum(frame.batch.num_rows for frame in frames)
+def _parts(chains: dict[str, Chain], frames: dict[str, list[Frame]]) -> list[OutputPart]:
+    parts = []
+    for site in sorted(frames):
+        parts += parts_of(site, chains[site].process(frames[site]))
+    return parts

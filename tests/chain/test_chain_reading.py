@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from engine.chain import ChainSettings
+from engine.log import arrival_log
+from engine.log.arrival_log import LogReader, LogWriter
 from engine.order.registry import parse_order
 from engine.passes import inprocess
 from engine.query import query
@@ -17,6 +20,7 @@ from engine.results.store.part_store import PartStore
 from engine.stream.frame import Frame
 
 ROWS, BATCH = 1000, 5000
+FILES, IN_FILE = 12, 50
 
 
 class WatchedLog:
@@ -26,8 +30,8 @@ class WatchedLog:
         self._frames = frames
         self.waiting = self.most = 0
 
-    def site_names(self) -> list[str]:
-        return ["shop"]
+    def rows(self) -> dict[str, int]:
+        return {"shop": self._frames * ROWS}
 
     def of_sites(self, _sites: Collection[str] | None) -> Iterator[Frame]:
         for number in range(self._frames):
@@ -56,3 +60,54 @@ def test_no_more_of_a_log_is_read_than_a_batch(
     )
     assert counters["events"] == frames * ROWS
     assert (log.most, log.waiting) == (BATCH, 0)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    with LogWriter(tmp_path / "log", rows_per_file=IN_FILE) as writer:
+        for number in range(FILES):
+            times = pa.array(np.arange(IN_FILE, dtype=np.int64) + IN_FILE * number)
+            source = pa.array(["s"] * IN_FILE).dictionary_encode()
+            columns = {"seq": times, "ts": times, "arrival": times, "source": source}
+            writer.append(Frame("main", pa.RecordBatch.from_pydict(columns)))
+    return tmp_path / "log"
+
+
+def test_no_more_than_two_files_are_held_before_their_turn(
+    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Path] = []
+    before: list[int] = []
+    frames_of = arrival_log._frames_of
+
+    def counted(file: Path, sites: Any) -> Any:
+        read.append(file)
+        return frames_of(file, sites)
+
+    monkeypatch.setattr(arrival_log, "_frames_of", counted)
+    monkeypatch.setattr("engine.passes.inprocess._ROWS_PER_BATCH", IN_FILE)
+    inprocess.run_in_process(
+        log, ChainSettings(parse_order("none")), tmp_path / "out",
+        lambda _rows: before.append(len(read)),
+    )  # fmt: skip
+    assert len(before) == len(read) == FILES
+    assert all(ahead <= done + 2 for done, ahead in enumerate(before))
+
+
+def test_what_was_begun_is_read_once(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Path] = []
+    frames_of = arrival_log._frames_of
+
+    def counted(file: Path, sites: Any) -> Any:
+        read.append(file)
+        return frames_of(file, sites)
+
+    monkeypatch.setattr(arrival_log, "_frames_of", counted)
+    reader = LogReader(log)
+    reader.begin()
+    first = list(reader)
+    assert read == reader.files
+    assert [frame.batch for frame in reader] == [frame.batch for frame in first]
+    reader.begin()  # of all sites: it is no use to who asks for some
+    assert list(reader.of_sites(["x"])) == []
+    assert reader.rows() == {"main": FILES * IN_FILE}
