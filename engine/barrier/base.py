@@ -7,10 +7,10 @@ Adding a barrier: a file with its policy (``engine.barrier.holding``) and a line
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
+from msgspec import Struct
 
 from engine.barrier.changes import Changes, EventTable, Given
 from engine.operator import Result
@@ -18,8 +18,7 @@ from engine.stream.released import Released
 from engine.stream.timeline import Timeline
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """What a barrier knows of the query: types of the negated steps, one per scope, of the positive
     ones, and how many steps there are. ``purged``: events are dropped as promises say, so that a
     broken one counts though no match waits for it.

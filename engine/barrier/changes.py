@@ -6,10 +6,10 @@ All that a barrier knows of operators stands here. Rows are places in the operat
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
+from msgspec import Struct
 
 ORDER: Final = "order"
 """Number of the row in the released stream: what was released earlier."""
@@ -22,8 +22,7 @@ class EventTable(Protocol):
     def columns(self) -> Mapping[str, np.ndarray]: ...
 
 
-@dataclass(slots=True)
-class Verdicts:
+class Verdicts(Struct):
     """Per match: does it stand, is it confirmed, with which probability?"""
 
     stands: np.ndarray
@@ -34,8 +33,7 @@ class Verdicts:
         return Verdicts(self.stands[which], self.confirmed[which], self.chance[which])
 
 
-@dataclass(slots=True)
-class Changes:
+class Changes(Struct):
     """What rows of a batch do to matches: equally long columns, in order.
 
     ``rows``: (n, steps of all branches) places in the store, -1 for steps the match does not have.
@@ -69,8 +67,7 @@ class Changes:
         )  # fmt: skip
 
 
-@dataclass(slots=True)
-class Given:
+class Given(Struct):
     """What a barrier lets go, in order: equally long columns.
 
     ``rows``: (n, steps) places in the store. ``plus``: given, or else taken back.

@@ -11,10 +11,10 @@ can come, as the policy's clocks say.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from typing import Any, Final, Protocol
 
 import numpy as np
+from msgspec import Struct
 
 from engine.barrier.base import Asked
 from engine.barrier.changes import ORDER, Changes, EventTable, Given
@@ -66,8 +66,7 @@ class Policy(Protocol):
         """Which rows of a batch came later than was promised, of what it waits for."""
 
 
-@dataclass(slots=True)
-class _Held:
+class _Held(Struct):
     """Matches in columns; ``target`` and ``last_target``: (matches, clocks)."""
 
     number: np.ndarray
@@ -84,7 +83,7 @@ class _Held:
     last_target: np.ndarray
 
     def columns(self) -> list[np.ndarray]:
-        return [getattr(self, field.name) for field in fields(self)]
+        return [getattr(self, name) for name in self.__struct_fields__]
 
     def take(self, which: np.ndarray) -> _Held:
         return _Held(*(column[which] for column in self.columns()))
@@ -252,8 +251,7 @@ class Holding:
         self._number, self._broken = state["number"], state["broken"]
 
 
-@dataclass(slots=True)
-class _Parts:
+class _Parts(Struct):
     """Things that happen: as ``Happenings``, and what says in which order.
 
     ``late``: 1 for deadlines, which come after all records of their instant. ``what``: 0 for the

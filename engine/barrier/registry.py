@@ -6,9 +6,10 @@ Adding one: a file with its policy, and a line in ``BARRIERS``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from edge_agent.near_miss import near_miss
 from engine.barrier.base import Asked, Barrier
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 # ruff: noqa: PLC0415 - a run has one barrier, and loads no other
 
 
-@dataclass(frozen=True, slots=True)
-class BarrierSettings:
+class BarrierSettings(Struct, frozen=True):
     """``span_ns``: K of ``bounded``, H of ``hold``. ``ordered``: by last event's time."""
 
     name: str = "immediate"
@@ -38,8 +38,7 @@ class Closes(Enum):
     SLACK = "the event clock, less the duration"
 
 
-@dataclass(frozen=True, slots=True)
-class BarrierKind:
+class BarrierKind(Struct, frozen=True):
     """``closes``: what scopes wait for. ``says``: when a match leaves; ``{span}`` is the duration.
 
     ``policy``: of one query and site. ``span``: what the duration that it needs is called; empty:

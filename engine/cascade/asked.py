@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from engine.cascade.derived_events import MISSING
 from engine.cascade.rows import CODED, DerivedRows

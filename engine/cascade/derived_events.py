@@ -13,11 +13,11 @@ that others put.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from msgspec.structs import replace
 
 from edge_agent import records as r
 from engine.constraint.alerts import Alerts

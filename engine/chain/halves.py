@@ -8,10 +8,10 @@ no progress, as it stands for no other record.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from edge_agent import records as r
 from engine.clocks.reference import SourceClocks

@@ -7,9 +7,10 @@ queries that take halves of intervals read one with them among its events.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from engine.chain.settings import ChainSettings
 from engine.clocks.stream_clocks import StreamClocks

@@ -6,11 +6,11 @@ import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+from msgspec.structs import replace
 
 from edge_agent.near_miss import did_you_mean
 from engine.cli.examples import epilog

@@ -25,9 +25,10 @@ then the last offset is held, as in R19 3.2.2.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from edge_agent.limits import TIME_MAX_NS, UNC_MAX_NS
 from engine.kernels.integers import NS_PER_S
@@ -57,8 +58,7 @@ class Sample(NamedTuple):
     unc: int
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """Offset of a source from ``anchor`` (its event time) on; times in ns.
 
     At age a = max(0, ts - anchor) the offset is ``offset + floor(a * skew_ppb / 1e9)`` and wrong by
@@ -90,8 +90,7 @@ def growth_ppb(stated_ppb: int | None) -> int:
     return UNSTATED_PPB if stated_ppb is None else stated_ppb
 
 
-@dataclass(frozen=True, slots=True)
-class ClockStep:
+class ClockStep(Struct, frozen=True):
     """A jump of a source's clock between two syncs; times in ns.
 
     Attributes:

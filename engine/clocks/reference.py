@@ -15,10 +15,12 @@ the step, and share their clock error with no other event. What was released bef
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from edge_agent import records as r
 from edge_agent.limits import UNC_MAX_NS
@@ -44,8 +46,7 @@ _UNANCHORED: Final = 2**62
 """The anchor of an offset until it is known: no event is so late, so it does not age."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sync:
+class Sync(Struct, frozen=True):
     """One sync record; durations in ns.
 
     ``ts``: event time at the source from which the offset is in force; None: after everything
@@ -85,8 +86,7 @@ class Sync:
         return (self.delay + 1) // 2 + self.precision
 
 
-@dataclass(slots=True)
-class _Known:
+class _Known(Struct):
     """What is known of one source's clock; durations in ns.
 
     ``report``: offset, uncertainty and stated skew error of the last sync; ``samples``: the syncs

@@ -7,10 +7,10 @@ that is synchronised, whether it has sent anything yet or not (``engine.clocks.b
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from engine.clocks.promises import PromiseBook
 from engine.stream.clock_bound import ClockBound

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from engine.errors import UserError
 from engine.query.plan import Plan
@@ -16,8 +17,7 @@ BASIC: Final = "basic"
 _FORM: Final = "use horizon=DURATION, check=light or check=basic, as in horizon=10s"
 
 
-@dataclass(frozen=True, slots=True)
-class MonitorSettings:
+class MonitorSettings(Struct, frozen=True):
     """How traces are followed.
 
     ``horizon_ns``: events of the last so many ns are kept, so that a late one rewrites its trace;

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Groups:
+class Groups(Struct, frozen=True):
     """Rows by group: ``order`` sorts rows by group, keeping theirs within each.
 
     ``starts``: position in ``order`` of each group's first row; ``code``: group of each row of

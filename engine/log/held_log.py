@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain, groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
+from msgspec import Struct
 
 from engine.log.arrival_log import ROWS_PER_FILE, LogReader
 from engine.stream.frame import Frame
@@ -29,8 +29,7 @@ _FRAMES_HELD: Final = 1 << 15
 """Bounds the memory, as ``ROWS_PER_FILE`` does: a frame of few rows takes 5 KB."""
 
 
-@dataclass(frozen=True, slots=True)
-class HeldLog:
+class HeldLog(Struct, frozen=True):
     """Frames of one input, in order, each site's with one type an attribute; see ``LogReader``."""
 
     frames: list[Frame]

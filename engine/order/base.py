@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
+from msgspec import Struct, field
 
 from engine.clocks.reference import SourceClocks, Sync
 from engine.query.plan import Plan
@@ -15,8 +15,7 @@ from engine.stream.columns import Columns
 from engine.stream.released import Gaps, Progress, Promises, Strings
 
 
-@dataclass(slots=True)
-class Ordered:
+class Ordered(Struct):
     """Events let go by one call: ``columns`` as ``engine.stream.released.Released`` has them.
 
     ``quarantined``: columns of the records that were set aside with a ``reason`` code each
@@ -112,8 +111,7 @@ class KeepsSources:
         return {}
 
 
-@dataclass(frozen=True, slots=True)
-class Guards:
+class Guards(Struct, frozen=True):
     """What every order does before it trusts an event time.
 
     ``guard_ns``: an event whose ref lies beyond its arrival by more than its uncertainty plus
@@ -125,8 +123,7 @@ class Guards:
     default_uncertainty_ns: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class OrderSite:
+class OrderSite(Struct, frozen=True):
     """The site for which an order is built: its clocks, the queries that read the order.
 
     ``wanted``: columns that travel with the events; None: all.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final, TextIO
+
+from msgspec import Struct
 
 from engine.errors import UserError
 from engine.query.derived_plan import asked_plan
@@ -32,8 +33,7 @@ TABLES: Final = (PARQUET, CSV)
 _LINES: Final = (".jsonl", ".json")
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
+class Answers(Struct, frozen=True):
     """The results of ``plans``, of which there is one at least, in the store ``parts``."""
 
     parts: PartStore
@@ -68,8 +68,7 @@ class Answers:
         return begun
 
 
-@dataclass(frozen=True, slots=True)
-class Events:
+class Events(Struct, frozen=True):
     """Events in the store ``parts``: those in order, or with ``SIDE_OUTPUT`` those set aside."""
 
     parts: PartStore

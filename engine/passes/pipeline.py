@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+from msgspec import Struct
 
 from engine.chain import ChainSettings
 from engine.errors import SparkFailure, UserError
@@ -31,8 +31,7 @@ from engine.stream.frame import ATTR_PREFIX
 Advanced = Callable[[int], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(Struct, frozen=True):
     """Where chains run: ``master`` None = in this process, else a Spark master."""
 
     master: str | None = None
@@ -68,8 +67,7 @@ def with_log_kept(failure: SparkFailure, log: Path) -> SparkFailure:
     return SparkFailure(failure.cause, log)
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(Struct, frozen=True):
     """An input as an arrival log. ``bad_count``: lines refused under ``on_bad="skip"``."""
 
     log: Log

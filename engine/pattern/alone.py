@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from engine.barrier.registry import BarrierSettings, barrier_in_force, build_barrier
 from engine.barrier.stage import BarrierStage

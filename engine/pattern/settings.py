@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+from msgspec import Struct, field
 
 from engine.errors import UserError
 from engine.query.endpoints.path import IBP
@@ -21,8 +22,7 @@ class Rule(StrEnum):
         raise UserError(f"certainty {value!r}: use {' or '.join(cls)}")
 
 
-@dataclass(frozen=True, slots=True)
-class StackOptions:
+class StackOptions(Struct, frozen=True):
     """How stacks are kept and searched (L10 4.5): other costs, the same results.
 
     ``rip``, ``rin``: every event keeps the place of its most recent predecessor (first successor)
@@ -39,8 +39,7 @@ class StackOptions:
     lazy_purge: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class PatternSettings:
+class PatternSettings(Struct, frozen=True):
     """``certainty``: ``pairwise`` or ``max-delay`` (R19). ``keep_late_ns``: how late a row may be
     to find its partners; None means 60 s or WITHIN, whichever is longer. ``buffer_warn``: events
     held beyond which ``beyond_limit`` counts (without WITHIN nothing bounds them).

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 AGGREGATES: Final = (
     "count", "sum", "avg", "min", "max", "stddev", "var", "median", "quantile", "first", "last",
@@ -36,8 +37,7 @@ COMPUTED: Final = "computed"
 """In place of a function: arithmetic of aggregates, as in ``max(v) - min(v)``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
+class Ranking(Struct, frozen=True):
     """``ORDER BY label [DESC], ... LIMIT limit``: of each window the results of the first
     ``limit`` groups, by the aggregates of these ``labels``, the largest first where
     ``descending``. Null comes last; of equal ones the group with the smaller key comes first.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from engine.query.plan import Expression, Predicate
@@ -25,8 +26,7 @@ PAST_COUNT, NEAR_COUNT, SINCE_LAST = "past_count", "near_count", "since_last"
 LOOKUPS: Final = (PAST_COUNT, NEAR_COUNT, SINCE_LAST)
 
 
-@dataclass(frozen=True, slots=True)
-class Lookup:
+class Lookup(Struct, frozen=True):
     """What the history says of results of ``query`` (None: of the same one) with the same key.
 
     ``past_count``: how many were known in the ``within_ns`` before this one. ``near_count``: those,
@@ -39,8 +39,7 @@ class Lookup:
     within_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class ResultRule:
+class ResultRule(Struct, frozen=True):
     """``CHECK name (condition) HOLD hold_ns DROP``: ``condition`` holds of a result that agrees
     with what is known.
     """
@@ -51,8 +50,7 @@ class ResultRule:
     drop: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Checks:
+class Checks(Struct, frozen=True):
     """All that is asked of one query's results.
 
     ``key``: results with the same values have one history; empty: all of the query, or, of windows,

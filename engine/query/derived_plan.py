@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
+
+from msgspec import Struct
 
 from engine.query.check_plan import Checks, checks_of
 
@@ -11,8 +12,7 @@ if TYPE_CHECKING:
     from engine.query.plan import OwnPlan, Plan, SeqPlan, Step, WindowPlan
 
 
-@dataclass(frozen=True, slots=True)
-class DerivedPlan:
+class DerivedPlan(Struct, frozen=True):
     """``plan`` asked of the results of ``sources``, which ``CREATE STREAM`` has named.
 
     Of the log it reads nothing itself: no stream, no type, no attribute. A source is another plan

@@ -11,10 +11,10 @@ characters' code points for order. A comparison of text with a number is as one 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from engine.errors import ContractViolation
 from engine.query.functions import called, likeness
@@ -41,8 +41,7 @@ Bools = np.ndarray
 ValidOf = Callable[[str], "np.ndarray | None"]
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Struct, frozen=True):
     """The columns of some events, as in ``engine.stream.released.Released``.
 
     ``valid_of`` gives an own attribute's bool mask, or None when every event has it. Arrays may

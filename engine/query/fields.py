@@ -7,10 +7,12 @@ times; what the source's clock said is ``raw_ts`` and ``raw_te``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from functools import lru_cache, singledispatch
 from typing import Any, Final, TypeVar
+
+from msgspec import Struct, structs
 
 from engine.errors import ContractViolation
 from engine.query.check_plan import APART, Checks
@@ -145,11 +147,11 @@ def with_attributes(node: _P, of: Callable[[Attribute], Attribute]) -> _P:
         return of(node)  # type: ignore[return-value]
     if isinstance(node, tuple):
         return tuple(with_attributes(part, of) for part in node)  # type: ignore[return-value]
-    if is_dataclass(node) and not isinstance(node, type):
+    if isinstance(node, Struct):
         parts: dict[str, Any] = {
-            each.name: with_attributes(getattr(node, each.name), of) for each in fields(node)
+            name: with_attributes(getattr(node, name), of) for name in node.__struct_fields__
         }
-        return replace(node, **parts)
+        return structs.replace(node, **parts)
     return node
 
 

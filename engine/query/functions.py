@@ -8,12 +8,12 @@ once per event. Fields of a time are of UTC, of nanoseconds since 1970.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from engine.query.values import NULL, Value, arithmetic, both_valid, choose, compare, present
 from engine.stream.released import Strings
@@ -24,8 +24,7 @@ _UNIX_MONDAY: Final = 3
 Columns = Callable[[Sequence[Value], Strings], Value]
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(Struct, frozen=True):
     """``takes``: ``number``, ``time`` or ``text``; ``any``: values that compare with one another.
     ``gives``: ``number`` or ``text``; ``same``: of the kind that it takes. ``least``, ``most``: how
     many; None: any number.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -22,8 +21,7 @@ class JoinKind(StrEnum):
     """Those of the left side, and they alone."""
 
 
-@dataclass(frozen=True, slots=True)
-class JoinPlan(OrPlan):
+class JoinPlan(OrPlan, frozen=True):
     """``SELECT ... FROM a LEFT JOIN b ON a.id = b.id WITHIN d``: two streams' events whose times
     are at most ``d`` apart, or (``window_ns``) that lie in one window of that length.
 

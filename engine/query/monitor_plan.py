@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
+
+from msgspec import Struct
 
 from engine.query.regular import Regular
 
@@ -11,8 +12,7 @@ if TYPE_CHECKING:
     from engine.query.plan import Attribute, OrPlan, SeqPlan, Step, WindowPlan
 
 
-@dataclass(frozen=True, slots=True)
-class MonitorPlan:
+class MonitorPlan(Struct, frozen=True):
     """``EVENT pattern UNDER CONSTRAINT constraint FOR TRACE BY trace ... AS expression``.
 
     What ``expression`` says of every trace, the events with one value of ``trace``, tells before

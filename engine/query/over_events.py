@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass, replace
 from typing import Any, Final
+
+from msgspec import Struct, structs
 
 from engine.query.aggregates import COMPUTED
 from engine.query.fields import is_time
@@ -26,11 +27,11 @@ def over_events(plan: WindowPlan, one: Aggregate) -> Expression | None:
             return Constant(1) if each.function in _NUMBERS else each.argument
         if isinstance(node, tuple):
             return tuple(map(put, node))
-        if is_dataclass(node) and not isinstance(node, type):
+        if isinstance(node, Struct):
             parts: dict[str, Any] = {
-                part.name: put(getattr(node, part.name)) for part in fields(node)
+                name: put(getattr(node, name)) for name in node.__struct_fields__
             }
-            return replace(node, **parts)
+            return structs.replace(node, **parts)
         return node
 
     found: Expression = put(one.argument)

@@ -6,9 +6,12 @@ its predicates on columns. Durations are int64 ns.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from engine.query.aggregates import COMPUTED, Ranking
 from engine.query.check_plan import Checks
@@ -29,15 +32,13 @@ class Attribute:
     """Where a query's text names it, for messages; None: in a plan from Python."""
 
 
-@dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(Struct, frozen=True):
     """A literal: int, float, str, bool. Durations such as ``5 s`` are ints of ns."""
 
     value: int | float | str | bool
 
 
-@dataclass(frozen=True, slots=True)
-class Arithmetic:
+class Arithmetic(Struct, frozen=True):
     """``op`` is one of ``+ - * / %`` (``/`` is true division; ``%`` has the sign of ``left``).
 
     ``//`` of integers, rounded down, is written by joins alone: which window a time lies in.
@@ -48,16 +49,14 @@ class Arithmetic:
     right: Expression
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionCall:
+class FunctionCall(Struct, frozen=True):
     """``function(arguments)``, of ``engine.query.functions.FUNCTIONS``."""
 
     function: str
     arguments: tuple[Expression, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True):
     """The value of the first of ``whens`` that is true, else ``otherwise``; None: null."""
 
     whens: tuple[tuple[Predicate, Expression | None], ...]
@@ -70,8 +69,7 @@ MIRRORED: Final = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "
 """By comparison, the one that says the same with its sides exchanged."""
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """``op`` is one of ``= != < <= > >=``; unknown when a side is null."""
 
     op: str
@@ -79,23 +77,20 @@ class Comparison:
     right: Expression
 
 
-@dataclass(frozen=True, slots=True)
-class Membership:
+class Membership(Struct, frozen=True):
     """``item IN (options)``; unknown when the item is null."""
 
     item: Expression
     options: tuple[Constant, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Presence:
+class Presence(Struct, frozen=True):
     """``item IS NOT NULL``."""
 
     item: Expression
 
 
-@dataclass(frozen=True, slots=True)
-class Likeness:
+class Likeness(Struct, frozen=True):
     """``item LIKE pattern``; ``regular``: ``regexp_like(item, pattern)``. Unknown when the item is
     null.
     """
@@ -105,8 +100,7 @@ class Likeness:
     regular: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Logic:
+class Logic(Struct, frozen=True):
     """``op`` is ``and`` | ``or`` (two or more terms) | ``not`` (one term), of three values."""
 
     op: str
@@ -117,8 +111,7 @@ Expression = Attribute | Constant | Arithmetic | FunctionCall | Case
 Predicate = Comparison | Membership | Presence | Likeness | Logic
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One step of a SEQ: an event of ``type`` named ``alias``; ``where`` uses this alias alone.
     ``type`` may be ``engine.stream.timeline.ANY_TYPE``. ``stream``: that it must be of; None: any.
     ``types``: the types that it may be of, if ``type`` says none (``OR(A, B) x``); empty: any.
@@ -132,8 +125,7 @@ class Step:
     types: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """``op`` SEQ: all of one part before all of the next; AND: its parts in any order.
 
     A part is a place in the plan's ``steps`` or a group. No group has one part alone or a part of
@@ -148,16 +140,14 @@ class Group:
 Part = int | Group
 
 
-@dataclass(frozen=True, slots=True)
-class Computed:
+class Computed(Struct, frozen=True):
     """One value that RETURN asks of a match: ``label`` is its AS name, or the text."""
 
     label: str
     expression: Expression
 
 
-@dataclass(frozen=True, slots=True)
-class PointRelation:
+class PointRelation(Struct, frozen=True):
     """``left - right op bound_ns`` of two end points: ``ts`` or ``te`` of positive steps, on the
     engine's clock. ``op`` is one of ``< <= = >= >``.
     """
@@ -168,8 +158,7 @@ class PointRelation:
     bound_ns: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """Where the negated ``step`` must not begin, in a plan that says so itself.
 
     Strictly after the first of ``after`` begins (none: from the last event - WITHIN on) and
@@ -182,8 +171,7 @@ class Scope:
     before: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SeqPlan:
+class SeqPlan(Struct, frozen=True):
     """``EVENT SEQ(...) WHERE ... WITHIN w``: strictly increasing event time, last - first <= w.
 
     ``equalities``: groups of attributes that must be equal, one tuple per group, each naming at
@@ -225,8 +213,7 @@ class SeqPlan:
         return (self,)
 
 
-@dataclass(frozen=True, slots=True)
-class OrPlan:
+class OrPlan(Struct, frozen=True):
     """A pattern with OR: its matches are those of all ``branches``.
 
     A branch takes one alternative of each OR; it has the whole query's name and text, and those
@@ -255,8 +242,7 @@ class OrPlan:
         return tuple(dict.fromkeys(step.stream for step in self.steps if step.stream is not None))
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(Struct, frozen=True):
     """Between two parts of a tree: ``word`` is ``,`` or a relation of Z10; ``counts``: how many
     events on its left [contain, are finished by, meet, overlap, are started by] the one on its
     right (Z10 Eq 1); None: not said.
@@ -266,8 +252,7 @@ class Link:
     counts: tuple[int, int, int, int, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Tree:
+class Tree(Struct, frozen=True):
     """A part of a pattern of intervals (Z10): ``op`` is SEQ | PAL | AND | OR, ``links[i]`` stands
     between ``parts[i]`` and ``parts[i + 1]``. A part is a place among the steps, or a tree.
     """
@@ -280,8 +265,7 @@ class Tree:
 TreePart = int | Tree
 
 
-@dataclass(frozen=True, slots=True)
-class TreePlan(OrPlan):
+class TreePlan(OrPlan, frozen=True):
     """A pattern of intervals, ``tree`` as written. Each of its ``branches`` takes one alternative
     of each OR, and says in relations, conditions and scopes what the tree means.
     """
@@ -311,8 +295,7 @@ class WindowKind(StrEnum):
     """The number of a group's events."""
 
 
-@dataclass(frozen=True, slots=True)
-class Aggregate:
+class Aggregate(Struct, frozen=True):
     """``function`` is count | count_distinct | sum | avg | min | max | stddev | var | median |
     quantile | first | last | min_by | max_by; of ``argument``, which is None for ``count(*)``;
     or ``COMPUTED``: ``argument`` is made of aggregates, named by their calls.
@@ -328,8 +311,7 @@ class Aggregate:
     by: Expression | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class WindowPlan:
+class WindowPlan(Struct, frozen=True):
     """``SELECT ... FROM streams WHERE ... GROUP BY ... WINDOW TUMBLING size [DRIFT ...]``, or
     ``WINDOW SLIDING size EVERY every [DRIFT ...]``: windows [k * step, k * step + size).
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -11,37 +12,32 @@ if TYPE_CHECKING:
     from engine.query.plan import Predicate
 
 
-@dataclass(frozen=True, slots=True)
-class Occurrence:
+class Occurrence(Struct, frozen=True):
     """One event of ``type`` for which ``where`` is true (None: any)."""
 
     type: str
     where: Predicate | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Concatenation:
+class Concatenation(Struct, frozen=True):
     """``,``: one part after the other. No parts: nothing happens."""
 
     parts: tuple[Regular, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """``|``: one of the parts."""
 
     parts: tuple[Regular, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Interleaving:
+class Interleaving(Struct, frozen=True):
     """``&``: all parts, their events mixed in any way that keeps each part's own order."""
 
     parts: tuple[Regular, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Repetition:
+class Repetition(Struct, frozen=True):
     """``* + ? {m,n}``: ``part`` at least ``least`` times, at most ``most`` (None: any number)."""
 
     part: Regular

@@ -7,9 +7,10 @@ the step's events is meant, or what is made of all of them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 from engine.query.fields import attributes_in, attributes_of
 from engine.query.plan import Attribute, Predicate, SeqPlan
@@ -59,8 +60,7 @@ class Skip(StrEnum):
     """Those that begin with the same event."""
 
 
-@dataclass(frozen=True, slots=True)
-class Often:
+class Often(Struct, frozen=True):
     """How often a step occurs: ``least`` to ``most`` times (None: any number). ``until``: an event
     of which this holds (attributes have the step's alias) ends it, and is none of the step's.
     """
@@ -75,8 +75,7 @@ class Often:
         return self.most != 1
 
 
-@dataclass(frozen=True, slots=True)
-class RepeatPlan(SeqPlan):
+class RepeatPlan(SeqPlan, frozen=True):
     """``EVENT SEQ(A a, B+ b[], C c) ...``: a ``SeqPlan`` whose ``pattern`` is None, and more.
 
     ``often``: by step. ``partition``: attributes by which events are told apart first: matches have

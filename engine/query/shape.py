@@ -8,10 +8,10 @@ neighbours and no order of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from engine.errors import UserError
 from engine.query.endpoints.order import KNOWN, Edge, closure, edges_of
@@ -25,8 +25,7 @@ JOINED: Final = "JOIN"
 """The ``op`` of a group whose steps begin at most WITHIN apart, in any order, also negated ones."""
 
 
-@dataclass(frozen=True, slots=True)
-class Between:
+class Between(Struct, frozen=True):
     """Where the negated step ``step`` must not occur (SPEC 4.1).
 
     In an ISEQ ``left`` and ``right`` are empty: the plan's relations say when it counts. So are
@@ -50,8 +49,7 @@ class Between:
         return not self.left and not self.after_first and not self.anywhere
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """The order that a plan's pattern asks for.
 
     ``positive``: the steps that a match has. ``before``: pairs (x, y), x strictly before y,

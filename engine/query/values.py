@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
 
 from engine.query.plan import MIRRORED
 from engine.stream.released import Strings
@@ -23,8 +23,7 @@ _MIN: Final = -(2**63)
 _NOWHERE: Final = np.zeros((), np.bool_)
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(Struct, frozen=True):
     """``kind`` int (int64; truth values as 0 and 1) | float (float64) | str (codes) | null.
 
     ``data`` is an array; for a text constant, the text itself. ``valid`` None = all are.

@@ -9,12 +9,14 @@ each event, is asked of whole matches.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from engine.pattern.compiled.table_builder import Builder, conjunction, exact_and_clocked
 from engine.pattern.compiled.tables import Layout, SamePlan
@@ -254,7 +256,7 @@ class _Compiling:
     def _in_programs(self, attribute: Attribute) -> Attribute:
         alias, role = step_and_role(attribute.alias)
         if role not in COLLECTED:
-            return replace(attribute, alias=_alias(alias, role))
+            return dataclasses.replace(attribute, alias=_alias(alias, role))
         made = f"{role}{ROLE}{attribute.name}"
         registers = self.builder.registers
         source = registers.setdefault(attribute.name, len(registers))
@@ -266,7 +268,7 @@ class _Compiling:
 
 
 def _renamed(attribute: Attribute, alias: str) -> Attribute:
-    return replace(attribute, alias=alias)
+    return dataclasses.replace(attribute, alias=alias)
 
 
 def _alias(alias: str, role: str) -> str:

@@ -5,10 +5,10 @@ step has events in the longest of some matches.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from engine.barrier.changes import Given
 from engine.pattern.match_results import Matches

@@ -9,6 +9,7 @@ from dataclasses import asdict, is_dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, structs
 
 
 def plain(value: Any) -> Any:
@@ -28,6 +29,8 @@ def plain(value: Any) -> Any:
         return value if math.isfinite(value) else None
     if is_dataclass(value) and not isinstance(value, type):
         return plain(asdict(value))
+    if isinstance(value, Struct):
+        return plain(structs.asdict(value))
     return str(value)
 
 

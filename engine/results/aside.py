@@ -11,10 +11,11 @@ nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from edge_agent import records as r
 from engine.kernels.integers import INT_MIN
@@ -32,8 +33,7 @@ LATENESS: Final = "lateness"
 DROPPED: Final = "dropped"
 
 
-@dataclass(slots=True)
-class SideOutput:
+class SideOutput(Struct):
     """Finds them among what an order gives; knows the largest ref released in order so far."""
 
     frontier: int = INT_MIN

@@ -6,10 +6,10 @@ Sinks, exports and hosts know kinds by this registry alone; an operator's column
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
+from msgspec import Struct
 
 from engine.errors import ContractViolation
 from engine.operator import Result
@@ -39,8 +39,7 @@ _AT_ONCE: Final = 1 << 13
 """Rows: bounds the texts in memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResultKind:
+class ResultKind(Struct, frozen=True):
     """What is known of a kind.
 
     Attributes:

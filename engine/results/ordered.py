@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -16,6 +15,7 @@ from typing import Any, Final, TextIO
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from edge_agent import records as r
 from engine.errors import ContractViolation, UserError
@@ -53,8 +53,7 @@ NO_EVENTS: Final = pa.schema(
 _DEFAULTS: Final[dict[str, object]] = {r.STREAM: r.DEFAULT_STREAM, r.INCARNATION: 0}
 
 
-@dataclass(frozen=True, slots=True)
-class EventFiles:
+class EventFiles(Struct, frozen=True):
     """Events that a sink wrote and an export reads.
 
     ``folders``: one after another, per site. ``fields``: of a record, in order; ``times``: those

@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 
 from engine.log.whole_file import whole_file
 from engine.operator import Result
@@ -41,8 +41,7 @@ _TO_GO_ON: Final = (CHECKPOINT, READING, SETTINGS)
 """What a host that goes on where it was cut off keeps beside the results."""
 
 
-@dataclass(frozen=True, slots=True)
-class OutputPart:
+class OutputPart(Struct, frozen=True):
     """A piece of one site's output: ``kind`` tells what ``payload`` holds.
 
     That is a table of matches or events, a list of other results, or a site's counters; or the

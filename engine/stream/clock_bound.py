@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from edge_agent.limits import UNC_MAX_NS
 from engine.kernels.integers import NS_PER_S
@@ -14,8 +14,7 @@ LATEST: Final = 1 << 62
 """No reference time is later."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClockBound:
+class ClockBound(Struct, frozen=True):
     """At reference time t a clock of the site errs by at most ``at(t)`` [ns].
 
     That is ``unc_ns`` and, from ``since`` on, ``rate_ppb`` of the time that has gone by.

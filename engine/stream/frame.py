@@ -25,10 +25,10 @@ attrs.NAME      int64 | float64 |   null: this record has no such attribute
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
+from msgspec import Struct
 
 from edge_agent import records as r
 from engine.errors import ContractViolation
@@ -57,8 +57,7 @@ _ALIGNED: Final = 8
 REQUIRED: Final = (r.SOURCE, r.SEQ, r.TS, r.ARRIVAL)
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Struct, frozen=True):
     """Records of one ``site``; ``batch`` has the columns of this module's table."""
 
     site: str

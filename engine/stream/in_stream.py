@@ -6,10 +6,10 @@ count asks the order to pass them (``late=pass``).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
+from msgspec.structs import replace
 
 from engine.stream.released import LATE_DROPPED, Gaps, Progress, Promises, Released
 

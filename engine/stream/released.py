@@ -7,11 +7,11 @@ output on the other. Query operators know nothing of how the order was made.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from msgspec import Struct, field
 
 from engine.stream.clock_bound import ClockBound
 
@@ -105,8 +105,7 @@ class Strings:
 _no_ints: Final = partial(np.empty, 0, np.int64)
 
 
-@dataclass(slots=True)
-class Progress:
+class Progress(Struct):
     """Progress that no row shows: punctuations, end of stream.
 
     Step ``i`` says: after the first ``row[i]`` rows of this batch, at arrival-clock instant
@@ -119,8 +118,7 @@ class Progress:
     at: np.ndarray = field(default_factory=_no_ints)
 
 
-@dataclass(slots=True)
-class Promises:
+class Promises(Struct):
     """Punctuations in a stream that is in no order (SPEC 4.2).
 
     Promise ``i`` comes after the first ``row[i]`` rows of the batch, at arrival-clock instant
@@ -135,8 +133,7 @@ class Promises:
     at: np.ndarray = field(default_factory=_no_ints)
 
 
-@dataclass(slots=True)
-class Gaps:
+class Gaps(Struct):
     """Runs of numbers given up as missing, known before row ``row[i]`` is released.
 
     Of the batch's progress steps, the first ``steps[i]`` came before gap ``i`` was known.
@@ -155,8 +152,7 @@ class Gaps:
     steps: np.ndarray = field(default_factory=_no_ints)
 
 
-@dataclass(slots=True)
-class Released:
+class Released(Struct):
     """Events in release order, as equally long columns.
 
     ``columns`` holds, for ``n`` events: ``source stream type`` (int32 codes of ``strings``, -1 =

@@ -9,9 +9,9 @@ at it. Whatever a barrier does happens at such a place, so it is independent of 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from engine.stream.ends import ends_of
 from engine.stream.released import IN_ORDER, Progress, Released
@@ -26,8 +26,7 @@ ANY_TYPE = "\0any"
 """The type of a step whose events are of any type; no query can write such a name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Steps:
+class Steps(Struct, frozen=True):
     """How a clock grows: from ``(at[i], moment[i])`` on it is ``value[i]``; values ascend.
 
     The first value is what held before the batch.
@@ -56,8 +55,7 @@ class Steps:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(Struct, frozen=True):
     """What was told of later records. ``clock``: the event clock (largest ref yet). ``promised``:
     by type, or under ``ALL``, the least ref of later records that is promised.
     """
@@ -71,8 +69,7 @@ class Told:
         return Told(self.clock, promised)
 
 
-@dataclass(frozen=True, slots=True)
-class Ahead:
+class Ahead(Struct, frozen=True):
     """Per row of a batch: the progress at it, what events have expired against (``horizon``), and
     how wrong the clock of any source may be (``error``).
     """
@@ -82,8 +79,7 @@ class Ahead:
     error: np.ndarray
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(Struct, frozen=True):
     """What one batch moves. ``first``: number of its first row in the stream; ``rows``: at each;
     ``now``, ``told``, ``closed``, ``passed``: as in ``Timeline``; ``horizon``, ``t_a``: after it.
     """
@@ -120,8 +116,7 @@ class Moved:
         )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(Struct, frozen=True):
     """What the barriers may ask of a batch.
 
     ``now``: the arrival clock after it; what was due before it is due. ``told``: as it was said.

@@ -15,10 +15,10 @@ every barrier: a *tick* is where that comes to another multiple of d.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from engine.barrier.registry import BARRIERS, BarrierSettings, Closes
 from engine.clocks.promises import PromiseBook
@@ -159,8 +159,8 @@ class WindowClock:
     def _with_next_row(self, gaps: Gaps, rows: int, steps: Progress) -> Gaps:
         """What was known with the row that follows it, whichever batch that is in."""
         kept = Gaps(*(
-            np.concatenate((getattr(self._gaps, of.name), getattr(gaps, of.name)))
-            for of in fields(Gaps)
+            np.concatenate((getattr(self._gaps, name), getattr(gaps, name)))
+            for name in Gaps.__struct_fields__
         ))  # fmt: skip
         here = kept.row < rows
         self._gaps = some_gaps(kept, ~here)
@@ -215,7 +215,7 @@ class WindowClock:
         """Plain data."""
         return {
             "newest": self._newest, "tick": self._tick, "waits": self._waits.copy(),
-            "gaps": [getattr(self._gaps, of.name).copy() for of in fields(Gaps)],
+            "gaps": [getattr(self._gaps, name).copy() for name in Gaps.__struct_fields__],
             "promises": self._book and self._book.snapshot(),
         }  # fmt: skip
 
@@ -236,7 +236,7 @@ def _moving_nothing(status: np.ndarray) -> np.ndarray:
 
 def some_gaps(gaps: Gaps, which: np.ndarray) -> Gaps:
     """Those of ``which``."""
-    return Gaps(*(getattr(gaps, of.name)[which] for of in fields(Gaps)))
+    return Gaps(*(getattr(gaps, name)[which] for name in Gaps.__struct_fields__))
 
 
 def _known_behind(gaps: Gaps, steps: Progress) -> Gaps:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from engine.barrier.registry import BarrierSettings
 from engine.errors import UserError
@@ -15,8 +16,7 @@ from engine.units import DURATION_MAX_NS, parse_duration
 _DEFAULT_HORIZON_NS: Final = 60 * 10**9
 
 
-@dataclass(frozen=True, slots=True)
-class WindowSettings:
+class WindowSettings(Struct, frozen=True):
     """How long closed windows can be corrected, and how many cells may be held.
 
     ``correction_horizon_ns``: None means 60 s or one window size, whichever is longer.

@@ -8,10 +8,11 @@ event that completes the half, and the completed event makes a match of its own,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations
 from typing import Final
+
+from msgspec.structs import replace
 
 from engine.interval.durable.halves import WHOLE, half_of, id_of
 from engine.pattern.compiled.tables import SamePlan

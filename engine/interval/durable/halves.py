@@ -8,10 +8,10 @@ after a gateway's restart) says nothing new.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from edge_agent import records as r
 from engine.pattern.match_results import END_HALF, HALF_COLUMN, START_HALF

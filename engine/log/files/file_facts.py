@@ -11,11 +11,11 @@ import base64
 import json
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, structs
 
 _FACTS: Final = b"slackwater.facts"
 _CHECK: Final = b"slackwater.check"
@@ -58,8 +58,7 @@ class Parts:
         return int(self.pairs[place, 1])
 
 
-@dataclass(frozen=True, slots=True)
-class FileFacts:
+class FileFacts(Struct, frozen=True):
     """``number``: of the file in its log; ``frames``: its rows; ``arrival_given``: see
     ``LogWriter``; ``checksum``: of all rows.
 
@@ -82,7 +81,7 @@ class FileFacts:
 
     def as_metadata(self) -> dict[bytes, bytes]:
         """For the file's schema."""
-        said = {name: value for name, value in asdict(self).items() if value != ""}
+        said = {name: value for name, value in structs.asdict(self).items() if value != ""}
         text = json.dumps(said).encode()
         return {_FACTS: text, _CHECK: str(zlib.crc32(text)).encode()}
 

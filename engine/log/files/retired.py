@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct, field, structs
 
 from engine.errors import UserError
 from engine.log.saved_state import load, save
@@ -13,8 +14,7 @@ from engine.log.saved_state import load, save
 RETIRED: Final = "retired.state"
 
 
-@dataclass(frozen=True, slots=True)
-class Retired:
+class Retired(Struct, frozen=True):
     """Files up to number ``upto`` are no part of the log any more.
 
     ``first_mark`` and ``last_mark``: what told its first file, and file ``upto``, from others;
@@ -51,4 +51,4 @@ def keep(directory: Path, state: Retired) -> None:
     Raises:
         OSError: it cannot be written.
     """
-    save(directory / RETIRED, asdict(state))
+    save(directory / RETIRED, structs.asdict(state))

@@ -9,10 +9,12 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar, Final, TextIO
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from engine.errors import UserError
 from engine.log.input.intake import RowIntake
@@ -35,8 +37,7 @@ class InputKind(StrEnum):
     LOG = "log"
 
 
-@dataclass(frozen=True, slots=True)
-class InputForm:
+class InputForm(Struct, frozen=True):
     """How an input that is no arrival log is written.
 
     ``unit``: of times that are numbers; None: ns, and an input whose times are dates only in

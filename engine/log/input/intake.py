@@ -8,11 +8,10 @@ that a frame holds rows of one chunk.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct, field
 
 from edge_agent import records as r
 from edge_agent.limits import TIME_MAX_NS
@@ -26,8 +25,7 @@ _SourceKey = tuple[str, str | None]
 _CountKey = tuple[str, str, str, int]
 
 
-@dataclass(slots=True)
-class RowIntake:
+class RowIntake(Struct):
     """Turns columns of one input into frames.
 
     ``unit_ns``: ns of the unit of its times, for messages and for line numbers as arrivals.

@@ -8,11 +8,11 @@ import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
 import pyarrow as pa
+from msgspec import Struct, field
 
 from engine.errors import UserError
 
@@ -29,8 +29,7 @@ _UTF8_BYTES_MAX: Final = 4
 _BOM: Final = "\ufeff"
 
 
-@dataclass(slots=True)
-class Chunk:
+class Chunk(Struct):
     """Consecutive lines, the first of number ``first`` (1-based); ``faults``: index -> reason."""
 
     first: int

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from edge_agent import records as r
 from edge_agent.near_miss import did_you_mean
@@ -32,8 +32,7 @@ _OF_OTHER_KINDS: Final = FIELDS_OF_KIND[Kind.SYNC] - FIELDS_OF_KIND[Kind.EVENT]
 FIELDS: Final = tuple(name for name in r.RECORD_FIELDS if name != r.ATTRS)
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnPlan:
+class ColumnPlan(Struct, frozen=True):
     """``fields``: record field -> column; ``attrs``: attribute -> column."""
 
     fields: dict[str, str]
@@ -122,8 +121,7 @@ def time_hint(columns: Sequence[str]) -> str | None:
     return min(named, key=len) if named else None
 
 
-@dataclass(slots=True)
-class RowBatch:
+class RowBatch(Struct):
     """Some rows of the table: typed columns of record fields and attributes.
 
     Attributes:

@@ -7,11 +7,11 @@ names the line which set the type.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct, field
 
 from engine.log.record.record_rules import Fault
 from engine.log.record.trace_record import quoted
@@ -37,8 +37,7 @@ class _Known(NamedTuple):
     line: int
 
 
-@dataclass(slots=True)
-class AttrTypes:
+class AttrTypes(Struct):
     """The types seen so far of the named values of one trace."""
 
     known: dict[str, _Known] = field(default_factory=dict)

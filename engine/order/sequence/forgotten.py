@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
 
 from engine.order.sequence.state import COUNTERS, PROGRESS
 
 
-@dataclass(slots=True)
-class Forgotten:
+class Forgotten(Struct):
     """How many sources were forgotten, and what became of their events."""
 
     sources: int = 0

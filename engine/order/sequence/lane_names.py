@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
+from msgspec import Struct, field
 
 from engine.kernels.integers import NONE
 from engine.stream.released import Strings
@@ -12,8 +11,7 @@ from engine.stream.released import Strings
 Name = tuple[str, str]
 
 
-@dataclass(slots=True)
-class LaneNames:
+class LaneNames(Struct):
     """Names by lane. What is in order stays in order: only new names are put among the others."""
 
     _names: list[Name] = field(default_factory=list)

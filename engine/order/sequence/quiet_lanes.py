@@ -6,11 +6,11 @@ nobody's business but the memory's, and may depend on how the log is cut.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
 from engine.kernels.integers import INT_MIN, NONE
 from engine.kernels.records import numbers_of
@@ -39,8 +39,7 @@ def are_silent(lanes: np.ndarray, now: int) -> np.ndarray:
 _no_ints: Final = partial(np.empty, 0, np.int64)
 
 
-@dataclass(slots=True)
-class QuietLanes:
+class QuietLanes(Struct):
     """Packed lanes. Places are used again, so that one that goes moves no others."""
 
     used: int = 0

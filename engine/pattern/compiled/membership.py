@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from engine.pattern.compiled.tables import Layout
 from engine.query.expression import View, column, view_mask

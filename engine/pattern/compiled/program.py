@@ -8,7 +8,6 @@ clocks err, a predicate on times holds possibly or certainly: each has two progr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -99,7 +98,6 @@ def uses_text_order(programs: Programs) -> bool:
     return bool((programs.code["operation"] == machine.COMPARE_TEXT).any())
 
 
-@dataclass(slots=True)
 class _Writer(ValueWriter):
     """Writes instructions; jumps lead to numbers of labels until ``resolved``."""
 

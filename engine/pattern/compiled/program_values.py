@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
 from engine.errors import ContractViolation
 from engine.pattern.compiled.derived import Read, aliases_of, chosen
@@ -54,8 +54,7 @@ NULL: Final = Operand(ABSENT, 0, machine.CONSTANT)
 ZERO: Final = Operand(INT, 0, machine.CONSTANT)
 
 
-@dataclass(slots=True)
-class ValueWriter:
+class ValueWriter(Struct):
     """Writes the instructions of values; jumps lead to numbers of labels until ``resolved``."""
 
     place: Mapping[str, int]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from engine.errors import UserError
 from engine.pattern.compiled.relations import Related
@@ -18,8 +18,7 @@ def after_first(plan: SeqPlan, between: Between) -> Predicate:
     return Logic("or", tuple(terms))
 
 
-@dataclass(frozen=True, slots=True)
-class CompiledScope:
+class CompiledScope(Struct, frozen=True):
     """A negated step's scope: its row, the groups it is joined by, how its ends bound it."""
 
     number: int

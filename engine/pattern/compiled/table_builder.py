@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
 from engine.kernels.integers import NONE
 from engine.pattern.compiled.derived import Read, reads
@@ -23,8 +23,7 @@ class Ranges(NamedTuple):
     relations: tuple[int, int]
 
 
-@dataclass(slots=True)
-class Builder:
+class Builder(Struct):
     """``steps``: by alias; ``rows``: by table."""
 
     steps: dict[str, Step]

@@ -17,10 +17,10 @@ chunks besides, and in how many parts, is not seen in results.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from edge_agent.records import DEFAULT_SITE
 from engine.barrier.base import Happened

@@ -11,7 +11,7 @@ what was released since the first late event came.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -132,7 +132,7 @@ def all_of(parts: Sequence[_Columns]) -> _Columns:
     """One below the other."""
     first = parts[0]
     columns: list[Any] = []
-    for field in fields(first):
-        of = [getattr(part, field.name) for part in parts]
+    for name in first.__struct_fields__:
+        of = [getattr(part, name) for part in parts]
         columns.append(all_of(of) if isinstance(of[0], Verdicts) else np.concatenate(of))
     return type(first)(*columns)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
+from msgspec.structs import replace
 
 from engine.pattern.spill.chunk_store import places_by
 from engine.stream.released import Progress, Promises, Released
@@ -132,7 +133,7 @@ def _told(told: _Told, row: int, turn: Turn, *, is_rest: bool) -> _Told:
     if turn.waited:
         before |= (told.row == row) & (told.at <= turn.at)
     mine = before != is_rest
-    columns = {field.name: getattr(told, field.name)[mine] for field in fields(told)}
+    columns = {name: getattr(told, name)[mine] for name in told.__struct_fields__}
     if is_rest:
         columns["row"] = columns["row"] - row
     return type(told)(**columns)

@@ -11,10 +11,11 @@ no such exemption (SPEC 4.3). The kernel decides so pair by pair and condition b
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from engine.barrier.changes import Given
 from engine.pattern.compiled.tables import Layout, members_of
@@ -31,8 +32,7 @@ from engine.pattern.verdict.probability import (
 from engine.stream.released import NO_EPOCH
 
 
-@dataclass(frozen=True, slots=True)
-class EventTimes:
+class EventTimes(Struct, frozen=True):
     """What is known of some events' times: int64 ``ref unc epoch``, int32 ``source``, and
     ``ref_end``, the ``te`` that goes with ``ref``.
     """
@@ -55,8 +55,7 @@ def shares_clock(first: EventTimes, second: EventTimes) -> np.ndarray:
     return np.asarray(one & (first.epoch != NO_EPOCH))
 
 
-@dataclass(slots=True)
-class Doubts:
+class Doubts(Struct):
     """Events that may lie in a scope, but not for certain; sorted by match, event, scope.
 
     ``match``: number of the match. ``event``: what is known of the event's time; ``row``: its place
@@ -72,8 +71,7 @@ class Doubts:
     chance: np.ndarray
 
 
-@dataclass(slots=True)
-class Conditions:
+class Conditions(Struct):
     """Those that clock errors change, of the query whose ``programs`` these are, and what they read
     of the events held: see ``engine.pattern.search.program_machine.holds``.
     """

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 
 from engine.barrier.changes import ORDER, Changes, Verdicts
 from engine.kernels.integers import NONE
@@ -37,8 +37,7 @@ def as_sure(one: Verdicts, other: Verdicts) -> np.ndarray:
     return np.asarray((one.confirmed == other.confirmed) & chance)
 
 
-@dataclass(slots=True)
-class Judge:
+class Judge(Struct):
     """Makes changes of what the kernel has found."""
 
     layout: Layout

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from engine.errors import UserError
 from engine.query.analysis.checks import checked_plan

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
+
+from msgspec import Struct
 
 from engine.errors import UserError
 from engine.query.analysis.analyse import read_query
@@ -36,8 +37,7 @@ class StatementError(UserError):
         self.place = place
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
+class _Read(Struct, frozen=True):
     """A statement with its plan, and what it reads. ``whole``: the text in which it stands, which
     is at ``place`` among all.
     """

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
+
+from msgspec import Struct
 
 from engine.query.analysis.ranges import Bound, Range
 from engine.query.fields import FIELDS, ValueKind
@@ -31,8 +32,7 @@ from engine.query.plan import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Conflict:
+class Conflict(Struct, frozen=True):
     """``place`` of the first condition that the ones before it exclude, ``others`` of those that
     do so, none of them to spare. ``mixed``: a value that is text in one and a number in another.
     """
@@ -78,8 +78,7 @@ def _first(count: int, found: Callable[[int], bool]) -> int:
     return low
 
 
-@dataclass(frozen=True, slots=True)
-class _Relation:
+class _Relation(Struct, frozen=True):
     """``left op right``; ``op`` is one of ``= != < <=``. ``denied``: it holds if both are there."""
 
     op: str
@@ -92,8 +91,7 @@ class _Relation:
         return self.left, self.right
 
 
-@dataclass(frozen=True, slots=True)
-class _Limit:
+class _Limit(Struct, frozen=True):
     """``value op one of constants``; more than one constant with ``=`` alone. ``denied``: it holds
     if the value is there.
     """

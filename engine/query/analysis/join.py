@@ -7,8 +7,11 @@ kept for how long are those of patterns.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import dataclasses
+from dataclasses import dataclass
 from typing import Final, TypeVar
+
+from msgspec.structs import replace
 
 from engine.errors import UserError
 from engine.query.aggregates import AGGREGATES
@@ -325,7 +328,7 @@ class _Join:
                 others.append(_renamed(predicate, other, absent))
         equalities = tuple(
             tuple(
-                replace(each, alias=absent.alias) if each.alias == other.alias else each
+                dataclasses.replace(each, alias=absent.alias) if each.alias == other.alias else each
                 for each in group
             )
             for group in pair.equalities
@@ -363,6 +366,10 @@ def _renamed(node: _P, old: Step, new: Step) -> _P:
     """``node`` of the step ``new`` instead of ``old``."""
 
     def of(attribute: Attribute) -> Attribute:
-        return replace(attribute, alias=new.alias) if attribute.alias == old.alias else attribute
+        return (
+            dataclasses.replace(attribute, alias=new.alias)
+            if attribute.alias == old.alias
+            else attribute
+        )
 
     return with_attributes(node, of)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 Value = int | float | str | bool
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(Struct, frozen=True):
     """``value`` itself is allowed if ``inclusive``."""
 
     value: Value
     inclusive: bool
 
 
-@dataclass(slots=True)
-class Range:
+class Range(Struct):
     """Bounds, the values allowed (None: any) and those excluded; text and numbers never mix."""
 
     low: Bound | None = None

@@ -6,8 +6,10 @@ of a match; what it asks of one event alone decides which events are the step's 
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from typing import Final, TypeVar
+
+from msgspec.structs import replace
 
 from engine.errors import UserError
 from engine.query.analysis.clauses import only
@@ -321,4 +323,4 @@ def _calculates_with_collected(node: Expression | Predicate | None) -> bool:
 
 def _of_event(predicate: _P, alias: str) -> _P:
     """``predicate`` without roles."""
-    return with_attributes(predicate, lambda attribute: replace(attribute, alias=alias))
+    return with_attributes(predicate, lambda attribute: dataclasses.replace(attribute, alias=alias))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from engine.query.analysis.conditions import value
 from engine.query.analysis.typed import Context
@@ -14,8 +15,7 @@ from engine.query.plan import Attribute, Computed, Step
 from engine.query.render_values import render_expression
 
 
-@dataclass(frozen=True, slots=True)
-class Returned:
+class Returned(Struct, frozen=True):
     """One entry of RETURN: the steps that it names, and where it stands."""
 
     value: Attribute | Computed

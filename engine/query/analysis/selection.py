@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from engine.errors import UserError
 from engine.query.aggregates import AGGREGATES, COMPUTED, ELSEWHERE, TAKES_TEXT

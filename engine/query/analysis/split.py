@@ -8,7 +8,8 @@ must not make two positive steps equal. Nor over times, whose equality is as unc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from engine.query.analysis.conditions import terms_of
 from engine.query.analysis.typed import Context
@@ -22,8 +23,7 @@ Node = tuple[str, str]
 """Alias and name of an attribute."""
 
 
-@dataclass(slots=True)
-class Split:
+class Split(Struct):
     """``where`` by alias; groups and others as in ``engine.query.plan.SeqPlan``."""
 
     where: dict[str, Predicate]
@@ -31,8 +31,7 @@ class Split:
     others: tuple[Predicate, ...]
 
 
-@dataclass(slots=True)
-class Term:
+class Term(Struct):
     """One conjunct of a WHERE: the steps that it names, and where it stands."""
 
     predicate: Predicate
@@ -40,8 +39,7 @@ class Term:
     at: Span
 
 
-@dataclass(slots=True)
-class _Parts:
+class _Parts(Struct):
     """Conjuncts by what they join; numbers are their places in the WHERE."""
 
     single: dict[str, list[Predicate]] = field(default_factory=dict)

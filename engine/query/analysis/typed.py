@@ -6,8 +6,9 @@ A number without a unit beside a time is in the trace's time unit.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from decimal import Decimal
+
+from msgspec import Struct, field
 
 from engine.errors import UserError
 from engine.query.fields import FIELDS, ValueKind, comparable
@@ -18,8 +19,7 @@ from engine.query.unlike import to_compare
 from engine.units import INT64_MAX, unit_ns
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(Struct, frozen=True):
     """What conditions of one query share: its text, its time unit, and what its names mean.
 
     ``collected``: the aggregate that a call is, of a pattern whose steps repeat; else None.
@@ -36,8 +36,7 @@ class Context:
         return refuse(self.text, at, message, hint)
 
 
-@dataclass(frozen=True, slots=True)
-class Typed:
+class Typed(Struct, frozen=True):
     """An expression and its kind."""
 
     expression: Expression

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
+
+from msgspec.structs import replace
 
 from engine.query.automata.alphabet import Alphabet
 from engine.query.automata.dfa import Dfa, determined

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from engine.errors import UserError
 from engine.query.language import syntax as s
@@ -26,8 +27,7 @@ _BEFORE: Final = "EVENT SEQ(a a1, b b1) UNDER\n"
 """A constraint alone is no query; it is read as one's, a line further down."""
 
 
-@dataclass(frozen=True, slots=True)
-class Definition:
+class Definition(Struct, frozen=True):
     """``text``: from CONSTRAINT on, without a semicolon. ``query``: one that stands under it."""
 
     name: str

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from engine.query.language.place import Span, check_length, refuse
 
@@ -27,8 +28,7 @@ _HEAD: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(Struct, frozen=True):
     """One of several.
 
     ``text``: the query alone, at its place in all that was given: what stands before it is blank,

@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from engine.errors import UserError
 from engine.log.whole_file import DAMAGED, open_parquet, parquet_files, sync_folder, write_parquet
@@ -88,8 +88,7 @@ class Batches(Protocol):
     ) -> Iterator[tuple[int, pa.Table]]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
+class _File(Struct, frozen=True):
     """A file's runs of rows of one site: the site's name, row group, and place in it."""
 
     path: Path

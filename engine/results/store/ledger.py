@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct
 
 from engine.errors import UserError
 from engine.log.whole_file import whole_file
@@ -20,8 +21,7 @@ END: Final = 999_999_999_999
 """Batch of what only the end of the input gives: after all others, replaced by each later end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Ledger:
+class Ledger(Struct, frozen=True):
     """Of the pass that writes into ``directory``."""
 
     directory: Path

@@ -6,9 +6,8 @@ again with other hidden numbers alone is no correction: nobody could tell the tw
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
+from msgspec.structs import replace
 
 from engine.query.fields import attributes_in
 from engine.query.plan import WindowPlan

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from engine.query.analysis.spans.meaning import ContradictionError, meaning_of
 from engine.query.analysis.spans.tree import TreePattern, leaves, renumbered
