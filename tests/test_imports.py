@@ -23,7 +23,7 @@ ALLOWED = {
     },
     "engine": {
         "engine", "edge_agent", "numpy", "numba", "llvmlite", "pyarrow", "lark", "msgpack",
-        "pyspark", "py4j", "pandas", "rich", "typer", "packaging", "plotly", "jinja2", "markupsafe",
+        "msgspec", "pyspark", "py4j", "pandas", "rich", "typer", "packaging", "plotly", "jinja2", "markupsafe",
         "simulator", "scenarios", "aiohttp", "prometheus_client",
     },
     "slackwater": {

@@ -15,7 +15,18 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SIM = ("simpy",)
 REPORT = ("plotly", "jinja2", "markupsafe")
-ENGINE = ("lark", "numba", "numpy", "packaging", "pandas", "pyarrow", "pyspark", "rich", "typer")
+ENGINE = (
+    "lark",
+    "msgspec",
+    "numba",
+    "numpy",
+    "packaging",
+    "pandas",
+    "pyarrow",
+    "pyspark",
+    "rich",
+    "typer",
+)
 ABSENT = {
     "base": (*SIM, *REPORT, *ENGINE),
     "engine": (*SIM, *REPORT),
