@@ -19,11 +19,11 @@ import json
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 
 from engine.constraint.monitor import MonitorOperator
 from engine.constraint.traces import OF_LAST_EVENT, TRACE

@@ -18,10 +18,11 @@ import multiprocessing
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 
 from engine.pattern.alone import Alone
 from engine.pattern.seq import SeqMatcher

@@ -23,8 +23,8 @@ ALLOWED = {
     },
     "engine": {
         "engine", "edge_agent", "numpy", "numba", "llvmlite", "pyarrow", "lark", "msgpack",
-        "msgspec", "pyspark", "py4j", "pandas", "rich", "typer", "packaging", "plotly", "jinja2", "markupsafe",
-        "simulator", "scenarios", "aiohttp", "prometheus_client",
+        "msgspec", "pyspark", "py4j", "pandas", "rich", "typer", "packaging", "plotly", "jinja2",
+        "markupsafe", "simulator", "scenarios", "aiohttp", "prometheus_client",
     },
     "slackwater": {
         "slackwater", "engine", "edge_agent", "simulator", "pyarrow", "pandas", "polars",

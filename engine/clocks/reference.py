@@ -15,11 +15,10 @@ the step, and share their clock error with no other event. What was released bef
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import astuple
 from typing import Any, Final
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 from msgspec.structs import replace
 
 from edge_agent import records as r
@@ -323,7 +322,7 @@ class SourceClocks:
             "next_epoch": self.next_epoch,
             "unanchored": sorted(self.unanchored),
             "forgotten_delay": self._forgotten_delay,
-            "known": {source: astuple(known) for source, known in self._known.items()},
+            "known": {source: structs.astuple(known) for source, known in self._known.items()},
             "clocks": self.clocks.copy(),
             "site": self.site.snapshot(),
         }

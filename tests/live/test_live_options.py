@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from engine.chain import ChainSettings
 from engine.errors import UserError
@@ -34,7 +35,7 @@ from tests.live.test_answers import PAIRS, answered, asked, run_through
 from tests.live.test_live_engine import KilledError
 from tests.spark.test_growing_log import SETTINGS, SPILLED, Growing, trace
 
-LATE = replace(SETTINGS, ordered="no")
+LATE = dataclasses.replace(SETTINGS, ordered="no")
 Answered = dict[tuple[str, str], bytes]
 
 
@@ -183,8 +184,8 @@ def test_late_events_have_names_that_no_query_may_have() -> None:
     asked_ = Questions(queries=(("late", PAIRS),), late=True)
     with pytest.raises(UserError, match="query late: with late = true that is the folder"):
         asked_.chain_settings()
-    replace(asked_, late=False).chain_settings()
-    assert replace(asked_, late=False).of_each().keys() == {"late"}
+    dataclasses.replace(asked_, late=False).chain_settings()
+    assert dataclasses.replace(asked_, late=False).of_each().keys() == {"late"}
     other = Questions(queries=(("q", PAIRS),), late=True, joins="left", intervals="naive")
     assert other.folders == ("q", "late", "quarantined")
     assert other.of_each().keys() == set(other.folders)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from engine.pattern.alone import Alone
 from engine.pattern.seq import SeqMatcher
