@@ -113,9 +113,8 @@ def query(
     Args:
         source: what ``read`` gave, or takes.
         queries: a query, or statements with ``;`` between them; several, named ``q1``, ``q2`` ...;
-            or several by name. A statement may read what ``CREATE STREAM name AS`` has named. A
-            plan that Python code built, as of a dataflow (``slackwater.grouping``), has its own
-            name.
+            or several by name. A statement may read what ``CREATE STREAM name AS`` has named.
+            Plans from Python, as of a dataflow (``slackwater.grouping``), have their own names.
         order: how events are put in order before the queries see them.
         barrier: when matches are let go and windows close, as ``bounded:1s``; None: as each
             query's REALTIME says.
@@ -130,8 +129,7 @@ def query(
         late: keep late and quarantined events, with their reasons, as ``Results.late``.
         spill: where old events of patterns go, as ``FOLDER,hot=10min``; None: they stay in memory.
         master: a Spark master, such as ``local[2]``; None: in this process.
-        attributes: type (``int float bool str``) of each that events may have, though none comes
-            with it; others than these and those that come are refused.
+        attributes: types (``int float bool str``) of those that events may have, though none comes.
 
     >>> events = {"ts": [1, 4, 12], "v": [1.0, 2.0, 5.0]}
     >>> found = query(events, "SELECT avg(v) WINDOW TUMBLING 10")
@@ -139,8 +137,7 @@ def query(
     [(0, {'avg(v)': 1.5}), (10, {'avg(v)': 5.0})]
 
     Raises:
-        UserError: the input, an option or a query is at fault; of a query the message has the line
-            with a caret.
+        UserError: the input, an option or a query (then shown with a caret) is at fault.
     """
     host = Host(master)
     with opened(source) as given:

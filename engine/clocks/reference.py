@@ -101,6 +101,11 @@ class _Known(Struct):
     last_step_ns: int = 0
     released_before_step: int = 0
 
+    def plain(self) -> tuple[Any, ...]:
+        """Its fields, none of which is shared."""
+        delay, report, line, samples, *counts = structs.astuple(self)
+        return delay, report, structs.astuple(line), list(samples), *counts
+
 
 class SourceClocks:
     """Offsets of every source of a site, by the source's code in ``strings``.
@@ -322,7 +327,7 @@ class SourceClocks:
             "next_epoch": self.next_epoch,
             "unanchored": sorted(self.unanchored),
             "forgotten_delay": self._forgotten_delay,
-            "known": {source: structs.astuple(known) for source, known in self._known.items()},
+            "known": {source: known.plain() for source, known in self._known.items()},
             "clocks": self.clocks.copy(),
             "site": self.site.snapshot(),
         }

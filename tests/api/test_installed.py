@@ -12,7 +12,18 @@ import pytest
 import slackwater
 
 ROOT = Path(__file__).resolve().parents[2]
-HEAVY = {"numpy", "pyarrow", "numba", "pandas", "polars", "pyspark", "lark", "typer", "simpy"}
+HEAVY = {
+    "numpy",
+    "pyarrow",
+    "numba",
+    "pandas",
+    "polars",
+    "pyspark",
+    "lark",
+    "msgspec",
+    "typer",
+    "simpy",
+}
 HIDDEN = "import sys; sys.modules.update(dict.fromkeys({absent!r})); import slackwater\n"
 """Modules that are None there are not found."""
 CALLER = """

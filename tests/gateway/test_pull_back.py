@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from edge_agent import messages as m
 from edge_agent import session as s
@@ -162,7 +161,7 @@ def test_who_is_away_is_asked_when_it_is_back(bench_of: BenchOf) -> None:
     bench.say("c", SYNC, begin(1, 7))
     bench.core.disconnected("c", MS)
     assert asked(bench, 100 * S) == []
-    bench.join("d", dataclasses.replace(HELLO, control_acked=2), now=200 * S)
+    bench.join("d", replace(HELLO, control_acked=2), now=200 * S)
     assert asked(bench, 201 * S) == [(0, 7)]
 
 
@@ -175,7 +174,7 @@ def test_so_many_are_known_of_and_no_more(bench_of: BenchOf) -> None:
     sizes = [len(said.intervals) for said in bench.answers() if isinstance(said, m.Wanted)]
     assert sizes == [m.WANTED_MAX, 300 - m.WANTED_MAX]
     bench.say("c", *[interval(i, i) for i in range(300)], now=S)
-    bench.join("d", dataclasses.replace(HELLO, incarnation=2), now=20 * S)
+    bench.join("d", replace(HELLO, incarnation=2), now=20 * S)
     bench.say("d", SYNC, *[begin(1 + i, i) for i in range(300)], now=20 * S)
     assert bench.core.counts["main", "d", "pull_back_untraced"] == 10
 

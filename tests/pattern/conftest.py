@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pytest
-from msgspec.structs import replace
 
 from engine.pattern.alone import Alone
 from engine.pattern.seq import SeqMatcher

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-from msgspec.structs import replace
 
 from engine.report.page.charts import chart_figures
 from engine.report.plain import plain

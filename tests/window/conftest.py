@@ -6,13 +6,12 @@ import itertools
 import math
 import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
-from msgspec.structs import replace
 
 from engine.query.plan import Drift, WindowPlan
 from engine.stream.chance import CHANCE
