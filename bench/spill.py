@@ -18,11 +18,10 @@ import multiprocessing
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from msgspec.structs import replace
 
 from engine.pattern.alone import Alone
 from engine.pattern.seq import SeqMatcher

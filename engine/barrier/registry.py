@@ -6,10 +6,9 @@ Adding one: a file with its policy, and a line in ``BARRIERS``.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
-
-from msgspec import Struct
 
 from edge_agent.near_miss import near_miss
 from engine.barrier.base import Asked, Barrier
@@ -22,7 +21,8 @@ if TYPE_CHECKING:
 # ruff: noqa: PLC0415 - a run has one barrier, and loads no other
 
 
-class BarrierSettings(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class BarrierSettings:
     """``span_ns``: K of ``bounded``, H of ``hold``. ``ordered``: by last event's time."""
 
     name: str = "immediate"
@@ -38,7 +38,8 @@ class Closes(Enum):
     SLACK = "the event clock, less the duration"
 
 
-class BarrierKind(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class BarrierKind:
     """``closes``: what scopes wait for. ``says``: when a match leaves; ``{span}`` is the duration.
 
     ``policy``: of one query and site. ``span``: what the duration that it needs is called; empty:

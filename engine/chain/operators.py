@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
-
-from msgspec.structs import replace
 
 from engine.barrier.registry import barrier_in_force, build_barrier
 from engine.barrier.stage import BarrierStage
@@ -117,7 +115,7 @@ def _derived(
     from engine.cascade.stage import DerivedStage  # noqa: PLC0415 - for few runs
 
     # What the log's order and sources say of events says nothing of results.
-    own = dataclasses.replace(
+    own = replace(
         settings, certainty="pairwise", spill=None,
         pattern=replace(settings.pattern, purge="late", slack_ns=0),
     )  # fmt: skip

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
-
-from msgspec import Struct
 
 from engine.errors import UserError
 from engine.query.plan import Plan
@@ -17,7 +16,8 @@ BASIC: Final = "basic"
 _FORM: Final = "use horizon=DURATION, check=light or check=basic, as in horizon=10s"
 
 
-class MonitorSettings(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class MonitorSettings:
     """How traces are followed.
 
     ``horizon_ns``: events of the last so many ns are kept, so that a late one rewrites its trace;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -111,7 +112,8 @@ class KeepsSources:
         return {}
 
 
-class Guards(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Guards:
     """What every order does before it trusts an event time.
 
     ``guard_ns``: an event whose ref lies beyond its arrival by more than its uncertainty plus

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from enum import StrEnum
-
-from msgspec import Struct, field
 
 from engine.errors import UserError
 from engine.query.endpoints.path import IBP
@@ -22,7 +21,8 @@ class Rule(StrEnum):
         raise UserError(f"certainty {value!r}: use {' or '.join(cls)}")
 
 
-class StackOptions(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class StackOptions:
     """How stacks are kept and searched (L10 4.5): other costs, the same results.
 
     ``rip``, ``rin``: every event keeps the place of its most recent predecessor (first successor)
@@ -39,7 +39,8 @@ class StackOptions(Struct, frozen=True):
     lazy_purge: bool = True
 
 
-class PatternSettings(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class PatternSettings:
     """``certainty``: ``pairwise`` or ``max-delay`` (R19). ``keep_late_ns``: how late a row may be
     to find its partners; None means 60 s or WITHIN, whichever is longer. ``buffer_warn``: events
     held beyond which ``beyond_limit`` counts (without WITHIN nothing bounds them).

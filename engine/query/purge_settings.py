@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Final
-
-from msgspec import Struct
 
 from engine.errors import UserError
 from engine.units import DURATION_MAX_NS, parse_duration
@@ -12,7 +11,8 @@ from engine.units import DURATION_MAX_NS, parse_duration
 PURGES: Final = ("late", "slack", "promises")
 
 
-class PurgeSettings(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class PurgeSettings:
     """When events that matches may need are dropped.
 
     ``late``: once a row that is ``span_ns`` late cannot need them any more (None: 60 s or WITHIN,

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
-
-from msgspec import Struct
 
 from engine.barrier.registry import BarrierSettings
 from engine.errors import UserError
@@ -16,7 +15,8 @@ from engine.units import DURATION_MAX_NS, parse_duration
 _DEFAULT_HORIZON_NS: Final = 60 * 10**9
 
 
-class WindowSettings(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class WindowSettings:
     """How long closed windows can be corrected, and how many cells may be held.
 
     ``correction_horizon_ns``: None means 60 s or one window size, whichever is longer.

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import pickle
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from engine.constraint.monitor import MonitorOperator
 from engine.constraint.settings import MonitorSettings
@@ -38,9 +37,7 @@ def as_released(events: Sequence[Event]) -> list[Event]:
     for event in events:
         status = IN_ORDER if event.ref >= clock else RESIDUAL
         clock = max(clock, event.ref)
-        found.append(
-            dataclasses.replace(event, status=status if event.status == IN_ORDER else event.status)
-        )
+        found.append(replace(event, status=status if event.status == IN_ORDER else event.status))
     return found
 
 
@@ -103,7 +100,7 @@ def test_what_is_left_is_what_the_events_in_order_give(
     assert found == run(lambda: MonitorOperator(plan, "main", basic), events, cuts)
     # At the end the clock stands where it stood, whatever was counted of its last event.
     in_order = sorted(counted, key=lambda event: event.ref)
-    plain = [dataclasses.replace(event, status=IN_ORDER) for event in in_order]
+    plain = [replace(event, status=IN_ORDER) for event in in_order]
     assert net(found) == net(run(lambda: MonitorOperator(plan, "main"), plain))
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from engine.pattern.settings import StackOptions
 from engine.report.paper import Finding, PaperRun
@@ -16,7 +16,7 @@ from scenarios.papers.l10.ch4.runs import WITHIN_NS, one_pass
 from scenarios.papers.l10.ch4.sequence_scan import SEARCHES, Scan, scan
 from scenarios.papers.l10.ch4.streams import TYPES, released, stream
 
-OPTIONS = list(StackOptions.__struct_fields__)
+OPTIONS = [field.name for field in fields(StackOptions)]
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,9 @@ state store of Spark.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-
-from msgspec import Struct
 
 from engine.errors import UserError
 from engine.query.plan import Plan
@@ -22,7 +21,8 @@ _DURATIONS: Final = {"hot": "hot_ns", "chunk": "chunk_ns", "wait": "wait_ns"}
 _NUMBERS: Final = {"pending": ("of events", 10**9), "parts": ("of parts", 4096)}
 
 
-class SpillSettings(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class SpillSettings:
     """``folder``: of the chunks; None = the host's own place, or memory. ``hot_ns``: events are
     kept in memory this long behind progress. ``chunk_ns``: span of a chunk. ``pending`` late events
     of one chunk, or the oldest having waited ``wait_ns`` on the arrival clock, have the chunks

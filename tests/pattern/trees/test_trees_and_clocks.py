@@ -4,12 +4,11 @@ end points that the clocks allow.
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import example, given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from engine.pattern.settings import PatternSettings
 from engine.query.endpoints.tree_joins import JOINS
@@ -31,8 +30,7 @@ def finer(drawn: Drawn) -> Drawn:
 
     tree, records = drawn
     return Tree(tree.node, FINER * tree.within, tuple(map(longer, tree.where))), [
-        dataclasses.replace(r, start=FINER * r.start, end=FINER * r.end, unc=FINER * r.unc)
-        for r in records
+        replace(r, start=FINER * r.start, end=FINER * r.end, unc=FINER * r.unc) for r in records
     ]
 
 
