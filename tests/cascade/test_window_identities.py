@@ -48,6 +48,8 @@ def record(number: int, at: int, v: Any, k: Any, t: Any) -> dict[str, Any]:
 def test_they_differ_where_the_lines_do(
     text: str, events: list[tuple[int, Any, Any, Any]], cut: int
 ) -> None:
+    if "GROUP BY k, v" in text:  # whose type may not change from frame to frame
+        events = [(at, None if v is None else float(v), k, t) for at, v, k, t in events]
     records = [record(number, *event) for number, event in enumerate(events)]
     chosen = ChainSettings(
         parse_order("none"), (query(text),), guards=Guards(None),
