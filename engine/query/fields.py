@@ -138,10 +138,15 @@ def attributes_in(node: Expression | Predicate | None) -> Iterator[Attribute]:
 
 def bare(node: _P) -> _P:
     """``node`` with no attribute's alias."""
-    return with_attributes(node, lambda attribute: replace(attribute, alias=None))
+    return with_alias(node, None)
 
 
-def with_attributes(node: _P, of: Callable[[Attribute], Attribute]) -> _P:
+def with_alias(node: _P, alias: str | None) -> _P:
+    """``node`` with ``alias`` as that of each attribute."""
+    return with_attributes(node, lambda attribute: replace(attribute, alias=alias))
+
+
+def with_attributes(node: _P, of: Callable[[Attribute], Expression]) -> _P:
     """``node``, an expression or a predicate, with what ``of`` gives for each attribute."""
     if isinstance(node, Attribute):
         return of(node)  # type: ignore[return-value]

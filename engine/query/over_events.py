@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
-
-from msgspec import Struct, structs
+from typing import Final
 
 from engine.query.aggregates import COMPUTED
-from engine.query.fields import is_time
+from engine.query.fields import is_time, with_attributes
 from engine.query.plan import Aggregate, Attribute, Constant, Expression, WindowPlan
 from engine.query.render import default_label
 
@@ -21,21 +19,11 @@ def over_events(plan: WindowPlan, one: Aggregate) -> Expression | None:
         return one.argument
     of = {default_label(each): each for each in plan.worked_out.aggregates}
 
-    def put(node: Any) -> Any:
-        if isinstance(node, Attribute):
-            each = of[node.name]
-            return Constant(1) if each.function in _NUMBERS else each.argument
-        if isinstance(node, tuple):
-            return tuple(map(put, node))
-        if isinstance(node, Struct):
-            parts: dict[str, Any] = {
-                name: put(getattr(node, name)) for name in node.__struct_fields__
-            }
-            return structs.replace(node, **parts)
-        return node
+    def argument(of_one: Attribute) -> Expression:
+        each = of[of_one.name]
+        return Constant(1) if each.argument is None or each.function in _NUMBERS else each.argument
 
-    found: Expression = put(one.argument)
-    return found
+    return with_attributes(one.argument, argument)
 
 
 def times_of(window: WindowPlan) -> set[str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -22,7 +22,7 @@ from engine.pattern.compiled.table_builder import Builder, conjunction, exact_an
 from engine.pattern.compiled.tables import Layout, SamePlan
 from engine.pattern.search.program_machine import FLOAT, INT, TEXT
 from engine.query.equal_everywhere import partitioned
-from engine.query.fields import attributes_in, with_attributes
+from engine.query.fields import attributes_in, with_alias, with_attributes
 from engine.query.plan import Attribute, Predicate, Step
 from engine.query.repeat_plan import (
     BEFORE,
@@ -173,7 +173,7 @@ class _Compiling:
             if often.until is not None:
                 untils[number] = len(self.steps) + len(extra)
                 alias = f"{step.alias}{ROLE}until"
-                where = with_attributes(often.until, partial(_renamed, alias=alias))
+                where = with_alias(often.until, alias)
                 extra.append(replace(step, alias=alias, where=where, negated=True))
         if self.plan.contiguity is Contiguity.STRICT:
             extra.append(Step(f"{ROLE}any", ANY_TYPE, negated=True))
@@ -265,10 +265,6 @@ class _Compiling:
         if row not in self.collections:
             self.collections.append(row)
         return Attribute(made, with_role(alias, _MADE))
-
-
-def _renamed(attribute: Attribute, alias: str) -> Attribute:
-    return dataclasses.replace(attribute, alias=alias)
 
 
 def _alias(alias: str, role: str) -> str:

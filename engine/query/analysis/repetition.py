@@ -6,8 +6,7 @@ of a match; what it asks of one event alone decides which events are the step's 
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Final, TypeVar
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -21,7 +20,7 @@ from engine.query.analysis.sources import whole_pattern_of
 from engine.query.analysis.split import Term, read_terms
 from engine.query.analysis.typed import Context
 from engine.query.clocked import is_clocked
-from engine.query.fields import attributes_in, parts_of, with_attributes
+from engine.query.fields import attributes_in, parts_of, with_alias
 from engine.query.language import syntax as s
 from engine.query.language.place import Span, refuse
 from engine.query.language.repetition import (
@@ -59,7 +58,6 @@ LIMIT_MAX: Final = 1_000_000
 _TIMES: Final[dict[tuple[str, ...], tuple[int, int | None]]] = {
     ("*",): (0, None), ("+",): (1, None), ("?",): (0, 1),
 }  # fmt: skip
-_P = TypeVar("_P", bound=Predicate)
 
 
 def asks_for_repetition(parsed: s.EventQuery) -> bool:
@@ -253,7 +251,7 @@ class _RepeatQuery:
             self._check(term, named)
             if len(named) == 1 and next(iter(named))[1] in {"", EACH}:
                 alias = next(iter(named))[0]
-                single.setdefault(alias, []).append(_of_event(term.predicate, alias))
+                single.setdefault(alias, []).append(with_alias(term.predicate, alias))  # no role
             else:
                 others.append(term.predicate)
         where = {
@@ -319,8 +317,3 @@ def _calculates_with_collected(node: Expression | Predicate | None) -> bool:
         roles = {step_and_role(each.alias)[1] for each in attributes_in(node)}
         return not roles.isdisjoint(COLLECTED)
     return any(map(_calculates_with_collected, parts_of(node)))
-
-
-def _of_event(predicate: _P, alias: str) -> _P:
-    """``predicate`` without roles."""
-    return with_attributes(predicate, lambda attribute: dataclasses.replace(attribute, alias=alias))
