@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 TEMPORARY_SUFFIX: Final = ".writing"
 NS_PER_MS: Final = 10**6
+BUFFER_BYTES: Final = 1 << 16
+"""To read of each column: without a buffer a whole row group's is read at once."""
 DAMAGED: Final = (pa.ArrowException, OSError, UnicodeDecodeError)
 """What reading a damaged Parquet file may raise; the last for names of columns."""
 

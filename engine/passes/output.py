@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final, TextIO
@@ -124,5 +124,5 @@ def writing(output: Answers | Events, out: Path) -> Iterator[Callable[[], int]]:
     if out.suffix != PARQUET:
         yield partial(write, output, out)
         return
-    with output.ahead(out) as begun:
+    with closing(output.ahead(out)) as begun:
         yield lambda: begun.finish() or output.table(out)

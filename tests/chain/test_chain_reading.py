@@ -73,18 +73,24 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "log"
 
 
-def test_no_more_than_two_files_are_held_before_their_turn(
-    log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read: list[Path] = []
-    before: list[int] = []
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The files of a log, as they are read."""
+    found: list[Path] = []
     frames_of = arrival_log._frames_of
 
-    def counted(file: Path, sites: Any) -> Any:
-        read.append(file)
+    def noted(file: Path, sites: Any) -> Any:
+        found.append(file)
         return frames_of(file, sites)
 
-    monkeypatch.setattr(arrival_log, "_frames_of", counted)
+    monkeypatch.setattr(arrival_log, "_frames_of", noted)
+    return found
+
+
+def test_no_more_than_two_files_are_held_before_their_turn(
+    log: Path, read: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before: list[int] = []
     monkeypatch.setattr("engine.passes.inprocess._ROWS_PER_BATCH", IN_FILE)
     inprocess.run_in_process(
         log, ChainSettings(parse_order("none")), tmp_path / "out",
@@ -94,15 +100,7 @@ def test_no_more_than_two_files_are_held_before_their_turn(
     assert all(ahead <= done + 2 for done, ahead in enumerate(before))
 
 
-def test_what_was_begun_is_read_once(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[Path] = []
-    frames_of = arrival_log._frames_of
-
-    def counted(file: Path, sites: Any) -> Any:
-        read.append(file)
-        return frames_of(file, sites)
-
-    monkeypatch.setattr(arrival_log, "_frames_of", counted)
+def test_what_was_begun_is_read_once(log: Path, read: list[Path]) -> None:
     reader = LogReader(log)
     reader.begin()
     first = list(reader)

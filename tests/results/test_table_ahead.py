@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +89,7 @@ def ahead(out: Path) -> TableAhead:
 
 
 def test_batches_of_one_site_and_one_schema_stand(tmp_path: Path) -> None:
-    with ahead(tmp_path / "t.parquet") as table:
+    with closing(ahead(tmp_path / "t.parquet")) as table:
         for number in range(5):
             table.take(number, batch("main", v=[number, number]))
         assert table.finish() == 10
@@ -101,7 +102,7 @@ def test_another_site_or_schema_is_not_the_table(
     tmp_path: Path, second: list[list[pa.Table]], later: int
 ) -> None:
     (tmp_path / "t.parquet").write_text("what there was stays until there is a new one")
-    with ahead(tmp_path / "t.parquet") as table:
+    with closing(ahead(tmp_path / "t.parquet")) as table:
         for number, parts in enumerate([batch("main", v=[1]), second, *[second] * later]):
             table.take(number, parts)
         assert table.finish() is None
@@ -111,7 +112,7 @@ def test_another_site_or_schema_is_not_the_table(
 
 def test_nothing_is_left_of_a_pass_that_fails(tmp_path: Path) -> None:
     def fails() -> None:
-        with ahead(tmp_path / "t.parquet") as table:
+        with closing(ahead(tmp_path / "t.parquet")) as table:
             table.take(0, batch("main", v=[1]))
             raise KeyError("the pass")
 
@@ -122,7 +123,7 @@ def test_nothing_is_left_of_a_pass_that_fails(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_made_is_told_as_soon_as_it_is_known(tmp_path: Path) -> None:
     out = tmp_path / "gone" / "t.parquet"
-    with ahead(out) as table:
+    with closing(ahead(out)) as table:
         table.take(0, batch("main", v=[1]))
         with pytest.raises(UserError, match=rf"{out}: cannot be written: No such file"):
             table.take(1, batch("main", v=[2]))
@@ -135,7 +136,7 @@ def test_a_disk_that_is_full_is_told_and_leaves_nothing(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("pyarrow.parquet.ParquetWriter.write_table", full)
-    with ahead(tmp_path / "t.parquet") as table:
+    with closing(ahead(tmp_path / "t.parquet")) as table:
         table.take(0, batch("main", v=[1]))
         with pytest.raises(UserError, match="cannot be written: No space left on device"):
             table.finish()
@@ -145,7 +146,7 @@ def test_a_disk_that_is_full_is_told_and_leaves_nothing(
 def test_events_in_order_are_written_in_the_unit_that_is_asked_for(tmp_path: Path) -> None:
     log = log_of([{"type": "A", "ts": 5_500 * n} for n in range(9)], tmp_path, 2)
     store = PartStore(tmp_path / "parts", HELD_BYTES)
-    with ordered_ahead(tmp_path / "t.parquet", "us") as table:
+    with closing(ordered_ahead(tmp_path / "t.parquet", "us")) as table:
         store.follow("ordered", table.take)
         run_in_process(log, ChainSettings(parse_order("none"), ordered="full"), store)
         assert table.finish() == 9

@@ -21,6 +21,7 @@ from engine.log.files.folder import chosen, covering, file_name, numbered
 from engine.log.files.retired import retired
 from engine.log.frame_rules import FrameError, checked
 from engine.log.whole_file import (
+    BUFFER_BYTES,
     DAMAGED,
     TEMPORARY_SUFFIX,
     open_parquet,
@@ -44,8 +45,6 @@ LOG_SCHEMA: Final = pa.schema(
     }
 )
 _PIECE_BYTES: Final = 1 << 20
-_BUFFER_BYTES: Final = 1 << 16
-"""Of each column: without a buffer a whole row group's is read at once."""
 
 
 def log_files(directory: Path) -> list[Path]:
@@ -242,7 +241,7 @@ def read_file(file: Path, columns: list[str]) -> pa.Table:
 def pieces(file: Path) -> Iterator[pa.RecordBatch]:
     """The file's rows, about ``_PIECE_BYTES`` at a time, and never much more of it in memory."""
     try:
-        with open_parquet(file, buffer_size=_BUFFER_BYTES) as opened:
+        with open_parquet(file, buffer_size=BUFFER_BYTES) as opened:
             about = opened.metadata
             size = sum(about.row_group(n).total_byte_size for n in range(about.num_row_groups))
             rows = max(1, _PIECE_BYTES * about.num_rows // max(1, size))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -16,10 +16,7 @@ import pyarrow.parquet as pq
 
 from engine.errors import UserError
 from engine.log.input.lines import CHUNK_LINES
-from engine.log.whole_file import DAMAGED
-
-_BUFFER_BYTES: Final = 1 << 16
-"""Of each column: without a buffer a whole row group's is read at once."""
+from engine.log.whole_file import BUFFER_BYTES, DAMAGED
 
 
 class TableParts(Protocol):
@@ -69,7 +66,7 @@ class ParquetParts:
         wanted = pa.schema([self.schema.field(name) for name in columns])
         for fragment in self._files.get_fragments():
             given = ds.get_partition_keys(fragment.partition_expression)
-            with pq.ParquetFile(fragment.path, buffer_size=_BUFFER_BYTES, pre_buffer=False) as file:
+            with pq.ParquetFile(fragment.path, buffer_size=BUFFER_BYTES, pre_buffer=False) as file:
                 own = set(file.schema_arrow.names).difference(given)
                 there = [name for name in columns if name in own]
                 for batch in file.iter_batches(CHUNK_LINES, columns=there):

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 import pyarrow as pa
@@ -28,7 +27,7 @@ class _DroppedError(Exception):
 
 
 class TableAhead:
-    """The table, as a context: without ``finish`` in it, no file is left.
+    """The table; to be closed. Without ``finish`` before, no file is left.
 
     Args:
         out: the file.
@@ -41,7 +40,7 @@ class TableAhead:
         self._pool: Final = ThreadPoolExecutor(1, thread_name_prefix="table-ahead")
         self._last: Future[None] | None = None
         self._open = ExitStack()
-        self._site = ""
+        self._site: str | None = None
         self._schema: pa.Schema | None = None
         self._write: Callable[[pa.Table], object]
         self._rows = 0
@@ -54,11 +53,18 @@ class TableAhead:
         Raises:
             UserError: the file cannot be written, or the results do not go into one table.
         """
-        tables = [pa.concat_tables(part) for part in parts if part]
-        if tables:
-            self._settle()
-            if not self._dropped:
-                self._last = self._pool.submit(self._add, batch_id, tables)
+        self._settle()
+        tables = [table for part in parts for table in part if table.num_rows]
+        if self._dropped or not tables:
+            return
+        sites = {str(table.column(SITE)[0].as_py()) for table in tables}
+        if self._site is None:
+            self._site = min(sites)
+        if sites == {self._site}:
+            together = [pa.concat_tables(part) for part in parts if part]
+            self._last = self._pool.submit(self._add, batch_id, together)
+        else:
+            self._drop()
 
     def finish(self) -> int | None:
         """The number of rows; the file is whole. None: what was written was not the table, or
@@ -73,15 +79,8 @@ class TableAhead:
         self._open.close()
         return self._rows
 
-    def __enter__(self) -> TableAhead:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """What is not finished goes."""
         self._pool.shutdown(cancel_futures=True)
         self._drop()
 
@@ -94,19 +93,17 @@ class TableAhead:
             raise cannot_write(self._out, error) from error
 
     def _add(self, batch_id: int, tables: list[pa.Table]) -> None:
-        sites = {name.as_py() for table in tables for name in table.column(SITE).unique()}
         table = self._made(batch_id, tables)
         if self._schema is None:
-            self._schema, self._site = table.schema, min(sites)
+            self._schema = table.schema
             opened = opened_table(self._out, table.schema, ascends=self._ascends)
             self._write = self._open.enter_context(opened)
-        if sites != {self._site} or table.schema != self._schema:
+        if table.schema == self._schema:
+            self._write(table)
+            self._rows += table.num_rows
+        else:
             self._drop()
-            return
-        self._write(table)
-        self._rows += table.num_rows
 
     def _drop(self) -> None:
         self._dropped = True
-        error = _DroppedError()
-        self._open.__exit__(_DroppedError, error, None)
+        self._open.__exit__(_DroppedError, _DroppedError(), None)
