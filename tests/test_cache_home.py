@@ -102,7 +102,7 @@ def run(code: str, cache: Path) -> str:
 
 def tables(cache: Path) -> Path:
     """The only file of the parser's tables there."""
-    (path,) = cache.glob("grammar-*.json")
+    (path,) = cache.glob("grammar-*.msgpack")
     return path
 
 

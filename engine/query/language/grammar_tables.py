@@ -1,4 +1,4 @@
-"""The parser's tables, kept as JSON: to make them takes longer than many a query.
+"""The parser's tables, kept as MessagePack: to make them takes longer than many a query.
 
 A file per state of the grammar, as versions that take turns would else make each other's anew.
 Lark's own cache is a pickle, which runs what is in it. These are plain data of the grammar that
@@ -7,19 +7,21 @@ they name; anything else there is made anew.
 
 from __future__ import annotations
 
-import json
 import tempfile
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
 import lark
+import msgspec
 from lark import Lark, Token, Transformer
 from lark.grammar import Rule
 from lark.lexer import TerminalDef
 
 from engine.cache_home import own_bytes, own_cache
+from engine.query.language.lexer import StateLexer
 
+_PLUGINS: Final = {"ContextualLexer": StateLexer}
 _GRAMMAR: Final = Path(__file__).with_name("grammar.lark")
 
 
@@ -28,17 +30,17 @@ def parser(transformer: Transformer[Token, Any]) -> Lark:
     grammar = _GRAMMAR.read_text(encoding="utf-8")
     state = _digest(f"{lark.__version__}\n{grammar}".encode())
     folder = own_cache()
-    path = None if folder is None else folder / f"grammar-{state}.json"
+    path = None if folder is None else folder / f"grammar-{state}.msgpack"
     kept = None if path is None else _kept(path, state)
     if kept is not None:
         data, memo = kept
         loaded: Lark = Lark._load_from_dict(  # type: ignore[no-untyped-call]  # noqa: SLF001
-            data, memo, transformer=transformer
+            data, memo, transformer=transformer, _plugins=_PLUGINS
         )
         return loaded
     made = Lark(
         grammar, parser="lalr", lexer="contextual", maybe_placeholders=False,
-        transformer=transformer,
+        transformer=transformer, _plugins=_PLUGINS,
     )  # fmt: skip
     if path is not None:
         _keep(path, state, made)
@@ -53,14 +55,14 @@ def _kept(path: Path, state: str) -> tuple[dict[str, Any], dict[int, Any]] | Non
     head, _, tables = content.partition(b"\n")
     if head.decode(errors="replace") != f"{state} {_digest(tables)}":
         return None
-    data, memo = json.loads(tables, object_hook=_numbered)
+    data, memo = msgspec.msgpack.decode(tables)
     return data, memo
 
 
 def _keep(path: Path, state: str, made: Lark) -> None:
     data, memo = made.memo_serialize([TerminalDef, Rule])
-    data["options"] = {**data["options"], "transformer": None}
-    tables = json.dumps([data, memo]).encode()
+    data["options"] = {**data["options"], "transformer": None, "_plugins": {}}
+    tables = msgspec.msgpack.encode([data, memo])
     try:
         # A name of its own: commands that start at once may all be making them.
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
@@ -72,10 +74,3 @@ def _keep(path: Path, state: str, made: Lark) -> None:
 
 def _digest(tables: bytes) -> str:
     return blake2b(tables, digest_size=16).hexdigest()
-
-
-def _numbered(record: dict[str, Any]) -> dict[Any, Any]:
-    """JSON has texts alone as keys; those of Lark's tables of states and tokens are numbers."""
-    if next(iter(record), "").isdecimal():  # all of its keys are, or none
-        return {int(key): value for key, value in record.items()}
-    return record
