@@ -244,7 +244,10 @@ class PromiseBook:
                 self._type_of[strings.find(kind) + 1] = number
         self._type_of[[-1, 0]] = _OTHER, len(self._types)
         for codes in sources:
-            fresh = np.unique(codes[self._place_of[codes + 1] < 0])
+            unknown = self._place_of[codes + 1] < 0
+            if not unknown.any():
+                continue
+            fresh = np.unique(codes[unknown])
             self._place_of[fresh + 1] = len(self._codes) + np.arange(len(fresh))
             self._codes = np.append(self._codes, fresh.astype(np.int64))
         if len(self._codes) > len(self._book.ended):

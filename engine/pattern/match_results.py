@@ -79,15 +79,18 @@ def _computed_columns(layout: Layout) -> set[str]:
 
 def _distinct(rows: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     """The rows (of ``n``) that occur, ascending, and which of them each one is; -1 stays."""
-    if rows.size * 16 < n:
+    first = int(rows.min(where=rows >= 0, initial=n))
+    if rows.size * 16 < n - first:
         distinct, which = np.unique(np.append(rows, -1), return_inverse=True)
         return distinct[1:], which.reshape(-1)[:-1].reshape(rows.shape) - 1
-    occurs = np.zeros(n + 1, np.bool_)
-    occurs[rows] = True
-    occurs[n] = False
+    # Of what the store holds, that from the first to occur on; at the end what -1 is.
+    at = np.where(rows < 0, -1, rows - first)
+    occurs = np.zeros(n - first + 1, np.bool_)
+    occurs[at] = True
+    occurs[-1] = False
     place = np.cumsum(occurs) - 1
-    place[n] = -1
-    return np.flatnonzero(occurs), place[rows]
+    place[-1] = -1
+    return np.flatnonzero(occurs) + first, place[at]
 
 
 def _nowhere(_name: str) -> None:

@@ -223,9 +223,9 @@ class SeqMatcher:
         for step, leading in self._layout.negated:
             # No match that it may have changed is changed by another one once it is gone.
             longer = (self._within_ns or 0) if leading else 0
-            negative = ref + np.maximum(unc, released.t_a) + self._keep_ns + longer
-            mine = member >> step & 1 == 1
-            expires = np.where(mine, np.maximum(expires, negative), expires)
+            mine = np.flatnonzero(member >> step & 1)
+            negative = ref[mine] + np.maximum(unc[mine], released.t_a) + self._keep_ns + longer
+            expires[mine] = np.maximum(expires[mine], negative)
         return np.asarray(expires)
 
     def purge(self, held_rows: Callable[[], np.ndarray]) -> np.ndarray | None:

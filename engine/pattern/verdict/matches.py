@@ -199,17 +199,32 @@ class Judge(Struct):
         name and seq; -1 at the place -1, and no matter what at those of other events. And how many
         events there are. Takes no longer where the store holds many that came before all of these.
         """
-        columns, n = self.store.columns, self.store.n
+        n = self.store.n
         held = rows[rows >= 0]
         first = int(held.min())
         used = np.zeros(n - first, np.bool_)
         used[held - first] = True
         events = np.flatnonzero(used) + first
-        codes, which = np.unique(columns["source"][events], return_inverse=True)
-        names = [self.strings.text(int(code)) or "" for code in codes]
-        name_rank = np.argsort(np.argsort(np.array(names, dtype=str)))[which]
-        keys = (columns[ORDER][events], columns["seq"][events], name_rank, columns["ref"][events])
         rank = np.empty(n + 1, np.int64)
         rank[-1] = -1
-        rank[events[np.lexsort(keys)]] = np.arange(len(events))
+        rank[events[self._by_time(events)]] = np.arange(len(events))
         return rank, len(events)
+
+    def _by_time(self, events: np.ndarray) -> np.ndarray:
+        """In which order the events stand."""
+        columns = self.store.columns
+        ref = columns["ref"][events]
+        places = np.argsort(ref, kind="stable")
+        sorted_ref = ref[places]
+        same = sorted_ref[1:] == sorted_ref[:-1]
+        if not same.any():
+            return places
+        # Few are of one time: names are compared and sorted of those alone.
+        tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
+        among = events[places[tied]]
+        codes, which = np.unique(columns["source"][among], return_inverse=True)
+        names = [self.strings.text(int(code)) or "" for code in codes]
+        name_rank = np.argsort(np.argsort(np.array(names, dtype=str)))[which]
+        keys = (columns[ORDER][among], columns["seq"][among], name_rank, sorted_ref[tied])
+        places[tied] = places[tied][np.lexsort(keys)]
+        return places
