@@ -22,6 +22,8 @@ from slackwater.scenario import Claim, Score, Table, Tile, parse_queries
 from slackwater.simulation import LOG, MANIFEST, FileScenario
 
 STREAM: Final = "events"
+_NAME: Final = ("source", "stream", "incarnation", "seq")
+"""Of an event."""
 _CLOSE: Final = 1e-9
 _NOTHING: Final = ", of nothing: what it asks for never happens; see its types and attributes"
 
@@ -101,12 +103,11 @@ def _of_stream(directory: Path, label: str, happened: int) -> dict[str, float]:
     if not _arrived(directory):
         return {"events": float(happened), "missing": 1.0, "late": 0.0, "disorder": 0.0,
                 "hold_p95": 0.0}  # fmt: skip
-    table = read_ordered(directory, label)
+    table = read_ordered(directory, label, (*_NAME, "arrival", "ref", "release", "status"))
     status = ints(table, "status")
     late = status != IN_ORDER
     in_place = table.filter(pa.array(status != LATE_DROPPED))
-    names = [in_place[name].to_pylist() for name in ("source", "stream", "incarnation", "seq")]
-    reached = len(set(zip(*names, strict=True)))
+    reached = in_place.group_by(list(_NAME)).aggregate([]).num_rows
     arrived = table.num_rows
     order = np.argsort(ints(table, "arrival"), kind="stable")
     disorder = int(out_of_order(ints(table, "ref")[order]).sum())
