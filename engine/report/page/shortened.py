@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from engine.report.page.figures import CLOCKS_SHOWN
+
 ROWS_MAX: Final = 100
 """Of sources, of which there is a row each in four tables."""
 ITEMS_MAX: Final = 20
@@ -66,7 +68,7 @@ def shortened(report: Mapping[str, Any]) -> dict[str, Any]:
                 for label, each in passes.items()
             },
         },
-        "clock_error": clocks | {"sources": dict(by_clock_error(clocks["sources"]))},
+        "clock_error": clocks | {"sources": _clocks(clocks["sources"])},
         "sources": report["sources"][:ROWS_MAX],
     }  # fmt: skip
     many = max(
@@ -88,6 +90,15 @@ def _worst(sources: Mapping[str, Counts], badness: Any) -> Mapping[str, Counts]:
         return sources
     order = sorted(sources, key=lambda name: badness(sources[name]), reverse=True)
     return {name: sources[name] for name in order[:ROWS_MAX]}
+
+
+def _clocks(sources: Mapping[str, Counts]) -> dict[str, Counts]:
+    """The worst; of too many, those that no figure draws without their time lines."""
+    found = dict(by_clock_error(sources))
+    if len(sources) > ROWS_MAX:
+        for name in list(found)[CLOCKS_SHOWN:]:
+            found[name] = {key: each for key, each in found[name].items() if key != "series"}
+    return found
 
 
 def _sum(counts: Counts, terms: Iterable[str]) -> int:
