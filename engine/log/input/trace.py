@@ -20,6 +20,7 @@ from engine.log.input.flat import Flat
 from engine.log.input.input_read import InputKind, InputRead
 from engine.log.input.lines import Chunk, read_chunks
 from engine.log.input.sorting import Rows
+from engine.log.input.trace_attrs import TraceAttrs
 from engine.log.record.attr_types import AttrTypes
 from engine.log.record.record_rules import TIME_FIELDS, Fault
 from engine.log.record.trace_record import (
@@ -38,7 +39,6 @@ from engine.units import INT64_MAX
 _NONE: Final = type(None)
 _BLANK: Final = " \t\r"
 _FIELDS: Final = frozenset(r.RECORD_FIELDS)
-_NO_ATTRS: Final[dict[str, Any]] = {}
 
 
 class TraceRead(InputRead):
@@ -48,16 +48,18 @@ class TraceRead(InputRead):
 
     def _read(self) -> Iterator[Rows]:
         self._types = AttrTypes()
+        self._attrs = TraceAttrs()
         self._flat = Flat(self.name, self.form.mapping, self.form.attrs)
         for chunk in read_chunks(self.path, self.name):
-            yield self._rows(chunk)
+            yield from self._rows(chunk)
 
     def _nothing(self) -> Exception:
         if self.bad_count:
             return UserError(f"{self.name}: none of its {self.bad_count} lines is a record")
         return UserError(f"{self.name}:1: the file is empty; write one record a line: {EXAMPLE}")
 
-    def _rows(self, chunk: Chunk) -> Rows:
+    def _rows(self, chunk: Chunk) -> Iterator[Rows]:
+        """The records of a chunk; sites whose attributes have other types in parts of their own."""
         records, lines, faults = _parse(chunk)
         if self.form.mapping or self.form.attrs is not None or not _only_fields(records):
             records = self._flat.records(records, lines)
@@ -86,14 +88,26 @@ class TraceRead(InputRead):
             bad = self._intake.check(every, lines, ordered=not sorting)
             faults += bad
             records, lines, columns = _without(bad, records, lines, columns)
-        attrs, bad = self._attrs(records, lines)
+        attrs, bad = self._attrs.columns(records, lines, self._sites(records))
         faults += bad
         if bad:
             records, lines, columns = _without(bad, records, lines, columns)
-            attrs, _ = self._attrs(records, lines)
+            attrs, _ = self._attrs.columns(records, lines, self._sites(records))
         if faults:
             self._bad.report(faults, lambda line: chunk.texts[line - chunk.first])
-        return columns, attrs, lines
+        if len(attrs) == 1:
+            yield columns, attrs[0].columns, lines
+            return
+        for part in attrs:
+            rows = pa.array(part.rows)
+            own = {name: column.take(rows) for name, column in columns.items()}
+            yield own, part.columns, lines[part.rows]
+
+    def _sites(self, records: list[dict[str, Any]]) -> list[str]:
+        """Of each record; one for all where rows are sorted, as that puts columns together."""
+        if self._sorter is not None:
+            return [r.DEFAULT_SITE] * len(records)
+        return [record.get(r.SITE) or r.DEFAULT_SITE for record in records]
 
     def _time_columns(
         self, records: list[dict[str, Any]], lines: np.ndarray, there: set[str]
@@ -108,22 +122,6 @@ class TraceRead(InputRead):
                 for row, why in reasons.items():
                     said = time_fault(name, values[row], why)
                     faults.setdefault(row, Fault(int(lines[row]), said))
-        return columns, list(faults.values())
-
-    def _attrs(
-        self, records: list[dict[str, Any]], lines: np.ndarray
-    ) -> tuple[dict[str, pa.Array], list[Fault]]:
-        """Attribute columns in alphabetical order of names; the first fault of each line."""
-        each = [record.get(r.ATTRS) or _NO_ATTRS for record in records]
-        columns: dict[str, pa.Array] = {}
-        faults: dict[int, Fault] = {}
-        for name in sorted(set[str]().union(*each)):
-            values = [attrs.get(name) for attrs in each]
-            column, bad = self._types.column("attrs." + name, values, lines, f'attribute "{name}"')
-            for one in bad:
-                faults.setdefault(one.line, one)
-            if column is not None:
-                columns[name] = column
         return columns, list(faults.values())
 
 
