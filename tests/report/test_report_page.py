@@ -19,7 +19,6 @@ from engine.report.measure.match_results import POINTS_SHOWN, measure_matches
 from engine.report.measure.window_results import KEYS_SHOWN, measure_windows
 from engine.report.page.document import POLICY
 from engine.report.page.run_page import page as page_of
-from engine.report.units import TimeLine
 from engine.report.write import write_report
 from engine.scenario import Claim, Score, Table
 
@@ -383,20 +382,3 @@ def test_results_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -
 def test_a_line_that_is_no_result_is_a_bug(tmp_path: Path) -> None:
     with pytest.raises(ContractViolation, match=r"results\.jsonl:2: not a result"):
         answers(tmp_path / "results.jsonl", window_line(0), {"op": "+"})
-
-
-@pytest.mark.parametrize(
-    ("span", "unit", "place"),
-    [
-        (60, "s", 60.0),
-        (1800, "s", 1800.0),
-        (3600, "min", 60.0),
-        (10 * 86400, "h", 240.0),
-        (100 * 86400, "d", 100.0),
-        (90 * 31_557_600, "years", 90.0),
-    ],
-)
-def test_time_lines_choose_their_unit(span: int, unit: str, place: float) -> None:
-    time = TimeLine.of(START_NS, START_NS + span * SECOND)
-    assert (time.unit, time.place(START_NS + span * SECOND)) == (unit, place)
-    assert time.place(START_NS - SECOND) < 0
