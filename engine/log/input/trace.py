@@ -37,6 +37,8 @@ from engine.stream.frame import STRING
 from engine.units import INT64_MAX
 
 _NONE: Final = type(None)
+_OF_NO_RECORD: Final = ""
+"""No field has this name."""
 _BLANK: Final = " \t\r"
 _FIELDS: Final = frozenset(r.RECORD_FIELDS)
 
@@ -88,11 +90,15 @@ class TraceRead(InputRead):
             bad = self._intake.check(every, lines, ordered=not sorting)
             faults += bad
             records, lines, columns = _without(bad, records, lines, columns)
-        attrs, bad = self._attrs.columns(records, lines, self._sites(records))
+        # What is to be sorted is put together, so it has one type for all sites.
+        by = r.SITE if self._sorter is None else _OF_NO_RECORD
+        sites = [record.get(by) or r.DEFAULT_SITE for record in records]
+        attrs, bad = self._attrs.columns(records, lines, sites)
         faults += bad
         if bad:
             records, lines, columns = _without(bad, records, lines, columns)
-            attrs, _ = self._attrs.columns(records, lines, self._sites(records))
+            sites = [record.get(by) or r.DEFAULT_SITE for record in records]
+            attrs, _ = self._attrs.columns(records, lines, sites)
         if faults:
             self._bad.report(faults, lambda line: chunk.texts[line - chunk.first])
         if len(attrs) == 1:
@@ -102,12 +108,6 @@ class TraceRead(InputRead):
             rows = pa.array(part.rows)
             own = {name: column.take(rows) for name, column in columns.items()}
             yield own, part.columns, lines[part.rows]
-
-    def _sites(self, records: list[dict[str, Any]]) -> list[str]:
-        """Of each record; one for all where rows are sorted, as that puts columns together."""
-        if self._sorter is not None:
-            return [r.DEFAULT_SITE] * len(records)
-        return [record.get(r.SITE) or r.DEFAULT_SITE for record in records]
 
     def _time_columns(
         self, records: list[dict[str, Any]], lines: np.ndarray, there: set[str]

@@ -47,29 +47,47 @@ class TraceAttrs:
         """
         each = [record.get(r.ATTRS) or _NO_ATTRS for record in records]
         names = sorted(set[str]().union(*each))
-        kinds = {name: self._kinds(name, [attrs.get(name) for attrs in each], sites)
-                 for name in names}  # fmt: skip
-        apart = [name for name, found in kinds.items() if len(set(found.values())) > 1]
-        groups: dict[_Kind, list[int]] = {}
-        if apart:
-            of_site = {site: tuple(kinds[name].get(site) for name in apart) for site in set(sites)}
-            for row, site in enumerate(sites):
-                groups.setdefault(of_site[site], []).append(row)
-        else:
-            groups[()] = list(range(len(records)))
+        several = set(sites)
+        groups: dict[_Kind, list[int]] = {(): list(range(len(records)))}
+        if len(several) > 1:
+            kinds = [self._kinds(name, [attrs.get(name) for attrs in each], sites)
+                     for name in names]  # fmt: skip
+            apart = [found for found in kinds if len(set(found.values())) > 1]
+            if apart:
+                groups = {}
+                of_site = {site: tuple(found.get(site) for found in apart) for site in several}
+                for row, site in enumerate(sites):
+                    groups.setdefault(of_site[site], []).append(row)
+        known = self.types.known
         made: list[AttrColumns] = []
         faults: dict[int, Fault] = {}
-        for rows in map(np.array, groups.values()):
+        for rows in groups.values():
+            whole = len(rows) == len(each)
+            mine = each if whole else [each[row] for row in rows]
+            of = sites if whole else [sites[row] for row in rows]
+            places = np.array(rows, np.int64)
             columns: dict[str, pa.Array] = {}
             for name in names:
-                values = [each[row].get(name) for row in rows]
-                of_sites = kinds[name].keys() & {sites[row] for row in rows}
-                column, bad = self._column(name, values, lines[rows], sorted(of_sites))
+                values = [attrs.get(name) for attrs in mine]
+                having = several if len(several) == 1 else {
+                    site for site, value in zip(of, values, strict=True) if value is not None
+                }  # fmt: skip
+                if not having:
+                    continue
+                keys = [(site, name) for site in sorted(having)]
+                first = next((key for key in keys if key in known), keys[0])
+                label = f'attribute "{name}"'
+                column, bad = self.types.column(first, values, lines[places], label)
                 for one in bad:
                     faults.setdefault(one.line, one)
                 if column is not None:
                     columns[name] = column
-            made.append(AttrColumns(rows, columns))
+                    found = known[first]
+                    known.update({
+                        key: found for key in keys
+                        if key not in known or known[key].type is not found.type
+                    })  # fmt: skip
+            made.append(AttrColumns(places, columns))
         return made, list(faults.values())
 
     def _kinds(self, name: str, values: list[Any], sites: Sequence[str]) -> dict[str, _Kind]:
@@ -88,19 +106,3 @@ class TraceAttrs:
             kind = float if held == {int, float} else next(iter(held)) if len(held) == 1 else None
             found[site] = (kind,) if kind is not None else (kind, site)
         return found
-
-    def _column(
-        self, name: str, values: list[Any], lines: np.ndarray, sites: list[str]
-    ) -> tuple[pa.Array | None, list[Fault]]:
-        """Of sites that agree, or of one."""
-        if not sites:
-            return None, []
-        known = self.types.known
-        keys = [(site, name) for site in sites]
-        first = next((key for key in keys if key in known), keys[0])
-        column, faults = self.types.column(first, values, lines, f'attribute "{name}"')
-        if column is not None:
-            for key in keys:
-                if key not in known or known[key].type is not known[first].type:
-                    known[key] = known[first]
-        return column, faults
