@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ QUANTILES: Final = (0.5, 0.95, 0.99, 1.0)
 NS_PER_MS: Final = 1e6
 
 
-def read_ordered(directory: Path, label: str, columns: Sequence[str] | None = None) -> pa.Table:
+def read_ordered(directory: Path, label: str, columns: list[str] | None = None) -> pa.Table:
     """The ordered stream of pass ``label``, each site's events in release order.
 
     Args:
@@ -96,15 +96,12 @@ def match_identity(result: dict[str, Any]) -> tuple[Any, ...]:
     return (result["query"], *((each["source"], each["stream"], each["seq"]) for each in events))
 
 
-def _parts(folder: Path, columns: Sequence[str] | None) -> Iterable[pa.Table]:
+def _parts(folder: Path, columns: list[str] | None) -> Iterable[pa.Table]:
     files = sorted(folder.glob("*.parquet"))
     if not files:
         raise UserError(f"{folder}: no Parquet files; did the run end?")
-    if columns is None:
-        return [pq.ParquetFile(file).read() for file in files]
-    coded = [name for name in columns if name in _TEXTS]
-    wanted = list(columns)
-    return [pq.ParquetFile(file, read_dictionary=coded).read(wanted) for file in files]
+    coded = [name for name in columns or () if name in _TEXTS]
+    return [pq.ParquetFile(file, read_dictionary=coded).read(columns) for file in files]
 
 
 def ints(table: pa.Table, name: str) -> np.ndarray:

@@ -63,11 +63,9 @@ class Announced:
         """IBPs that have arrived: ``type source incarnation ref arrival id``."""
         self.count += len(begun["ref"])
         # What waits from before has had no row released behind it.
-        self._waiting = self._heard_last(
-            self._waiting, np.zeros(len(self._waiting["ref"]), np.int64)
-        )
+        kept = self._heard_last(self._waiting, np.zeros(len(self._waiting["ref"]), np.int64))
         self._waiting = {
-            name: np.concatenate((known, begun[name].astype(np.int64)))
+            name: np.concatenate((known[kept], begun[name].astype(np.int64)))
             for name, known in self._waiting.items()
         }
 
@@ -83,8 +81,8 @@ class Announced:
         acting = {name: column[now] for name, column in waiting.items()}
         self._waiting = {name: column[~now] for name, column in waiting.items()}
         order = first + np.searchsorted(release, acting[r.ARRIVAL], side="right")
-        acting = self._heard_last(acting, order)
-        order = first + np.searchsorted(release, acting[r.ARRIVAL], side="right")
+        kept = self._heard_last(acting, order)
+        acting, order = {name: column[kept] for name, column in acting.items()}, order[kept]
         self._unheard_of(codes, first, release, last)
         parts = [np.empty(0, BEGUN)]
         for step, code in enumerate(codes):
@@ -107,19 +105,17 @@ class Announced:
         begun = begun[np.lexsort((begun["step"], begun["order"]))]
         return Heard(begun, self._heard, dict(self._lost))
 
-    def _heard_last(self, begun: Columns, before: np.ndarray) -> Columns:
-        """Of those that act ``before`` one row the last ``WAITING_MAX``, however they came in
-        batches; of the others their types are noted, and when the first came.
+    def _heard_last(self, begun: Columns, before: np.ndarray) -> np.ndarray:
+        """Which are among the last ``WAITING_MAX`` that act ``before`` the same row, however they
+        came in batches; of the others their types are noted, and when the first came.
         """
         kept = np.searchsorted(before, before, side="right") - np.arange(len(before)) <= WAITING_MAX
-        if kept.all():
-            return begun
         self.forgotten += int((~kept).sum())
         gone = np.stack([begun["type"][~kept], begun[r.ARRIVAL][~kept]], axis=1)
         gone = np.concatenate((self._unheard, gone))
         _, firsts = np.unique(gone[:, 0], return_index=True)
         self._unheard = gone[firsts]
-        return {name: column[kept] for name, column in begun.items()}
+        return np.asarray(kept)
 
     def _unheard_of(self, codes: list[int], first: int, release: np.ndarray, last: int) -> None:
         """From the row on that a forgotten IBP acts upon, no type of the query is announced."""

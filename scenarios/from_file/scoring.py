@@ -103,7 +103,7 @@ def _of_stream(directory: Path, label: str, happened: int) -> dict[str, float]:
     if not _arrived(directory):
         return {"events": float(happened), "missing": 1.0, "late": 0.0, "disorder": 0.0,
                 "hold_p95": 0.0}  # fmt: skip
-    table = read_ordered(directory, label, (*_NAME, "arrival", "ref", "release", "status"))
+    table = read_ordered(directory, label, [*_NAME, "arrival", "ref", "release", "status"])
     status = ints(table, "status")
     late = status != IN_ORDER
     in_place = table.filter(pa.array(status != LATE_DROPPED))

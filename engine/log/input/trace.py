@@ -19,8 +19,8 @@ from engine.errors import UserError
 from engine.log.input.flat import Flat
 from engine.log.input.input_read import InputKind, InputRead
 from engine.log.input.lines import Chunk, read_chunks
+from engine.log.input.site_types import agreeing
 from engine.log.input.sorting import Rows
-from engine.log.input.trace_attrs import TraceAttrs
 from engine.log.record.attr_types import AttrTypes
 from engine.log.record.record_rules import TIME_FIELDS, Fault
 from engine.log.record.trace_record import (
@@ -37,10 +37,9 @@ from engine.stream.frame import STRING
 from engine.units import INT64_MAX
 
 _NONE: Final = type(None)
-_OF_NO_RECORD: Final = ""
-"""No field has this name."""
 _BLANK: Final = " \t\r"
 _FIELDS: Final = frozenset(r.RECORD_FIELDS)
+_NO_ATTRS: Final[dict[str, Any]] = {}
 
 
 class TraceRead(InputRead):
@@ -50,7 +49,6 @@ class TraceRead(InputRead):
 
     def _read(self) -> Iterator[Rows]:
         self._types = AttrTypes()
-        self._attrs = TraceAttrs()
         self._flat = Flat(self.name, self.form.mapping, self.form.attrs)
         for chunk in read_chunks(self.path, self.name):
             yield from self._rows(chunk)
@@ -60,7 +58,7 @@ class TraceRead(InputRead):
             return UserError(f"{self.name}: none of its {self.bad_count} lines is a record")
         return UserError(f"{self.name}:1: the file is empty; write one record a line: {EXAMPLE}")
 
-    def _rows(self, chunk: Chunk) -> Iterator[Rows]:
+    def _rows(self, chunk: Chunk) -> list[Rows]:
         """The records of a chunk; sites whose attributes have other types in parts of their own."""
         records, lines, faults = _parse(chunk)
         if self.form.mapping or self.form.attrs is not None or not _only_fields(records):
@@ -77,37 +75,37 @@ class TraceRead(InputRead):
         faults += bad
         records, lines, columns = _without(bad, records, lines, columns | times)
         while r.ID in there:
-            ids, bad = self._types.column("id", [each.get(r.ID) for each in records], lines, '"id"')
+            ids, bad = self._types.column(
+                ("id",), [each.get(r.ID) for each in records], lines, '"id"'
+            )
             faults += bad
             records, lines, columns = _without(bad, records, lines, columns)
             if ids is not None:
                 columns[r.ID] = ids
             if not bad:
                 break
+        sorting = self._sorter is not None
         if len(lines):
-            sorting = self._sorter is not None
             every = columns | (_holds_attrs(records) if r.ATTRS in there else {})
             bad = self._intake.check(every, lines, ordered=not sorting)
             faults += bad
             records, lines, columns = _without(bad, records, lines, columns)
-        # What is to be sorted is put together, so it has one type for all sites.
-        by = r.SITE if self._sorter is None else _OF_NO_RECORD
-        sites = [record.get(by) or r.DEFAULT_SITE for record in records]
-        attrs, bad = self._attrs.columns(records, lines, sites)
-        faults += bad
-        if bad:
-            records, lines, columns = _without(bad, records, lines, columns)
-            sites = [record.get(by) or r.DEFAULT_SITE for record in records]
-            attrs, _ = self._attrs.columns(records, lines, sites)
+        # What is to be sorted is put together: its attributes have one type for all sites.
+        by_site = r.SITE in there and not sorting
+        parts = [(records, lines, columns)]
+        if by_site:
+            parts = agreeing(records, lines, columns, self._types.known)
+        found: list[Rows] = []
+        for part in parts:
+            attrs, bad = self._attrs(*part[:2], by_site=by_site)
+            faults += bad
+            good, lines, columns = _without(bad, *part)
+            if bad:
+                attrs, _ = self._attrs(good, lines, by_site=by_site)
+            found.append((columns, attrs, lines))
         if faults:
             self._bad.report(faults, lambda line: chunk.texts[line - chunk.first])
-        if len(attrs) == 1:
-            yield columns, attrs[0].columns, lines
-            return
-        for part in attrs:
-            rows = pa.array(part.rows)
-            own = {name: column.take(rows) for name, column in columns.items()}
-            yield own, part.columns, lines[part.rows]
+        return found
 
     def _time_columns(
         self, records: list[dict[str, Any]], lines: np.ndarray, there: set[str]
@@ -122,6 +120,25 @@ class TraceRead(InputRead):
                 for row, why in reasons.items():
                     said = time_fault(name, values[row], why)
                     faults.setdefault(row, Fault(int(lines[row]), said))
+        return columns, list(faults.values())
+
+    def _attrs(
+        self, records: list[dict[str, Any]], lines: np.ndarray, *, by_site: bool
+    ) -> tuple[dict[str, pa.Array], list[Fault]]:
+        """Attribute columns in alphabetical order of names; the first fault of each line."""
+        each = [record.get(r.ATTRS) or _NO_ATTRS for record in records]
+        sites = [record.get(r.SITE) or r.DEFAULT_SITE for record in records] if by_site else []
+        columns: dict[str, pa.Array] = {}
+        faults: dict[int, Fault] = {}
+        for name in sorted(set[str]().union(*each)):
+            values = [attrs.get(name) for attrs in each]
+            keys = {(site, name) for site, value in zip(sites, values, strict=True)
+                    if value is not None} if by_site else {(r.DEFAULT_SITE, name)}  # fmt: skip
+            column, bad = self._types.column(keys, values, lines, f'attribute "{name}"')
+            for one in bad:
+                faults.setdefault(one.line, one)
+            if column is not None:
+                columns[name] = column
         return columns, list(faults.values())
 
 

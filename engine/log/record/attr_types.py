@@ -1,4 +1,4 @@
-"""One type per attribute through a whole trace, or site: int, float, bool or text.
+"""One type per attribute through all that a trace has of a site: int, float, bool or text.
 
 Whole numbers and fractions mix (the column becomes float); anything else is a fault that
 names the line which set the type.
@@ -6,7 +6,7 @@ names the line which set the type.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -40,22 +40,22 @@ class KnownType(NamedTuple):
 
 
 class AttrTypes(Struct):
-    """The types seen so far of the named values of one trace."""
+    """The types seen so far of values of one trace, by what they are called."""
 
     known: dict[Hashable, KnownType] = field(default_factory=dict)
 
     def column(
-        self, name: Hashable, values: Sequence[Any], lines: np.ndarray, label: str
+        self, names: Collection[Hashable], values: Sequence[Any], lines: np.ndarray, label: str
     ) -> tuple[pa.Array | None, list[Fault]]:
         """The Arrow column of ``values`` (None = not given), or the faults that prevent it.
 
         Args:
-            name: key under which the type is remembered.
+            names: under which the type is remembered; several have one type if they had one.
             values: int, float, bool, str or None each, checked by ``trace_record``.
             lines: their line numbers, ascending.
             label: how messages call the value.
         """
-        known = self.known.get(name)
+        known = next((self.known[name] for name in names if name in self.known), None)
         types = set(map(type, values)) - {type(None)}
         if known is not None:
             types.add(known.type)
@@ -66,9 +66,12 @@ class AttrTypes(Struct):
             faults = self._inexact(values, lines, label, known) if kind is float else []
             if faults:
                 return None, faults
-            if known is None or known.type is not kind:
+            if known is None:
                 first = next((row for row, value in enumerate(values) if value is not None), 0)
-                self.known[name] = KnownType(kind, known.line if known else int(lines[first]))
+                known = KnownType(kind, int(lines[first]))
+            for name in names:
+                own = self.known.get(name, known)
+                self.known[name] = KnownType(kind, own.line)
             if kind is float and int in types:  # Arrow takes none beyond 2**53, exact or not
                 values = [None if value is None else float(value) for value in values]
             return pa.array(values, type=_ARROW[kind]), []

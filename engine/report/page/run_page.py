@@ -39,8 +39,7 @@ from engine.report.page.run_tables import (
     reconciled_table,
     source_tables,
 )
-from engine.report.page.shortened import how_many as how_many_sources
-from engine.report.page.shortened import shortened
+from engine.report.page.shortened import how_many_sources, shortened
 from engine.report.page.timelines import timeline_figures
 from engine.report.units import TimeLine
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from engine.report.page.figures import missing_of
-from engine.report.page.shortened import by_loss, how_many
+from engine.report.page.shortened import by_loss, how_many_sources
 from engine.report.terms import BEFORE, PASS, Term
 from engine.report.units import Cell, TimeLine, amount, duration, percent
 from engine.scenario import Table
@@ -167,7 +167,7 @@ def source_tables(report: Report) -> Iterator[tuple[str, Table]]:
                 for name, counts in by_loss(sources).items()
             )
             headings = (found["by"], *(term.heading for term in shown))
-            which = how_many(len(sources), ", those that lost most first")
+            which = how_many_sources(len(sources), ", those that lost most first")
             yield f"{heading}: {which}", Table("", headings, rows, note)
 
 

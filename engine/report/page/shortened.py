@@ -6,7 +6,7 @@ source the page has the worst, which is what one looks for there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from engine.report.page.figures import CLOCKS_SHOWN
@@ -78,14 +78,14 @@ def shortened(report: Mapping[str, Any]) -> dict[str, Any]:
     return found | {"left_out": many} if many > ROWS_MAX else found
 
 
-def how_many(sources: int, worst: str = "") -> str:
+def how_many_sources(sources: int, worst: str = "") -> str:
     """For the heading of a table: ``each of 3 sources``, or which of too many it has."""
     if sources > ROWS_MAX:
         return f"{ROWS_MAX} of {sources:,} sources{worst}"
     return f"each of {sources} sources"
 
 
-def _worst(sources: Mapping[str, Counts], badness: Any) -> Mapping[str, Counts]:
+def _worst(sources: Mapping[str, Counts], badness: Callable[[Counts], Any]) -> Mapping[str, Counts]:
     if len(sources) <= ROWS_MAX:
         return sources
     order = sorted(sources, key=lambda name: badness(sources[name]), reverse=True)
