@@ -1,9 +1,14 @@
 (function () {
   "use strict";
+  var root = document.documentElement;
   // The library that draws is three quarters of a page, and packs to a third.
   function unpacked(then) {
-    var packed = document.getElementById("plotly"), note = document.getElementById("not-drawn");
-    if (!window.DecompressionStream) { note.hidden = false; return; }
+    var packed = document.getElementById("plotly");
+    if (!window.DecompressionStream) {
+      document.getElementById("not-drawn").hidden = false;
+      root.setAttribute("data-undrawn", "");
+      return;
+    }
     var bytes = Uint8Array.from(atob(packed.textContent.trim()), function (each) { return each.charCodeAt(0); });
     var plain = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
     new Response(plain).text().then(function (text) {
@@ -15,7 +20,6 @@
     });
   }
   var specs = JSON.parse(document.getElementById("figure-data").textContent);
-  var root = document.documentElement;
   function theme() {
     var style = getComputedStyle(root);
     function of(name) { return style.getPropertyValue(name).trim(); }
