@@ -16,19 +16,26 @@ from slackwater.scenario import UserError, read_results
 RUNS: Final = "runs"
 IN_ORDER, RESIDUAL, LATE, LATE_DROPPED = range(4)
 """Values of ``status`` in the ordered stream."""
+_TEXTS: Final = ("site", "stream", "source", "type")
 QUANTILES: Final = (0.5, 0.95, 0.99, 1.0)
 NS_PER_MS: Final = 1e6
 
 
-def read_ordered(directory: Path, label: str) -> pa.Table:
+def read_ordered(directory: Path, label: str, columns: list[str] | None = None) -> pa.Table:
     """The ordered stream of pass ``label``, each site's events in release order.
+
+    Args:
+        directory: of the run.
+        label: of the pass.
+        columns: those wanted, texts among them each held once (dictionaries); None: all, as they
+            are, which of many events takes much memory.
 
     Raises:
         UserError: the pass left none.
     """
     # Attributes come in the order in which a part had them first.
-    parts = _parts(directory / RUNS / label / "ordered")
-    return pa.concat_tables(parts, promote_options="default")
+    parts = _parts(directory / RUNS / label / "ordered", columns)
+    return pa.concat_tables(parts, promote_options="default").unify_dictionaries()
 
 
 def read_counters(directory: Path, label: str) -> dict[str, Any]:
@@ -89,11 +96,12 @@ def match_identity(result: dict[str, Any]) -> tuple[Any, ...]:
     return (result["query"], *((each["source"], each["stream"], each["seq"]) for each in events))
 
 
-def _parts(folder: Path) -> Iterable[pa.Table]:
+def _parts(folder: Path, columns: list[str] | None) -> Iterable[pa.Table]:
     files = sorted(folder.glob("*.parquet"))
     if not files:
         raise UserError(f"{folder}: no Parquet files; did the run end?")
-    return [pq.ParquetFile(file).read() for file in files]
+    coded = [name for name in columns or () if name in _TEXTS]
+    return [pq.ParquetFile(file, read_dictionary=coded).read(columns) for file in files]
 
 
 def ints(table: pa.Table, name: str) -> np.ndarray:

@@ -39,9 +39,12 @@ def with_intervals(truth: pa.Table, sources: Iterable[SourceSettings]) -> pa.Tab
         UserError: the truth of readings has not what an abstraction asks for.
 
     Returns:
-        The same columns; texts are plain. Intervals have no number (``seq`` null), and their ``ts``
-        and ``te`` at the source's clock are those of the readings where they begin and end.
+        The same columns; where a source abstracts, texts are plain. Intervals have no number
+        (``seq`` null), and their ``ts`` and ``te`` at the source's clock are those of the readings
+        where they begin and end.
     """
+    if not any(source.abstract for source in sources):
+        return truth
     for name in ("site", "source", "stream", "type"):
         if name in truth.column_names:
             place = truth.column_names.index(name)

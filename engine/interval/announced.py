@@ -6,6 +6,10 @@ IBP that tells of a begin which was ruled out, as no interval that was to come c
 early: then nobody can tell what else has begun unheard. Intervals and IBPs that came so are
 counted, except of intervals longer than WITHIN, which are in no match (and whose IBP may be
 forgotten by then). A copy of an IBP says nothing new.
+
+Where nothing is released, IBPs wait: no progress says that one is out of any window's reach. So at
+most ``WAITING_MAX`` wait, and what is forgotten beyond is taken as what may have begun unheard: it
+costs the trust in types, which never costs a result.
 """
 
 from __future__ import annotations
@@ -22,6 +26,8 @@ from engine.stream.columns import Columns
 from engine.stream.released import Released
 
 NEVER: Final = 2**63 - 1
+WAITING_MAX: Final = 1 << 16
+"""IBPs between two released rows, 48 bytes each; memory holds those of one batch beside them."""
 _FIELDS: Final = ("type", "source", r.INCARNATION, "ref", r.ARRIVAL, r.ID)
 
 
@@ -50,13 +56,16 @@ class Announced:
         self._known = np.empty((0, 4), np.int64)
         self._heard, self._since, self._passed = NEVER, NEVER, -NEVER
         self._lost: dict[str, int] = {}
-        self.count = self.missing = self.late = 0
+        self._unheard = np.empty((0, 2), np.int64)
+        self.count = self.missing = self.late = self.forgotten = 0
 
     def begins(self, begun: Columns) -> None:
         """IBPs that have arrived: ``type source incarnation ref arrival id``."""
         self.count += len(begun["ref"])
+        # What waits from before has had no row released behind it.
+        kept = self._heard_last(self._waiting, np.zeros(len(self._waiting["ref"]), np.int64))
         self._waiting = {
-            name: np.concatenate((known, begun[name].astype(np.int64)))
+            name: np.concatenate((known[kept], begun[name].astype(np.int64)))
             for name, known in self._waiting.items()
         }
 
@@ -72,6 +81,9 @@ class Announced:
         acting = {name: column[now] for name, column in waiting.items()}
         self._waiting = {name: column[~now] for name, column in waiting.items()}
         order = first + np.searchsorted(release, acting[r.ARRIVAL], side="right")
+        kept = self._heard_last(acting, order)
+        acting, order = {name: column[kept] for name, column in acting.items()}, order[kept]
+        self._unheard_of(codes, first, release, last)
         parts = [np.empty(0, BEGUN)]
         for step, code in enumerate(codes):
             mine = acting["type"] == code
@@ -92,6 +104,27 @@ class Announced:
         begun = np.concatenate(parts)
         begun = begun[np.lexsort((begun["step"], begun["order"]))]
         return Heard(begun, self._heard, dict(self._lost))
+
+    def _heard_last(self, begun: Columns, before: np.ndarray) -> np.ndarray:
+        """Which are among the last ``WAITING_MAX`` that act ``before`` the same row, however they
+        came in batches; of the others their types are noted, and when the first came.
+        """
+        kept = np.searchsorted(before, before, side="right") - np.arange(len(before)) <= WAITING_MAX
+        self.forgotten += int((~kept).sum())
+        gone = np.stack([begun["type"][~kept], begun[r.ARRIVAL][~kept]], axis=1)
+        gone = np.concatenate((self._unheard, gone))
+        _, firsts = np.unique(gone[:, 0], return_index=True)
+        self._unheard = gone[firsts]
+        return np.asarray(kept)
+
+    def _unheard_of(self, codes: list[int], first: int, release: np.ndarray, last: int) -> None:
+        """From the row on that a forgotten IBP acts upon, no type of the query is announced."""
+        acting = self._unheard[:, 1] < last
+        asked = self._unheard[acting & np.isin(self._unheard[:, 0], codes), 1]
+        self._unheard = self._unheard[~acting]
+        if len(asked):
+            row = first + int(np.searchsorted(release, asked.min(), side="right"))
+            self._lost |= {name: min(row, self._lost.get(name, NEVER)) for name in self._types}
 
     def _came_late(
         self, acting: Columns, codes: list[int], order: np.ndarray, passed: np.ndarray
@@ -153,7 +186,7 @@ class Announced:
     def codes(self) -> np.ndarray:
         """Codes of texts held: of types, sources and ids, if these are texts."""
         held = [self._waiting[name] for name in ("type", "source", r.ID)]
-        held += [self._known[:, 0], self._known[:, 2]]
+        held += [self._known[:, 0], self._known[:, 2], self._unheard[:, 0]]
         return np.unique(np.concatenate(held))
 
     def snapshot(self) -> dict[str, Any]:
@@ -163,7 +196,8 @@ class Announced:
             "known": self._known.copy(),
             "heard": [self._heard, self._since, self._passed],
             "lost": dict(self._lost),
-            "counts": [self.count, self.missing, self.late],
+            "unheard": self._unheard.copy(),
+            "counts": [self.count, self.missing, self.late, self.forgotten],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -172,7 +206,8 @@ class Announced:
         self._known = state["known"].copy()
         self._heard, self._since, self._passed = state["heard"]
         self._lost = dict(state["lost"])
-        self.count, self.missing, self.late = state["counts"]
+        self._unheard = state["unheard"].copy()
+        self.count, self.missing, self.late, self.forgotten = state["counts"]
 
 
 def _first_heard(known: np.ndarray, since: np.ndarray, asked: np.ndarray) -> np.ndarray:

@@ -61,12 +61,14 @@ class IseqMatcher(SeqMatcher):
         """Besides those of ``SeqMatcher``: ``dropped`` intervals were put in no stack as promises
         and IBPs left them no partner, ``cascaded`` ones lost theirs; ``ibp`` were heard, and
         ``unannounced`` intervals came whose IBP had not; ``ibp_late`` came when intervals may have
-        been dropped for want of them.
+        been dropped for want of them; ``ibp_forgotten`` were too many with nothing released, and
+        ended what is dropped by IBPs.
         """
         counts = super().counters() | self._kernel.dropped()
         if self._listens:
             counts |= {"ibp": self._announced.count, "unannounced": self._announced.missing}
             counts["ibp_late"] = self._announced.late
+            counts["ibp_forgotten"] = self._announced.forgotten
         return counts
 
     def codes(self) -> np.ndarray | None:

@@ -19,6 +19,9 @@ from engine.stream.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
 from engine.units import unit_ns
 
 _ORDER: Final = tuple(name for name in r.RECORD_FIELDS if name != r.ATTRS)
+_REMEDY: Final = (
+    "write JSONL instead (.jsonl, or --format jsonl), which holds each site's own types"
+)
 _KIND_WORDS: Final = pa.array([kind.name.lower() for kind in Kind])
 
 
@@ -72,16 +75,18 @@ def _writable(path: str | Path) -> Iterator[None]:
 def _schema(frames: Iterable[Frame], path: str | Path) -> pa.Schema:
     """The columns that some frame has: record fields in their order, then attributes."""
     found: dict[str, pa.DataType] = {}
+    where: dict[str, str] = {}
     for frame in frames:
         for field in frame.batch.schema:
             type_ = pa.string() if pa.types.is_dictionary(field.type) else field.type
             known = found.setdefault(field.name, type_)
+            site = where.setdefault(field.name, frame.site)
             if known == type_:
                 continue
             if {known, type_} != {pa.int64(), pa.float64()} or field.name == r.ID:
                 raise UserError(
-                    f"{path}: {field.name} is {known} in some records and {type_} in others, which "
-                    f"one column cannot hold; write JSONL instead"
+                    f"{path}: {field.name} is {known} at site {site!r} and {type_} at site "
+                    f"{frame.site!r}, which one column cannot hold; {_REMEDY}"
                 )
             found[field.name] = pa.float64()
     fields = {
@@ -112,11 +117,26 @@ def _tables(frames: Iterable[Frame], schema: pa.Schema, time_unit: str) -> Itera
                 column = in_unit(column, unit, f'site {frame.site!r}: "{name}"', time_unit)
             elif name == r.SEQ:
                 column = pc.if_else(pc.less(column, 0), pa.scalar(None, pa.int64()), column)
-            column = column.cast(field.type)
+            column = _cast(column, field, frame.site)
             if kinds is not None:
                 column = _where_allowed(column, name, kinds)
             columns.append(column)
         yield pa.Table.from_arrays(columns, schema=schema)
+
+
+def _cast(column: pa.Array, field: pa.Field, site: str) -> pa.Array:
+    """``column`` as the type of all sites.
+
+    Raises:
+        UserError: a whole number that no fraction is, where others are fractions.
+    """
+    try:
+        return column.cast(field.type)
+    except pa.ArrowInvalid as error:
+        raise UserError(
+            f"site {site!r}: {field.name} has whole numbers beyond 2**53 (9007199254740992), and "
+            f"fractions in other records, which one column cannot hold exactly; {_REMEDY}"
+        ) from error
 
 
 def _where_allowed(column: pa.Array, name: str, kinds: pa.Array) -> pa.Array:

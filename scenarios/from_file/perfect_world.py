@@ -39,23 +39,35 @@ _KEPT: Final = "late:30d"
 class PerfectWorld:
     """Events that happened, as equally long columns; times on the engine's clock [ns].
 
-    ``identity``: of each, (site, source, stream, number, time at the source's clock), as results
-    name their events; the number is None if no agent numbered it. Which number an interval of
-    ``made`` streams gets hangs on the network: it has its type and its end instead.
+    ``names``: of each, site, source, stream, number and time at the source's clock, and where
+    there are ``made`` streams its type and its end there.
     """
 
-    identity: list[tuple[Any, ...]]
+    names: pa.Table
     table: pa.Table
     mapping: Mapping[str, str]
     made: Set[Made]
 
     def __len__(self) -> int:
-        return len(self.identity)
+        return int(self.table.num_rows)
+
+    def identity(self, row: int) -> tuple[Any, ...]:
+        """Of the event in ``row``: (site, source, stream, number, time at the source's clock), as
+        results name their events; the number is None if no agent numbered it. Which number an
+        interval of ``made`` streams gets hangs on the network: it has its type and its end instead.
+        """
+        site, source, stream, number, ts, *of_interval = (
+            column[row].as_py() for column in self.names.columns
+        )
+        is_made = (site, source, stream) in self.made
+        return (site, source, stream, tuple(of_interval) if is_made else number, ts)
 
     @classmethod
     def read(cls, directory: Path, sources: Sequence[SourceSettings]) -> PerfectWorld:
         """Of the run in ``directory``, whose devices are ``sources``."""
-        truth = with_intervals(pq.read_table(directory / TRUTH / "events.parquet"), sources)
+        path = directory / TRUTH / "events.parquet"
+        known = [name for name in pq.read_schema(path).names if name != "incarnation"]
+        truth = with_intervals(pq.read_table(path, columns=known), sources)
         made = made_streams(sources)
         clocks = pq.read_table(directory / TRUTH / "clocks.parquet")
         start = truth["true_ts"].to_numpy()
@@ -63,35 +75,29 @@ class PerfectWorld:
         end = pc.coalesce(truth["true_te"], truth["true_ts"]).to_numpy() if has_ends else start
         start, end = _on_engine_clock(start, clocks), _on_engine_clock(end, clocks)
         order = np.lexsort((start, end))
-        truth = truth.take(order)
-        names = [truth[name].cast(pa.string()).to_pylist() for name in ("site", "source", "stream")]
-        seq = truth["seq"].to_pylist()
+        for place, name in enumerate(truth.column_names):  # one by one: not all are there twice
+            truth = truth.set_column(place, name, truth[name].take(order))
+        texts = {name: _coded(truth[name]) for name in ("site", "source", "stream")}
+        names = pa.table({**texts, "seq": truth["seq"], "ts": truth["ts"]})
         if made and "te" in truth.column_names:
-            types, ends = truth["type"].to_pylist(), truth["te"].to_pylist()
-            seq = [
-                (type_, te) if name in made else number
-                for name, number, type_, te in zip(
-                    zip(*names, strict=True), seq, types, ends, strict=True
-                )
-            ]
-        identity = list(zip(*names, seq, truth["ts"].to_pylist(), strict=True))
+            names = names.append_column("type", _coded(truth["type"]))
+            names = names.append_column("te", truth["te"])
+        ended = pa.array(end[order])
         columns: dict[str, Any] = {
-            "site": truth["site"].cast(pa.string()),
-            "source": truth["source"].cast(pa.string()),
-            "stream": truth["stream"].cast(pa.string()),
-            "seq": np.arange(len(identity)),
+            **texts,
+            "seq": np.arange(truth.num_rows),
             "ts": start[order],
-            "te": end[order],
-            "arrival": end[order],
+            "te": ended,
+            "arrival": ended,
         }
         if "type" in truth.column_names:
-            columns["type"] = truth["type"].cast(pa.string())
+            columns["type"] = _coded(truth["type"])
         mapping = {name: name for name in columns}
         for number, name in enumerate(truth.column_names):
             if name.startswith(TRUTH_PREFIX):
                 columns[f"column{number}"] = truth[name]
                 mapping[f"attrs.{name.removeprefix(TRUTH_PREFIX)}"] = f"column{number}"
-        return cls(identity, pa.table(columns), mapping, made)
+        return cls(names.combine_chunks(), pa.table(columns), mapping, made)
 
     def answers(
         self, queries: Mapping[str, str], attributes: Mapping[str, str]
@@ -106,7 +112,7 @@ class PerfectWorld:
         found: dict[str, dict[Any, TrueResult]] = {plan.name: {} for plan in plans}
         if not (plans and len(self)):
             return found
-        lineage = Lineage(plans, lambda event: self.identity[event["seq"]])
+        lineage = Lineage(plans, lambda event: self.identity(event["seq"]))
         with (
             warnings.catch_warnings(action="ignore", category=slackwater.Doubt),
             slackwater.read(self.table, time_unit="ns", mapping=self.mapping) as events,
@@ -135,6 +141,11 @@ def event_identity(event: Mapping[str, Any], made: Set[Made]) -> Any:
     stream = (event["site"], event["source"], event["stream"])
     number = (event["type"], event["te"]) if stream in made else event["seq"]
     return (*stream, number, event["ts"])
+
+
+def _coded(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Texts that repeat, each held once."""
+    return texts if pa.types.is_dictionary(texts.type) else texts.dictionary_encode()
 
 
 def _on_engine_clock(true_ns: np.ndarray, clocks: pa.Table) -> np.ndarray:

@@ -22,6 +22,9 @@ from slackwater.scenario import Claim, Score, Table, Tile, parse_queries
 from slackwater.simulation import LOG, MANIFEST, FileScenario
 
 STREAM: Final = "events"
+_NAME: Final = ("source", "stream", "incarnation", "seq")
+"""Of an event."""
+_NO_NUMBER: Final = -1
 _CLOSE: Final = 1e-9
 _NOTHING: Final = ", of nothing: what it asks for never happens; see its types and attributes"
 
@@ -44,6 +47,8 @@ def score_run(
     world = PerfectWorld.read(directory, simulated.sources)
     plans = parse_queries(queries)
     true = world.answers(queries, scenario.attributes)
+    happened, made = len(world), world.made
+    del world  # many events take much memory, as what comes now does
     durable = Durable(
         directory / LOG, simulated.gateway.frame_every_ns, scenario.answering.answers_after_ns
     )
@@ -51,10 +56,10 @@ def score_run(
     emissions = chain.from_iterable(
         emitted(directory, label, folder) for folder in ("matches", "windows")
     )
-    lineage = Lineage(plans, lambda event: event_identity(event, world.made))
+    lineage = Lineage(plans, lambda event: event_identity(event, made))
     for result, identity, content in lineage.known(emissions):
         told[result["query"]].append((result["op"], _told(result, identity, content, durable)))
-    values: dict[str, dict[str, float]] = {STREAM: _of_stream(directory, label, len(world))}
+    values: dict[str, dict[str, float]] = {STREAM: _of_stream(directory, label, happened)}
     for name, results in told.items():
         values[name] = of_query(results, true[name], _same)
     matching = {plan.name for plan in plans if plan.result_kind == "matches"}
@@ -101,16 +106,16 @@ def _of_stream(directory: Path, label: str, happened: int) -> dict[str, float]:
     if not _arrived(directory):
         return {"events": float(happened), "missing": 1.0, "late": 0.0, "disorder": 0.0,
                 "hold_p95": 0.0}  # fmt: skip
-    table = read_ordered(directory, label)
-    status = ints(table, "status")
+    table = read_ordered(directory, label, ["arrival", "ref", "release", "status"])
+    status, arrival = ints(table, "status"), ints(table, "arrival")
     late = status != IN_ORDER
-    in_place = table.filter(pa.array(status != LATE_DROPPED))
-    names = [in_place[name].to_pylist() for name in ("source", "stream", "incarnation", "seq")]
-    reached = len(set(zip(*names, strict=True)))
-    arrived = table.num_rows
-    order = np.argsort(ints(table, "arrival"), kind="stable")
+    in_place = status != LATE_DROPPED
+    order = np.argsort(arrival, kind="stable")
     disorder = int(out_of_order(ints(table, "ref")[order]).sum())
-    holds = ints(in_place, "release") - ints(in_place, "arrival")
+    holds = ints(table, "release")[in_place] - arrival[in_place]
+    arrived = table.num_rows
+    del table, arrival, order
+    reached = _different(read_ordered(directory, label, [*_NAME]).filter(pa.array(in_place)))
     return {
         "events": float(happened),
         "missing": 1 - reached / happened if happened else 0.0,
@@ -118,6 +123,22 @@ def _of_stream(directory: Path, label: str, happened: int) -> dict[str, float]:
         "disorder": disorder / arrived if arrived else 0.0,
         "hold_p95": float(np.quantile(holds, 0.95, method="higher")) if holds.size else 0.0,
     }
+
+
+def _different(names: pa.Table) -> int:
+    """How many different rows there are; by sorting, as a hash table of them takes five times as
+    much memory.
+    """
+    columns = [
+        column.combine_chunks().indices if pa.types.is_dictionary(column.type) else column
+        for column in names.columns
+    ]
+    numbers = [column.fill_null(_NO_NUMBER).to_numpy() for column in columns]
+    order = np.lexsort(numbers)
+    other = np.zeros(max(len(order) - 1, 0), np.bool_)
+    for column in numbers:
+        other |= np.diff(column[order]) != 0
+    return int(other.sum()) + bool(len(order))
 
 
 def _arrived(directory: Path) -> bool:

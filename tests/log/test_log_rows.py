@@ -337,8 +337,8 @@ def test_an_export_that_a_table_cannot_hold(tmp_path: Path) -> None:
     for name, text in zip("ab", texts, strict=True):
         (tmp_path / name).write_text(text)
         frames += list(TraceRead(tmp_path / name))
-    want = "attrs.v is int64 in some records and string in others, which one column cannot hold"
-    with pytest.raises(UserError, match=want):
+    want = "attrs.v is int64 at site 'main' and string at site 'b', which one column cannot hold"
+    with pytest.raises(UserError, match=f"{want}; write JSONL instead"):
         write_csv(frames, tmp_path / "out.csv")
     with pytest.raises(
         UserError, match=r'"ts" 1 ns is not a whole number of us; write with a finer'

@@ -19,6 +19,7 @@ from engine.errors import UserError
 from engine.log.input.flat import Flat
 from engine.log.input.input_read import InputKind, InputRead
 from engine.log.input.lines import Chunk, read_chunks
+from engine.log.input.site_types import agreeing
 from engine.log.input.sorting import Rows
 from engine.log.record.attr_types import AttrTypes
 from engine.log.record.record_rules import TIME_FIELDS, Fault
@@ -50,14 +51,15 @@ class TraceRead(InputRead):
         self._types = AttrTypes()
         self._flat = Flat(self.name, self.form.mapping, self.form.attrs)
         for chunk in read_chunks(self.path, self.name):
-            yield self._rows(chunk)
+            yield from self._rows(chunk)
 
     def _nothing(self) -> Exception:
         if self.bad_count:
             return UserError(f"{self.name}: none of its {self.bad_count} lines is a record")
         return UserError(f"{self.name}:1: the file is empty; write one record a line: {EXAMPLE}")
 
-    def _rows(self, chunk: Chunk) -> Rows:
+    def _rows(self, chunk: Chunk) -> list[Rows]:
+        """The records of a chunk; sites whose attributes have other types in parts of their own."""
         records, lines, faults = _parse(chunk)
         if self.form.mapping or self.form.attrs is not None or not _only_fields(records):
             records = self._flat.records(records, lines)
@@ -73,27 +75,37 @@ class TraceRead(InputRead):
         faults += bad
         records, lines, columns = _without(bad, records, lines, columns | times)
         while r.ID in there:
-            ids, bad = self._types.column("id", [each.get(r.ID) for each in records], lines, '"id"')
+            ids, bad = self._types.column(
+                ("id",), [each.get(r.ID) for each in records], lines, '"id"'
+            )
             faults += bad
             records, lines, columns = _without(bad, records, lines, columns)
             if ids is not None:
                 columns[r.ID] = ids
             if not bad:
                 break
+        sorting = self._sorter is not None
         if len(lines):
-            sorting = self._sorter is not None
             every = columns | (_holds_attrs(records) if r.ATTRS in there else {})
             bad = self._intake.check(every, lines, ordered=not sorting)
             faults += bad
             records, lines, columns = _without(bad, records, lines, columns)
-        attrs, bad = self._attrs(records, lines)
-        faults += bad
-        if bad:
-            records, lines, columns = _without(bad, records, lines, columns)
-            attrs, _ = self._attrs(records, lines)
+        # What is to be sorted is put together: its attributes have one type for all sites.
+        by_site = r.SITE in there and not sorting
+        parts = [(records, lines, columns)]
+        if by_site:
+            parts = agreeing(records, lines, columns, self._types.known)
+        found: list[Rows] = []
+        for part in parts:
+            attrs, bad = self._attrs(*part[:2], by_site=by_site)
+            faults += bad
+            good, lines, columns = _without(bad, *part)
+            if bad:
+                attrs, _ = self._attrs(good, lines, by_site=by_site)
+            found.append((columns, attrs, lines))
         if faults:
             self._bad.report(faults, lambda line: chunk.texts[line - chunk.first])
-        return columns, attrs, lines
+        return found
 
     def _time_columns(
         self, records: list[dict[str, Any]], lines: np.ndarray, there: set[str]
@@ -111,15 +123,18 @@ class TraceRead(InputRead):
         return columns, list(faults.values())
 
     def _attrs(
-        self, records: list[dict[str, Any]], lines: np.ndarray
+        self, records: list[dict[str, Any]], lines: np.ndarray, *, by_site: bool
     ) -> tuple[dict[str, pa.Array], list[Fault]]:
         """Attribute columns in alphabetical order of names; the first fault of each line."""
         each = [record.get(r.ATTRS) or _NO_ATTRS for record in records]
+        sites = [record.get(r.SITE) or r.DEFAULT_SITE for record in records] if by_site else []
         columns: dict[str, pa.Array] = {}
         faults: dict[int, Fault] = {}
         for name in sorted(set[str]().union(*each)):
             values = [attrs.get(name) for attrs in each]
-            column, bad = self._types.column("attrs." + name, values, lines, f'attribute "{name}"')
+            keys = {(site, name) for site, value in zip(sites, values, strict=True)
+                    if value is not None} if by_site else {(r.DEFAULT_SITE, name)}  # fmt: skip
+            column, bad = self._types.column(keys, values, lines, f'attribute "{name}"')
             for one in bad:
                 faults.setdefault(one.line, one)
             if column is not None:

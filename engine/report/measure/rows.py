@@ -77,7 +77,8 @@ def read_rows(paths: Sequence[Path], columns: Sequence[str]) -> RunRows:
     numbers: dict[str, np.ndarray] = {}
     texts: dict[str, list[str]] = {}
     for name in columns:
-        parts = [chunk for table in tables for chunk in table.column(name).chunks]
+        # Let go as it is read: not all columns are there twice.
+        parts = [chunk for table in tables for chunk in table.pop(name).chunks]
         if name in TEXTS:
             numbers[name], texts[name] = _codes(parts)
         else:
@@ -86,13 +87,14 @@ def read_rows(paths: Sequence[Path], columns: Sequence[str]) -> RunRows:
     return RunRows(numbers, texts)
 
 
-def _read(path: Path, columns: Sequence[str]) -> pa.Table:
+def _read(path: Path, columns: Sequence[str]) -> dict[str, pa.ChunkedArray]:
     coded = [name for name in columns if name in TEXTS]
     with pq.ParquetFile(path, read_dictionary=coded) as file:
         absent = sorted(set(columns) - set(file.schema_arrow.names))
         if absent:
             raise ContractViolation(f"{path}: lacks the columns {', '.join(absent)}")
-        return file.read(columns=list(columns))
+        table = file.read(columns=list(columns))
+    return dict(zip(table.column_names, table.columns, strict=True))
 
 
 def _codes(parts: Sequence[pa.Array]) -> tuple[np.ndarray, list[str]]:

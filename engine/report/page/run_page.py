@@ -39,6 +39,7 @@ from engine.report.page.run_tables import (
     reconciled_table,
     source_tables,
 )
+from engine.report.page.shortened import how_many_sources, shortened
 from engine.report.page.timelines import timeline_figures
 from engine.report.units import TimeLine
 
@@ -69,7 +70,8 @@ def page(report: Mapping[str, Any], *, against: bool = False) -> str:
     windows = window_figures(report["windows"], time, report["units"])
     matches = match_figures(report["matches"], time)
     charts = [*timeline_figures(report["timelines"]), *chart_figures(report["charts"])]
-    words = with_anchors(report["glossary"])
+    clocks_of = report["clock_error"]["sources"]
+    words, shown = with_anchors(report["glossary"]), shortened(report)
     found = {
         "story": picture, "sources": report["sources"], "windows": report["windows"],
         "matches": report["matches"], "tables": report["tables"] or charts,
@@ -83,7 +85,7 @@ def page(report: Mapping[str, Any], *, against: bool = False) -> str:
         [each for each in (reconciled, disorder, holds if found["holds"] else None,
                            *(clocks if found["clocks"] else ()), *windows, *matches, *charts)
          if each],
-        report,
+        shown,
         "report.json",
         said=(_colour(report), _word(report)),
         since=since,
@@ -97,34 +99,42 @@ def page(report: Mapping[str, Any], *, against: bool = False) -> str:
             (query, listed := match_list(each, f"matches-{at}", time), how_many(each, listed))
             for at, (query, each) in enumerate(report["matches"].items())
         ],
-        tables={
-            "facts": facts_table(report, time),
-            "passes": pass_table(report),
-            "counters": counter_table(report),
-            "before": before_table(report),
-            "flow": flow_table(report),
-            "reconciled": reconciled_table(report, time),
-            "by_source": list(source_tables(report)),
-            "disorder": disorder_table(report),
-            "holds": hold_table(report),
-            "sources": source_table(report),
-            "clocks": clock_table(report),
-            "windows": window_table(report),
-            "window_lists": window_lists(report, time),
-            "judged": judged_table(report),
-            "matches": match_table(report),
-        },
+        tables=_tables(report, shown, time),
         equations=equations(report),
         glossary=words,
         terms=places_of(words),
         few=FEW,
         few_claims=FEW_CLAIMS,
         few_figures=FEW_FIGURES,
-        settings=json.dumps(run["settings"], indent=1),
+        settings=json.dumps(shown["run"]["settings"], indent=1),
+        clocks_listed=how_many_sources(len(clocks_of), ", the worst first").capitalize(),
+        clocks_judged=sum(bool(each.get("with_truth")) for each in clocks_of.values()),
+        sources_listed=how_many_sources(len(report["sources"])).capitalize(),
         quarantined=[
             json.dumps(row, ensure_ascii=False) for row in run["quarantined"][:_QUARANTINED_SHOWN]
         ],
     )  # fmt: skip
+
+
+def _tables(report: Mapping[str, Any], shown: Mapping[str, Any], time: TimeLine) -> dict[str, Any]:
+    """By name in the template; ``shown``: the report with the worst of very many sources."""
+    return {
+        "facts": facts_table(report, time),
+        "passes": pass_table(report),
+        "counters": counter_table(report),
+        "before": before_table(report),
+        "flow": flow_table(report),
+        "reconciled": reconciled_table(report, time),
+        "by_source": list(source_tables(report)),
+        "disorder": disorder_table(report),
+        "holds": hold_table(report),
+        "sources": source_table(shown),
+        "clocks": clock_table(shown),
+        "windows": window_table(report),
+        "window_lists": window_lists(report, time),
+        "judged": judged_table(report),
+        "matches": match_table(report),
+    }
 
 
 def _colour(report: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from engine.report.page.figures import missing_of
+from engine.report.page.shortened import by_loss, how_many_sources
 from engine.report.terms import BEFORE, PASS, Term
 from engine.report.units import Cell, TimeLine, amount, duration, percent
 from engine.scenario import Table
@@ -163,10 +164,11 @@ def source_tables(report: Report) -> Iterator[tuple[str, Table]]:
             shown = [term for term in terms if _worth_a_column(term, sources.values())]
             rows: tuple[tuple[Cell, ...], ...] = tuple(
                 (name, *(counts.get(term.key) for term in shown))
-                for name, counts in sources.items()
+                for name, counts in by_loss(sources).items()
             )
             headings = (found["by"], *(term.heading for term in shown))
-            yield f"{heading}: each of {len(rows)} sources", Table("", headings, rows, note)
+            which = how_many_sources(len(sources), ", those that lost most first")
+            yield f"{heading}: {which}", Table("", headings, rows, note)
 
 
 def _worth_a_column(term: Term, sources: Any) -> bool:
