@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import pyarrow as pa
 
+from edge_agent.unfinished import taking_name
+
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
@@ -38,9 +40,11 @@ def open_temporary(path: Path) -> BinaryIO:
         OSError: it cannot be made.
     """
     unfinished = temporary(path)
-    unfinished.unlink(missing_ok=True)  # of a writer that was cut off, or a link, which goes itself
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.fdopen(os.open(unfinished, flags, 0o666), "wb")
+    with taking_name(unfinished, path):
+        # Of a writer that was cut off, or a link, which goes itself.
+        unfinished.unlink(missing_ok=True)
+        return os.fdopen(os.open(unfinished, flags, 0o666), "wb")
 
 
 def write_parquet(
@@ -63,6 +67,7 @@ def write_parquet(
     others = [name for name in schema.names if name not in plain_columns]
     unfinished = temporary(path)
     with (
+        taking_name(unfinished, path),
         open_temporary(path) as sink,
         parquet_writer(
             sink,
@@ -79,9 +84,10 @@ def write_parquet(
         writer.close()
         sink.flush()
         os.fsync(sink.fileno())
-    mtime_ms = max(unfinished.stat().st_mtime_ns // NS_PER_MS, after_ms + 1)
-    os.utime(unfinished, ns=(mtime_ms * NS_PER_MS, mtime_ms * NS_PER_MS))
-    unfinished.rename(path)
+    with taking_name(unfinished, path):
+        mtime_ms = max(unfinished.stat().st_mtime_ns // NS_PER_MS, after_ms + 1)
+        os.utime(unfinished, ns=(mtime_ms * NS_PER_MS, mtime_ms * NS_PER_MS))
+        unfinished.rename(path)
     sync_folder(path.parent)
     return mtime_ms
 
@@ -134,11 +140,12 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     """A stream whose content becomes ``path`` when the block ends well, and vanishes otherwise."""
     unfinished = temporary(path)
     try:
-        with open_temporary(path) as sink:
-            yield sink
-            sink.flush()
-            os.fsync(sink.fileno())
-        unfinished.rename(path)
+        with taking_name(unfinished, path):
+            with open_temporary(path) as sink:
+                yield sink
+                sink.flush()
+                os.fsync(sink.fileno())
+            unfinished.rename(path)
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise

@@ -55,7 +55,10 @@ def ran(command: str, streams: str, place: Path) -> tuple[int, str, str]:
 @pytest.mark.parametrize("command", [ORDER, AGENT, CHECK])
 @pytest.mark.parametrize(
     ("streams", "said"),
-    [(">&-", "standard output: is closed"), (">/dev/full", "No space left on device")],
+    [
+        (">&-", "standard output: is closed"),
+        (">/dev/full", "standard output: No space left on device"),
+    ],
 )
 def test_output_that_cannot_be_written_is_a_failure_that_is_told(
     place: Path, command: str, streams: str, said: str
