@@ -24,13 +24,15 @@ _REMEDIES: Final = {
     errno.EAGAIN: "let this user have more processes (ulimit -u), or end others",
 }
 """What a machine lacks, whatever it was asked for."""
+_ELSEWHERE: Final = "send it to a file on a disk with space"
 
 
 def refused(error: OSError, doing: str) -> tuple[str, int]:
     """What to say of ``error``, and the exit code; ``doing``: the command, such as ``query``.
 
     A place of the user's that cannot be used is an input at fault: a threshold that does not hold
-    ends with another code. What a machine lacks, and standard output that is closed, has failed.
+    ends with another code. Where the machine lacks something, or standard output takes nothing,
+    the work has failed.
 
     >>> refused(FileNotFoundError(2, "No such file or directory", "/proc/out"), "query")
     ('/proc/out: No such file or directory', 2)
@@ -43,12 +45,11 @@ def refused(error: OSError, doing: str) -> tuple[str, int]:
     remedy = _REMEDIES.get(error.errno or 0)
     if error.filename is None and remedy is None:
         raise error
-    place, code = error.filename, FAILED if remedy else USER_ERROR
-    if place is None:
-        place = STANDARD_OUTPUT if _is_untaken() else doing
+    place = error.filename or (STANDARD_OUTPUT if _is_untaken() else doing)
+    said = f"{place}: {error.strerror}"
     if place == STANDARD_OUTPUT:
-        return f"{place}: {error.strerror}", FAILED
-    return f"{place}: {error.strerror}" + (f"; {remedy}" if remedy else ""), code
+        return f"{said}; {_ELSEWHERE}", FAILED
+    return (said, USER_ERROR) if remedy is None else (f"{said}; {remedy}", FAILED)
 
 
 def _is_untaken() -> bool:

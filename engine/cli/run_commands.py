@@ -129,6 +129,7 @@ def simulate(
     unfinished = out.absolute().with_name(f".{out.absolute().name}.simulating")
     log = unfinished / "log"
     try:
+        # The log's folder is the one that takes the name; the rest moves into it.
         with taking_name(unfinished, out), taking_name(log, out):
             if unfinished.exists():
                 shutil.rmtree(unfinished)  # of a simulation that was cut off

@@ -40,11 +40,9 @@ def open_temporary(path: Path) -> BinaryIO:
         OSError: it cannot be made.
     """
     unfinished = temporary(path)
+    unfinished.unlink(missing_ok=True)  # of a writer that was cut off, or a link, which goes itself
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with taking_name(unfinished, path):
-        # Of a writer that was cut off, or a link, which goes itself.
-        unfinished.unlink(missing_ok=True)
-        return os.fdopen(os.open(unfinished, flags, 0o666), "wb")
+    return os.fdopen(os.open(unfinished, flags, 0o666), "wb")
 
 
 def write_parquet(
@@ -66,25 +64,24 @@ def write_parquet(
     """
     others = [name for name in schema.names if name not in plain_columns]
     unfinished = temporary(path)
-    with (
-        taking_name(unfinished, path),
-        open_temporary(path) as sink,
-        parquet_writer(
-            sink,
-            schema,
-            compression_level=1,
-            use_dictionary=text_columns(schema),
-            write_statistics=others if plain_columns else True,
-            # A page ends with the value that fills it: who needs the first few reads no others.
-            write_batch_size=1 if plain_columns else None,
-        ) as writer,
-    ):
-        for table in row_groups:
-            writer.write_table(table)
-        writer.close()
-        sink.flush()
-        os.fsync(sink.fileno())
     with taking_name(unfinished, path):
+        with (
+            open_temporary(path) as sink,
+            parquet_writer(
+                sink,
+                schema,
+                compression_level=1,
+                use_dictionary=text_columns(schema),
+                write_statistics=others if plain_columns else True,
+                # A page ends with the value that fills it: who needs the first few reads no others.
+                write_batch_size=1 if plain_columns else None,
+            ) as writer,
+        ):
+            for table in row_groups:
+                writer.write_table(table)
+            writer.close()
+            sink.flush()
+            os.fsync(sink.fileno())
         mtime_ms = max(unfinished.stat().st_mtime_ns // NS_PER_MS, after_ms + 1)
         os.utime(unfinished, ns=(mtime_ms * NS_PER_MS, mtime_ms * NS_PER_MS))
         unfinished.rename(path)
