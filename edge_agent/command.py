@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return FAILED  # the reader of our output has gone; nothing more can be said to it
     except OSError as error:
-        said, code = refused(error)
+        said, code = refused(error, "agent")
         sys.stderr.write(f"slackwater agent: {_visible(said)}\n")
     return code
 

@@ -10,7 +10,11 @@ import errno
 import io
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
+
+from edge_agent.unfinished import OF_WRITING
 
 STANDARD_OUTPUT: Final = "standard output"
 _STDIN, _STDOUT, _STDERR = range(3)
@@ -36,6 +40,21 @@ class ClosedOutput(io.TextIOBase):
 
 _FLAGS: Final = {"stdin": os.O_RDONLY, "stdout": os.O_RDONLY, "stderr": os.O_WRONLY}
 """By number. Standard output cannot be written, so a child process fails as we do."""
+
+
+@contextmanager
+def writing_output() -> Iterator[None]:
+    """A full disk, which is told without a file, is that of standard output.
+
+    Raises:
+        OSError: as inside.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in OF_WRITING:
+            error.filename = STANDARD_OUTPUT
+        raise
 
 
 def drop_unwritten() -> None:

@@ -3,6 +3,16 @@
 from __future__ import annotations
 
 from engine.compare.choice import choose, in_place
+from engine.compare.long_column import LongColumn
 from engine.compare.measure import Durations, Measures, Reading, measure, measure_many
 
-__all__ = ["Durations", "Measures", "Reading", "choose", "in_place", "measure", "measure_many"]
+__all__ = [
+    "Durations",
+    "LongColumn",
+    "Measures",
+    "Reading",
+    "choose",
+    "in_place",
+    "measure",
+    "measure_many",
+]

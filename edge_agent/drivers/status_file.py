@@ -15,6 +15,7 @@ from edge_agent import clock
 from edge_agent.drivers.channel import Channel
 from edge_agent.drivers.network_interface import interface_of
 from edge_agent.inputs.registry import NamedInput
+from edge_agent.unfinished import taking_name
 
 
 def status_of(channel: Channel, inputs: Sequence[NamedInput]) -> dict[str, Any]:
@@ -58,9 +59,11 @@ class StatusFile:
     def write(self, channel: Channel, inputs: Sequence[NamedInput]) -> None:
         """Replaces the file."""
         unfinished = self.path.with_name(f".{self.path.name}.writing")
+        line = json.dumps(status_of(channel, inputs)) + "\n"
         try:
-            unfinished.write_text(json.dumps(status_of(channel, inputs)) + "\n", encoding="utf-8")
-            unfinished.replace(self.path)
+            with taking_name(unfinished, self.path):
+                unfinished.write_text(line, encoding="utf-8")
+                unfinished.replace(self.path)
         except OSError as error:
             self.error = error
         else:

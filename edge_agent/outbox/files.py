@@ -9,6 +9,8 @@ import os
 from pathlib import Path
 from typing import Protocol
 
+from edge_agent.unfinished import taking_name
+
 
 class AppendFile(Protocol):
     """An open file that grows at its end."""
@@ -84,13 +86,14 @@ class DiskFiles:
 
     def replace(self, name: str, data: bytes) -> None:
         unfinished = f".{name}.writing"
-        file = self.create(unfinished)
-        try:
-            file.write(data)
-            file.sync()
-        finally:
-            file.close()
-        (self.folder / unfinished).replace(self.folder / name)
+        with taking_name(self.folder / unfinished, self.folder / name):
+            file = self.create(unfinished)
+            try:
+                file.write(data)
+                file.sync()
+            finally:
+                file.close()
+            (self.folder / unfinished).replace(self.folder / name)
         self.sync_names()
 
     def rename(self, name: str, new: str) -> None:

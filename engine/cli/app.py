@@ -229,7 +229,7 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         return 1  # the reader of our output has gone; nothing more can be said to it
     except OSError as error:
-        said, code = refused(error)
+        said, code = refused(error, first or "slackwater")
         tell(f"slackwater: {said}\n")
     if code == _INTERRUPTED:  # typer makes a number of it
         tell("slackwater: interrupted\n")

@@ -13,6 +13,7 @@ import typer
 from msgspec.structs import replace
 
 from edge_agent.near_miss import did_you_mean
+from edge_agent.unfinished import taking_name
 from engine.cli.examples import epilog
 from engine.cli.options.input_options import DeadLetter, OnBad, bad_file, reads_input
 from engine.cli.terminal.plain_console import PlainConsole
@@ -169,20 +170,24 @@ def _format(out: Path | None, wanted: str | None) -> str:
 def _write_log(log: InputRead | LogReader, out: Path, *, quiet: bool) -> tuple[int, int]:
     """Frames and records of the log, which takes its name only when it is complete."""
     unfinished = out.with_name(f".{out.name}.importing")
-    if unfinished.exists():
-        shutil.rmtree(unfinished)  # of an import that was cut off
     frames = records = 0
-    try:
-        with _progress("importing", quiet=quiet) as watch, LogWriter(unfinished) as writer:
-            for frame in watch(log):
-                writer.arrival_given = log.arrival_given
-                writer.append(frame)
-                frames += 1
-                records += frame.rows
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        raise
-    unfinished.rename(out)
+    with taking_name(unfinished, out):
+        if unfinished.exists():
+            shutil.rmtree(unfinished)  # of an import that was cut off
+        try:
+            with (
+                _progress("importing", quiet=quiet) as watch,
+                LogWriter(unfinished, called=out) as writer,
+            ):
+                for frame in watch(log):
+                    writer.arrival_given = log.arrival_given
+                    writer.append(frame)
+                    frames += 1
+                    records += frame.rows
+        except BaseException:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            raise
+        unfinished.rename(out)
     sync_folder(out.parent)
     return frames, records
 

@@ -36,12 +36,7 @@ from engine.log.input.lines import STDIN
 from engine.order.registry import ORDERS
 from engine.passes.asked import Asked, asked_of_order, asked_of_queries, guarded
 from engine.passes.definitions_file import read_definitions
-from engine.passes.doubts import (
-    of_line_numbers,
-    of_numbers,
-    of_plans,
-    of_promises,
-)  # fmt: skip
+from engine.passes.doubts import of_line_numbers, of_numbers, of_plans, of_promises
 from engine.passes.output import TABLES, Answers, Events, check_name, mixed_kinds, write
 from engine.passes.pipeline import Host, Prepared, check_plans, prepare
 from engine.query import explain

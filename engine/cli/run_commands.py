@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from edge_agent.unfinished import taking_name
 from engine.cli.options.report_option import Against, check_against, tell_against, typed
 from engine.cli.terminal.visible import tell
 from engine.cli.terminal.watch import if_interrupted, tell_compiling, watched
@@ -126,17 +127,21 @@ def simulate(
         raise UserError(f"{out}: exists already; choose a new folder")
     check_parents(out)
     unfinished = out.absolute().with_name(f".{out.absolute().name}.simulating")
-    if unfinished.exists():
-        shutil.rmtree(unfinished)  # of a simulation that was cut off
+    log = unfinished / "log"
     try:
-        manifest = simulated(scenario, options, unfinished, lambda what: watched(what, quiet=quiet))
-        log = unfinished / "log"
-        for path in sorted(unfinished.iterdir()):
-            if path != log:
-                path.rename(log / path.name)
-        if out.exists():
-            out.rmdir()
-        log.rename(out)
+        # The log's folder is the one that takes the name; the rest moves into it.
+        with taking_name(unfinished, out), taking_name(log, out):
+            if unfinished.exists():
+                shutil.rmtree(unfinished)  # of a simulation that was cut off
+            manifest = simulated(
+                scenario, options, unfinished, lambda what: watched(what, quiet=quiet)
+            )
+            for path in sorted(unfinished.iterdir()):
+                if path != log:
+                    path.rename(log / path.name)
+            if out.exists():
+                out.rmdir()
+            log.rename(out)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     if not quiet:

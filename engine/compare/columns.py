@@ -169,7 +169,7 @@ def lateness_ns(found: Arrivals) -> dict[str, int]:
     """Quantiles of the lateness of the events out of order [ns]; empty without any."""
     if not len(found.lateness):
         return {}
-    return {name: found.slack_for(share) for name, share in _QUANTILES.items()}
+    return dict(zip(_QUANTILES, found.slacks_for(list(_QUANTILES.values())), strict=True))
 
 
 def as_plain(comparison: OrdersCompared, source: str, versions: dict[str, str]) -> dict[str, Any]:

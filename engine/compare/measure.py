@@ -1,20 +1,21 @@
-"""Measures of an order over an arrival log: one in-process pass, nothing kept on disk.
+"""Measures of an order over an arrival log: one in-process pass, nothing left on disk.
 
-Every number but ``seconds`` is a pure function of the log. Memory: what the chains hold, a batch,
-and 8 to 16 bytes per event for the holds (as much again where departures are known).
+Every number but ``seconds`` is a pure function of the log. Memory: what the chains hold and a
+batch. On disk, for as long as a pass: 8 bytes per event for the holds, as much again where
+departures are known, and 8 bytes per event out of order.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from engine.chain import Chain, ChainOutput, ChainSettings
+from engine.compare.long_column import LongColumn
 from engine.compare.tally import Durations, Reading, Tally
 from engine.errors import UserError
 from engine.log.arrival_log import LogReader
@@ -97,7 +98,7 @@ class Arrivals:
     """The events as they arrived, each site's in the order of the log.
 
     ``disorder``: see ``Measures.disorder_before``. ``lateness``: for each event that is out of
-    order by ref, by how much an earlier one exceeds it [ns], ascending int64.
+    order by ref, by how much an earlier one exceeds it [ns].
     """
 
     sites: int
@@ -105,12 +106,16 @@ class Arrivals:
     events: int
     quarantined: int
     disorder: int
-    lateness: np.ndarray
+    lateness: LongColumn
+
+    def slacks_for(self, shares: Sequence[float]) -> list[int]:
+        """Least slacks [ns] that no more than ``1 - share`` of the out-of-order events exceed."""
+        n = len(self.lateness)
+        return self.lateness.at([max(math.ceil(share * n), 1) - 1 for share in shares])
 
     def slack_for(self, share: float) -> int:
-        """Least slack [ns] that no more than ``1 - share`` of the out-of-order events exceed."""
-        n = len(self.lateness)
-        return int(self.lateness[max(int(np.ceil(share * n)), 1) - 1]) if n else 0
+        """The one for this share."""
+        return self.slacks_for([share])[0]
 
 
 def measure(
@@ -185,15 +190,13 @@ def arrivals(
     run = _run(log, parse_order(f"none:time={by}"), reading, guards, advanced)
     if not run.count("arrived"):
         raise UserError(f"{log}: holds no events, so there is nothing to put in order")
-    lateness = run.tally.lateness.values
-    lateness.sort()
     return Arrivals(
         run.sites,
         run.sources,
         run.count("arrived"),
         run.count("quarantined_future", "quarantined_jump"),
         run.tally.out_of_order,
-        lateness,
+        run.tally.lateness,
     )
 
 
@@ -291,7 +294,7 @@ def _warm(frames: Iterable[Frame], settings: ChainSettings) -> None:
 
 def _measures(order: str, before: Arrivals, run: _Run) -> Measures:
     tally = run.tally
-    hold = Durations.of(tally.hold.values)
+    hold = Durations.of(tally.hold)
     missing = None
     if run.counts("missing_total"):
         missing = run.count("missing_total") - run.count("missing_filled")
@@ -310,7 +313,7 @@ def _measures(order: str, before: Arrivals, run: _Run) -> Measures:
         duplicates=run.count("duplicate"),
         missing=missing,
         hold=hold,
-        latency=hold if tally.latency is None else Durations.of(tally.latency.values),
+        latency=hold if tally.latency is None else Durations.of(tally.latency),
         buffered_max=run.largest("buffered_max"),
         buffered_max_bytes=run.largest("buffered_max_bytes"),
         seconds=run.seconds,

@@ -65,4 +65,4 @@ def slacks(before: Arrivals, shares: tuple[float, ...]) -> list[str]:
     """The least slacks that are long enough for these shares of the events out of order."""
     if not len(before.lateness):
         return []
-    return list(dict.fromkeys(neat(before.slack_for(share)) for share in shares))
+    return list(dict.fromkeys(neat(slack) for slack in before.slacks_for(shares)))

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from edge_agent import records as r
+from engine.compare.long_column import LongColumn
 from engine.errors import ContractViolation, UserError
 from engine.kernels.integers import INT_MIN
 from engine.stream.columns import mask_name
 from engine.stream.ends import ends_of
 from engine.stream.frame import ATTR_PREFIX
 from engine.stream.released import IN_ORDER, LATE_DROPPED, Released
-
-_ROOM: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,37 +46,13 @@ class Durations:
     max_ns: int
 
     @classmethod
-    def of(cls, values: np.ndarray) -> Durations:
-        """Of int64 durations, which are sorted in place; all 0 when there are none."""
-        values.sort()
+    def of(cls, values: LongColumn) -> Durations:
+        """Of durations [ns]; all 0 when there are none."""
         n = len(values)
         if not n:
             return cls(0.0, 0, 0, 0, 0)
-        p50, p95, p99 = (int(values[-(-n * share // 100) - 1]) for share in (50, 95, 99))
-        return cls(float(values.mean()), p50, p95, p99, int(values[-1]))
-
-
-class GrowingColumn:
-    """An int64 column of unknown length that grows by doubling: 8 to 16 bytes a value."""
-
-    def __init__(self) -> None:
-        self._room = np.empty(_ROOM, np.int64)
-        self._n = 0
-
-    def add(self, values: np.ndarray) -> None:
-        """Append."""
-        end = self._n + len(values)
-        if end > len(self._room):
-            room = np.empty(max(end, 2 * len(self._room)), np.int64)
-            room[: self._n] = self._room[: self._n]
-            self._room = room
-        self._room[self._n : end] = values
-        self._n = end
-
-    @property
-    def values(self) -> np.ndarray:
-        """Everything appended; a view, to be read or sorted when nothing more will come."""
-        return self._room[: self._n]
+        p50, p95, p99 = values.at([-(-n * share // 100) - 1 for share in (50, 95, 99)])
+        return cls(values.total / n, p50, p95, p99, values.largest)
 
 
 class Tally:
@@ -98,9 +73,9 @@ class Tally:
         self._previous: dict[str, int] = {}
         self.released = self.out_of_order = self.in_place = self.late = self.dropped = 0
         self.steps_back = 0
-        self.hold = GrowingColumn()
-        self.latency = None if reading.departed is None else GrowingColumn()
-        self.lateness = GrowingColumn()
+        self.hold = LongColumn()
+        self.latency = None if reading.departed is None else LongColumn()
+        self.lateness = LongColumn()
 
     def add(self, site: str, batch: Released) -> None:
         """Count a batch of ``site``'s ordered stream.

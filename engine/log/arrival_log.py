@@ -84,15 +84,19 @@ class LogWriter:
     One writer at a time.
 
     ``arrival_given`` is False while the arrivals are but the line numbers of a trace; readers of
-    the log see it, as nothing can be told from such arrivals about clocks.
+    the log see it, as nothing can be told from such arrivals about clocks. ``called``: what
+    messages say of a folder that takes its name later; None: ``directory``.
 
     Raises:
         UserError: the folder cannot be made, holds something else, or has a writer already.
     """
 
-    def __init__(self, directory: str | Path, rows_per_file: int = ROWS_PER_FILE) -> None:
+    def __init__(
+        self, directory: str | Path, rows_per_file: int = ROWS_PER_FILE, called: Path | None = None
+    ) -> None:
         assert rows_per_file > 0
         self.directory = Path(directory)
+        self._called = called or self.directory
         self.rows_per_file = rows_per_file
         self.arrival_given = True
         self._waiting: list[_Entry] = []
@@ -110,7 +114,7 @@ class LogWriter:
             self.directory.mkdir(parents=True, exist_ok=True)
             lock = os.open(self.directory / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
-            raise UserError(f"{self.directory}: cannot be written: {error.strerror}") from error
+            raise UserError(f"{self._called}: cannot be written: {error.strerror}") from error
         (self.directory / LOCK).touch()
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import pyarrow as pa
 
+from edge_agent.unfinished import taking_name
+
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
@@ -62,26 +64,27 @@ def write_parquet(
     """
     others = [name for name in schema.names if name not in plain_columns]
     unfinished = temporary(path)
-    with (
-        open_temporary(path) as sink,
-        parquet_writer(
-            sink,
-            schema,
-            compression_level=1,
-            use_dictionary=text_columns(schema),
-            write_statistics=others if plain_columns else True,
-            # A page ends with the value that fills it: who needs the first few reads no others.
-            write_batch_size=1 if plain_columns else None,
-        ) as writer,
-    ):
-        for table in row_groups:
-            writer.write_table(table)
-        writer.close()
-        sink.flush()
-        os.fsync(sink.fileno())
-    mtime_ms = max(unfinished.stat().st_mtime_ns // NS_PER_MS, after_ms + 1)
-    os.utime(unfinished, ns=(mtime_ms * NS_PER_MS, mtime_ms * NS_PER_MS))
-    unfinished.rename(path)
+    with taking_name(unfinished, path):
+        with (
+            open_temporary(path) as sink,
+            parquet_writer(
+                sink,
+                schema,
+                compression_level=1,
+                use_dictionary=text_columns(schema),
+                write_statistics=others if plain_columns else True,
+                # A page ends with the value that fills it: who needs the first few reads no others.
+                write_batch_size=1 if plain_columns else None,
+            ) as writer,
+        ):
+            for table in row_groups:
+                writer.write_table(table)
+            writer.close()
+            sink.flush()
+            os.fsync(sink.fileno())
+        mtime_ms = max(unfinished.stat().st_mtime_ns // NS_PER_MS, after_ms + 1)
+        os.utime(unfinished, ns=(mtime_ms * NS_PER_MS, mtime_ms * NS_PER_MS))
+        unfinished.rename(path)
     sync_folder(path.parent)
     return mtime_ms
 
@@ -134,11 +137,12 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     """A stream whose content becomes ``path`` when the block ends well, and vanishes otherwise."""
     unfinished = temporary(path)
     try:
-        with open_temporary(path) as sink:
-            yield sink
-            sink.flush()
-            os.fsync(sink.fileno())
-        unfinished.rename(path)
+        with taking_name(unfinished, path):
+            with open_temporary(path) as sink:
+                yield sink
+                sink.flush()
+                os.fsync(sink.fileno())
+            unfinished.rename(path)
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise

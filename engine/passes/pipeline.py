@@ -14,6 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 from msgspec import Struct
 
+from edge_agent.unfinished import taking_name
 from engine.chain import ChainSettings
 from engine.errors import SparkFailure, UserError
 from engine.log.arrival_log import LogReader, LogWriter
@@ -113,18 +114,19 @@ def prepare(
         if found is not None:
             return Prepared(HeldLog(found, given.arrival_given), given.bad_count)
     log, unfinished = work / "log", work / ".log.making"
-    if unfinished.exists():
-        shutil.rmtree(unfinished)  # of a call that was cut off
     try:
-        with LogWriter(unfinished) as writer:
-            for frame in frames:
-                writer.append(frame)
-            writer.arrival_given = given.arrival_given
-        if not log.exists():
-            unfinished.rename(log)
-            sync_folder(work)
-        elif _content(log) != _content(unfinished):
-            raise UserError(f"{log}: is the log of another input; choose another --work")
+        with taking_name(unfinished, log):
+            if unfinished.exists():
+                shutil.rmtree(unfinished)  # of a call that was cut off
+            with LogWriter(unfinished, called=log) as writer:
+                for frame in frames:
+                    writer.append(frame)
+                writer.arrival_given = given.arrival_given
+            if not log.exists():
+                unfinished.rename(log)
+                sync_folder(work)
+            elif _content(log) != _content(unfinished):
+                raise UserError(f"{log}: is the log of another input; choose another --work")
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     return Prepared(LogReader(log), given.bad_count)

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import scenarios
 from edge_agent.near_miss import near_miss
+from edge_agent.unfinished import taking_name
 from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
 from engine.errors import UserError
@@ -280,20 +281,21 @@ def _made(
     """The manifest of a new log in ``folder``; an earlier run goes only once it is made."""
     # Inside the folder, so that on one file system the parts need but a new name.
     unfinished = folder / _MAKING
-    if unfinished.exists():
-        shutil.rmtree(unfinished)  # of a run that was cut off
     is_new = not folder.exists()
     try:
-        manifest = simulated(scenario, options, unfinished, making)
-        for part in (*_PARTS, _MANIFEST):
-            path = folder / part
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink(missing_ok=True)
-        # The manifest first: with it, a folder is known as a run's and may be made anew.
-        for path in sorted(unfinished.iterdir(), key=lambda path: path.name != _MANIFEST):
-            path.rename(folder / path.name)
+        with taking_name(unfinished, folder):
+            if unfinished.exists():
+                shutil.rmtree(unfinished)  # of a run that was cut off
+            manifest = simulated(scenario, options, unfinished, making)
+            for part in (*_PARTS, _MANIFEST):
+                path = folder / part
+                if path.is_dir():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)
+            # The manifest first: with it, a folder is known as a run's and may be made anew.
+            for path in sorted(unfinished.iterdir(), key=lambda path: path.name != _MANIFEST):
+                path.rename(folder / path.name)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
         if is_new and folder.is_dir() and not any(folder.iterdir()):

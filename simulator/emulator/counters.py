@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
+from edge_agent.unfinished import taking_name
 from simulator.emulator.relay import Way
 
 COLUMNS = (
@@ -100,5 +101,6 @@ class StatusWriter:
 
 def _replace(path: Path, text: str) -> None:
     unfinished = path.with_name(f".{path.name}.writing")
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(path)
+    with taking_name(unfinished, path):
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(path)

@@ -12,6 +12,7 @@ import pytest
 
 from engine.compare import Measures, compare
 from engine.compare.families import best_of_each, families
+from engine.compare.long_column import LongColumn
 from engine.compare.measure import Arrivals
 from engine.compare.slacks import default_sweep
 from engine.order.registry import ORDERS, parse_order
@@ -22,7 +23,7 @@ MakeLog = Callable[..., Path]
 
 
 def arrivals(lateness_ms: list[int]) -> Arrivals:
-    late = np.sort(np.array(lateness_ms, np.int64)) * MS
+    late = LongColumn.of(np.array(lateness_ms, np.int64) * MS)
     return Arrivals(1, 1, 10 * max(len(late), 1), 0, len(late), late)
 
 

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 
+from edge_agent.standard_streams import writing_output
 from engine.passes.output import Answers, Events, write, writing
 from engine.passes.pipeline import Host
 
@@ -30,7 +31,8 @@ def output_to(
 
 def _show(output: Answers | Events, shown: Path) -> None:
     if not sys.stdout.isatty():  # a pipe gets JSON lines
-        output.lines(sys.stdout)
+        with writing_output():
+            output.lines(sys.stdout)
         return
     from engine.cli.terminal.result_table import show_results  # noqa: PLC0415 - only for people
 
