@@ -9,6 +9,7 @@ counts how many have each digit, which tells the digit of the wanted one. Values
 from __future__ import annotations
 
 import tempfile
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import IO, Final
 
@@ -65,7 +66,8 @@ class LongColumn:
         if self._n < _ROOM:
             return
         if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="slackwater-")
+            self._file = file = tempfile.TemporaryFile(prefix="slackwater-")  # noqa: SIM115
+            weakref.finalize(self, file.close)
         self._file.seek(self._blocks * self._room.nbytes)
         self._file.write(self._room.data)
         self._blocks += 1
@@ -87,7 +89,7 @@ class LongColumn:
         return [self.smallest + digits for digits, _ in wanted]
 
     def _count(self, beginnings: set[int], shift: int) -> dict[int, np.ndarray]:
-        """Of the values that begin with some digits: how many go on with each digit, or a lesser."""
+        """Of the values that begin with some digits: how many go on with each digit or less."""
         counts = {digits: np.zeros(1 << _DIGIT_BITS, np.int64) for digits in beginnings}
         lowest = np.uint64(self.smallest % (1 << 64))
         for block in self._read():
@@ -95,8 +97,10 @@ class LongColumn:
             above = (block.astype(np.uint64) - lowest) >> np.uint64(shift)
             digit = (above & np.uint64((1 << _DIGIT_BITS) - 1)).astype(np.int64)
             beginning = above >> np.uint64(_DIGIT_BITS)
-            for digits, count in counts.items():
-                count += np.bincount(digit[beginning == digits], minlength=len(count))
+            for digits in beginnings:
+                counts[digits] += np.bincount(
+                    digit[beginning == digits], minlength=1 << _DIGIT_BITS
+                )
         return {digits: np.cumsum(count) for digits, count in counts.items()}
 
     def _read(self) -> Iterator[np.ndarray]:
