@@ -145,7 +145,7 @@ def _sorted(
 ) -> pa.Table:
     """The rows of tables with their batches, as ``columns`` has them, in order of emission."""
     order = _order([_keys(table, batch, sites) for batch, table in found])
-    table = pa.concat_tables(columns.typed(table) for _, table in found)
+    table = pa.concat_tables(columns.typed(table) for _, table in found).unify_dictionaries()
     return table if order is None else table.take(order)
 
 

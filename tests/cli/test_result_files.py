@@ -213,3 +213,16 @@ def test_late_events_as_a_table_are_in_the_unit(cli: Any, trace: Any, tmp_path: 
     assert ran.code == 0
     (row,) = read_csv(late)
     assert (row["ts"], row["lateness"], row["reason"]) == (5, 45, "late")
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_a_table_of_alerts_may_have_no_event_before_any(
+    suffix: str, cli: Any, trace: Any, tmp_path: Path
+) -> None:
+    records = [{"type": kind, "ts": n, "attrs": {"k": 1}} for n, kind in enumerate("AC")]
+    query = "EVENT SEQ(B b, D d) UNDER CONSTRAINT way FOR TRACE BY k AS A, (C | B, D)"
+    out = tmp_path / f"out{suffix}"
+    ran = cli("query", query, "--input", trace(*records), "--out", str(out), "--quiet")
+    assert (ran.code, ran.err) == (0, "")
+    (row,) = pq.read_table(out).to_pylist() if suffix == ".parquet" else read_csv(out)
+    assert (row["alert"], row["type"], row.get("so_far", [])) == ("cleared", "C", [])

@@ -197,11 +197,12 @@ def where_there(values: pa.Array, texts: pa.Array) -> pa.Array:
 
 
 def in_one(column: pa.ChunkedArray) -> pa.Array:
-    """A column in one piece, cut loose from what surrounds it."""
-    return pa.concat_arrays(column.chunks)
+    """A column in one piece that begins its buffers; copied only if it is not one already."""
+    chunks = column.chunks or [pa.nulls(0, column.type)]
+    return chunks[0] if len(chunks) == 1 and not chunks[0].offset else pa.concat_arrays(chunks)
 
 
 def columns_in_one(table: pa.Table) -> dict[str, pa.Array]:
     """Every column of ``table``, ``in_one``."""
     columns = zip(table.column_names, table.columns, strict=True)
-    return {name: pa.concat_arrays(column.chunks) for name, column in columns}
+    return {name: in_one(column) for name, column in columns}

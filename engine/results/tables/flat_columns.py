@@ -31,13 +31,9 @@ def most_listed(table: pa.Table) -> int:
 def flat(table: pa.Table, events: int) -> pa.Table:
     """``table`` (of ``TypedColumns``) with plain columns alone; ``events`` per row at most."""
     columns = [
-        each for name in table.column_names for each in _flat(name, _whole(table[name]), events)
+        each for name in table.column_names for each in _flat(name, in_one(table[name]), events)
     ]
     return pa.table([values for _, values in columns], names=[name for name, _ in columns])
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return in_one(column) if column.num_chunks else pa.nulls(0, column.type)
 
 
 def _lists_events(kind: pa.DataType) -> bool:
@@ -48,6 +44,8 @@ def _flat(name: str, values: pa.Array, events: int) -> Iterator[tuple[str, pa.Ar
     if pa.types.is_struct(values.type):
         for field, inner in zip(values.type, values.flatten(), strict=True):
             yield from _flat(f"{name}.{field.name}", inner, events)
+    elif pa.types.is_dictionary(values.type):
+        yield name, values.dictionary_decode()
     elif not pa.types.is_list(values.type):
         yield name, values
     elif _lists_events(values.type):

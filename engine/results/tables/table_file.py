@@ -74,8 +74,9 @@ def _writer(
 
         return pacsv.CSVWriter(sink, schema)
     integers = [field.name for field in schema if ascends and pa.types.is_integer(field.type)]
+    # Without Arrow's own schema beside Parquet's, readers see texts, not the dictionaries of them.
     return parquet_writer(
-        sink, schema, use_dictionary=text_columns(schema),
+        sink, schema, store_schema=False, use_dictionary=text_columns(schema),
         column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
     )  # fmt: skip
 
