@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -21,9 +23,17 @@ WINDOWS = (
 )  # fmt: skip
 
 
+WHOLE, FRACTIONS = (1, 1, 2, 3), (1.0, 1.0, 2.0, 3.0, 2.5)
+
+
 @st.composite
-def logs(draw: st.DrawFn) -> tuple[list[Result], tuple[int, ...]]:
-    """Three sources of few times, of which some lie far back, with gaps and clocks that err."""
+def logs(draw: st.DrawFn, *values: tuple[float, ...]) -> tuple[list[Result], tuple[int, ...]]:
+    """Three sources of few times, of which some lie far back, with gaps and clocks that err.
+
+    Their ``v`` is out of one of ``values``: where both kinds of numbers are in it, a cut before the
+    first fraction decides what numbers results before it have.
+    """
+    chosen = st.sampled_from(draw(st.sampled_from(values)))
     records: list[Result] = []
     for source in "abc":
         delay = draw(st.sampled_from((None, 0, 6)))
@@ -42,7 +52,7 @@ def logs(draw: st.DrawFn) -> tuple[list[Result], tuple[int, ...]]:
         records.append({
             "source": source, "seq": seqs[source] - draw(st.sampled_from((0, 0, 0, 1))),
             "ts": clock - draw(st.sampled_from((0, 0, 1, 2, 3, 9))), "arrival": arrival,
-            "attrs": {"v": draw(st.sampled_from((1, 1, 2, 3, 2.5)))},
+            "attrs": {"v": draw(chosen)},
         })  # fmt: skip
     cuts = tuple(draw(st.lists(st.integers(0, len(records)), max_size=4)))
     return records, cuts
@@ -82,7 +92,7 @@ def without(results: list[Result], labels: set[str]) -> list[Result]:
 
 @pytest.mark.parametrize("window", WINDOWS)
 @given(
-    case=logs(), order=st.sampled_from(ORDERS), barrier=st.sampled_from(BARRIERS),
+    case=logs(WHOLE, FRACTIONS), order=st.sampled_from(ORDERS), barrier=st.sampled_from(BARRIERS),
     having=st.sampled_from(("", "HAVING sum(v) > 2 AND count(*) < 6", "HAVING sum(v) % 3 < 2")),
     ranked=st.booleans(),
 )  # fmt: skip
@@ -101,6 +111,42 @@ def test_results_are_those_of_selecting_them_but_for_the_columns(
         every = answers(records, barrier, order, selected)
         assert found == without(every, {"sum(v)", "count(*)", "min(v)"})
         assert answers(records, barrier, order, hidden, cuts) == found
+
+
+@pytest.mark.parametrize("window", WINDOWS)
+@given(case=logs((1, 2, 3, 2.5)), barrier=st.sampled_from(BARRIERS), hides=st.booleans())
+@settings(max_examples=25, deadline=None)
+def test_whole_numbers_may_become_fractions(
+    window: str, case: tuple[list[Result], tuple[int, ...]], barrier: str, hides: bool
+) -> None:
+    """What stands may be told again as 1.0 where it was 1, so that ``-`` repeats ``+`` to the
+    letter; what stands in the end are the same numbers.
+    """
+    records, cuts = case
+    having = "HAVING sum(v) > 2 AND count(*) < 6" if hides else ""
+    text = f"SELECT max(v), min(v) - max(v) AS d GROUP BY source {having} WINDOW {window}"
+    stand = []
+    for cut in ((), cuts):
+        standing: Counter[str] = Counter()
+        for result in answers(records, barrier, "none", text, cut):
+            content = json.dumps({n: of for n, of in result.items() if n not in ("op", "at")})
+            assert result["op"] == "+" or standing[content], content
+            standing[content] += 1 if result["op"] == "+" else -1
+        stand.append([json.loads(content) for content in standing.elements()])
+    assert all(one in stand[1] for one in stand[0])
+    assert len(stand[0]) == len(stand[1])
+
+
+def test_what_is_taken_back_does_not_hang_on_what_else_is_told() -> None:
+    """A difference of whole numbers stays one where fractions are told in the same breath."""
+    records = [
+        {"source": "a", "seq": n, "ts": 0, "arrival": 100 + n, "attrs": {"v": v}}
+        for n, v in enumerate((1, 1, 2.5))
+    ]
+    text = "SELECT max(v) - min(v) AS d WINDOW TUMBLING 10 EMIT ON CHANGE"
+    found = answers(records, "immediate", text=text, cuts=(2,))
+    told = [(r["op"], json.dumps(r["value"]["d"])) for r in found]
+    assert told == [("+", "0"), ("-", "0"), ("+", "0"), ("-", "0"), ("+", "1.5")]
 
 
 def in_rows(*ts: int) -> list[Result]:

@@ -34,7 +34,7 @@ from engine.window.held.content import (
     VALUE,
 )
 from engine.window.held.number import FLOAT, HALF_WORD, INT, LOW_WORD, NULL, TEXT
-from engine.window.shown.having import numbers
+from engine.window.shown.having import are_short, numbers
 from engine.window.shown.unchanged import those, unchanged
 from engine.window.told import Outbox
 
@@ -70,19 +70,44 @@ def computed(plan: WindowPlan, outbox: Outbox, strings: Strings) -> Outbox:
         return outbox
     n = int(outbox.tally[0])
     kinds, words = outbox.kinds[:n], outbox.words[:n]
+    wide = kinds.shape[1] + (len(plan.aggregates) - len(single.aggregates)) * NUMBERS
+    made = np.zeros((n, wide), kinds.dtype), np.zeros((n, wide, 2), words.dtype)
+    for rows in _of_same_kinds(kinds, words):
+        made[0][rows], made[1][rows] = _worked_out(plan, kinds[rows], words[rows], strings)
+    columns = {name: column[:n] for name, column in outbox._asdict().items() if name != "tally"}
+    whole = Outbox(**{**columns, "kinds": made[0], "words": made[1]}, tally=np.array([n]))
+    return those(whole, ~unchanged(whole, None, np.ones(n, np.bool_)))
+
+
+def _of_same_kinds(kinds: np.ndarray, words: np.ndarray) -> list[slice | np.ndarray]:
+    """All rows, by whether each of their numbers is a whole one: a column that has fractions, too,
+    is one of fractions, and what a row says must not hang on which others leave with it.
+    """
+    whole = (kinds == INT) & are_short(words[..., 0])
+    rest = (kinds == FLOAT) | ((kinds == INT) & ~whole)
+    mixed = whole.any(axis=0) & rest.any(axis=0)
+    if not mixed.any():
+        return [slice(None)]
+    which = np.unique(rest[:, mixed], axis=0, return_inverse=True)[1].reshape(-1)
+    return [np.flatnonzero(which == one) for one in range(int(which.max()) + 1)]
+
+
+def _worked_out(
+    plan: WindowPlan, kinds: np.ndarray, words: np.ndarray, strings: Strings
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of the numbers of ``plan.worked_out`` those of ``plan``, and what is behind them: kinds
+    (n, m) and words (n, m, 2).
+    """
+    single, n = plan.worked_out, len(kinds)
     places = {default_label(one): a for a, one in enumerate(single.aggregates)}
     reader = _Reader(kinds, words, places, strings)
-    behind = np.arange(len(single.aggregates) * NUMBERS, kinds.shape[1])
-    wide = len(plan.aggregates) * NUMBERS + len(behind)
-    made = np.zeros((n, wide), kinds.dtype), np.zeros((n, wide, 2), words.dtype)
-    made[0][:, wide - len(behind) :], made[1][:, wide - len(behind) :] = (
-        kinds[:, behind], words[:, behind],
-    )  # fmt: skip
-    for a, one in enumerate(plan.aggregates):
-        at = slice(a * NUMBERS, (a + 1) * NUMBERS)
+    behind = slice(len(single.aggregates) * NUMBERS, None)
+    made: list[tuple[np.ndarray, np.ndarray]] = []
+    for one in plan.aggregates:
         if one.function != COMPUTED:
-            of = slice(places[default_label(one)] * NUMBERS, None)
-            made[0][:, at], made[1][:, at] = kinds[:, of][:, :NUMBERS], words[:, of][:, :NUMBERS]
+            first = places[default_label(one)] * NUMBERS
+            at = slice(first, first + NUMBERS)
+            made.append((kinds[:, at], words[:, at]))
             continue
         assert one.argument is not None
         values = [reader.value(one.argument, place) for place in range(HIGH_ONE + 1)]
@@ -90,11 +115,13 @@ def computed(plan: WindowPlan, outbox: Outbox, strings: Strings) -> Outbox:
             values[VALUE] = _mean([values[place] for place in (LOW_ONE, MIDDLE_ONE, HIGH_ONE)], n)
         if is_bounded(plan, one):
             values += reader.bounds(one.argument)
+        found = np.zeros((n, NUMBERS), kinds.dtype), np.zeros((n, NUMBERS, 2), words.dtype)
         for place, value in enumerate(values):
-            _put(made[0][:, at.start + place], made[1][:, at.start + place], value)
-    columns = {name: column[:n] for name, column in outbox._asdict().items() if name != "tally"}
-    whole = Outbox(**{**columns, "kinds": made[0], "words": made[1]}, tally=np.array([n]))
-    return those(whole, ~unchanged(whole, None, np.ones(n, np.bool_)))
+            _put(found[0][:, place], found[1][:, place], value)
+        made.append(found)
+    made.append((kinds[:, behind], words[:, behind]))
+    of_kinds, of_words = zip(*made, strict=True)
+    return np.concatenate(of_kinds, axis=1), np.concatenate(of_words, axis=1)
 
 
 class _Reader:

@@ -48,7 +48,12 @@ def numbers(kinds: np.ndarray, words: np.ndarray) -> np.ndarray:
     """A column of numbers: as integers where all are and fit into 64 bits, else as floats."""
     high, low = words[:, 0], words[:, 1]
     is_float = kinds == FLOAT
-    if not is_float.any() and ((high >= -_INT_MAX) & (high < _INT_MAX)).all():
+    if not is_float.any() and are_short(high).all():
         return np.asarray((high << HALF_WORD) | low)
     whole = high.astype(np.float64) * float(1 << HALF_WORD) + low
     return np.where(is_float, high.copy().view(np.float64), whole)
+
+
+def are_short(high: np.ndarray) -> np.ndarray:
+    """Which integers, by their upper words, fit into 64 bits."""
+    return np.asarray((high >= -_INT_MAX) & (high < _INT_MAX))
