@@ -12,7 +12,9 @@ it.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
+from collections.abc import Generator
 from typing import Final
 
 import pytest
@@ -33,6 +35,24 @@ def pytest_sessionstart() -> None:
     if settings.default is not None and settings.default.derandomize:
         assert callable(providers._get_local_constants)  # no public way
         providers._get_local_constants = Constants
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)  # within Hypothesis's own
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """Which examples a test with parameters gets, its name decides, where xdist has put its group:
+    with the folder's path they were others in every checkout, and others than without xdist.
+    """
+    test = getattr(getattr(item, "obj", None), "hypothesis", None)
+    inner = getattr(test, "inner_test", None)
+    if hasattr(inner, "_hypothesis_internal_add_digest"):
+        inner._hypothesis_internal_add_digest = name_alone(item).encode()
+    yield
+
+
+def name_alone(item: pytest.Item) -> str:
+    """The test's name without its group."""
+    groups = {str(mark.args[0]) for mark in item.iter_markers("xdist_group")}
+    return item.nodeid.removesuffix(f"@{'_'.join(sorted(groups))}")
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
@@ -56,4 +76,8 @@ def _group(item: pytest.Item) -> str | None:
         return str(own.args[0])
     if item.get_closest_marker("spark"):
         return _SPARK
-    return None if item.get_closest_marker("slow") else str(item.path.parent)
+    return (
+        None
+        if item.get_closest_marker("slow")
+        else os.path.relpath(item.path.parent, item.config.rootpath)
+    )
