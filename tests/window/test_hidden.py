@@ -149,6 +149,17 @@ def test_what_is_taken_back_does_not_hang_on_what_else_is_told() -> None:
     assert told == [("+", "0"), ("-", "0"), ("+", "0"), ("-", "0"), ("+", "1.5")]
 
 
+def test_what_was_shown_is_taken_back_where_its_number_no_longer_fits() -> None:
+    """2**53 + 1 is larger than 2**53, unless it is judged as a fraction among fractions."""
+    records = [
+        {"source": "a", "seq": n, "ts": 0, "arrival": 100 + n, "attrs": {"v": v}}
+        for n, v in enumerate((2**53 + 1, 2.5))
+    ]
+    text = f"SELECT max(v) HAVING max(v) > {2**53} WINDOW TUMBLING 10 EMIT ON CHANGE"
+    found = answers(records, "immediate", text=text, cuts=(1,))
+    assert [(r["op"], r["value"]["max(v)"]) for r in found] == [("+", 2**53 + 1), ("-", 2**53 + 1)]
+
+
 def in_rows(*ts: int) -> list[Result]:
     return [
         {"source": "a", "seq": n, "ts": at, "arrival": 100 + n, "attrs": {"v": n, "w": 7}}

@@ -34,7 +34,7 @@ from engine.window.held.content import (
     VALUE,
 )
 from engine.window.held.number import FLOAT, HALF_WORD, INT, LOW_WORD, NULL, TEXT
-from engine.window.shown.having import are_short, numbers
+from engine.window.shown.having import numbers, of_same_kinds
 from engine.window.shown.unchanged import those, unchanged
 from engine.window.told import Outbox
 
@@ -72,24 +72,11 @@ def computed(plan: WindowPlan, outbox: Outbox, strings: Strings) -> Outbox:
     kinds, words = outbox.kinds[:n], outbox.words[:n]
     wide = kinds.shape[1] + (len(plan.aggregates) - len(single.aggregates)) * NUMBERS
     made = np.zeros((n, wide), kinds.dtype), np.zeros((n, wide, 2), words.dtype)
-    for rows in _of_same_kinds(kinds, words):
+    for rows in of_same_kinds(kinds, words):
         made[0][rows], made[1][rows] = _worked_out(plan, kinds[rows], words[rows], strings)
     columns = {name: column[:n] for name, column in outbox._asdict().items() if name != "tally"}
     whole = Outbox(**{**columns, "kinds": made[0], "words": made[1]}, tally=np.array([n]))
     return those(whole, ~unchanged(whole, None, np.ones(n, np.bool_)))
-
-
-def _of_same_kinds(kinds: np.ndarray, words: np.ndarray) -> list[slice | np.ndarray]:
-    """All rows, by whether each of their numbers is a whole one: a column that has fractions, too,
-    is one of fractions, and what a row says must not hang on which others leave with it.
-    """
-    whole = (kinds == INT) & are_short(words[..., 0])
-    rest = (kinds == FLOAT) | ((kinds == INT) & ~whole)
-    mixed = whole.any(axis=0) & rest.any(axis=0)
-    if not mixed.any():
-        return [slice(None)]
-    which = np.unique(rest[:, mixed], axis=0, return_inverse=True)[1].reshape(-1)
-    return [np.flatnonzero(which == one) for one in range(int(which.max()) + 1)]
 
 
 def _worked_out(
