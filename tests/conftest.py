@@ -66,7 +66,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group(group))
     sizes = Counter(groups.values())
     sizes[_SPARK], sizes[None] = len(items), 1
-    items.sort(key=lambda item: -sizes[groups[item]])
+    items.sort(key=lambda item: (-sizes[groups[item]], -_may_take(item)))
+
+
+def _may_take(item: pytest.Item) -> float:
+    """Seconds, where a test says so: what is long and alone must not be the last to begin."""
+    own = item.get_closest_marker("timeout")
+    return float(own.args[0]) if own is not None and own.args else 0.0
 
 
 def _group(item: pytest.Item) -> str | None:
