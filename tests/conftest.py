@@ -45,11 +45,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     test = getattr(getattr(item, "obj", None), "hypothesis", None)
     inner = getattr(test, "inner_test", None)
     if hasattr(inner, "_hypothesis_internal_add_digest"):
-        inner._hypothesis_internal_add_digest = name_alone(item).encode()
+        inner._hypothesis_internal_add_digest = _name_alone(item).encode()
     yield
 
 
-def name_alone(item: pytest.Item) -> str:
+def _name_alone(item: pytest.Item) -> str:
     """The test's name without its group."""
     groups = {str(mark.args[0]) for mark in item.iter_markers("xdist_group")}
     return item.nodeid.removesuffix(f"@{'_'.join(sorted(groups))}")

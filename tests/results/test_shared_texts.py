@@ -82,23 +82,25 @@ def test_the_table_says_what_the_rows_say_whatever_their_dictionaries(
     for number, (how, site) in enumerate(batches):
         for store, coded in zip(stores, (how, "same"), strict=True):
             store.replace(kind, number, [[table(kind, rows, site, coded)]])
-    for ending in ("parquet", "csv"):
-        files = [folder / f"{name}.{ending}" for name in ("given", "same")]
+    written = {
+        ending: [folder / f"{name}.{ending}" for name in ("given", "same")]
+        for ending in ("parquet", "csv")
+    }
+    for files in written.values():
         for store, file in zip(stores, files, strict=True):
             assert export_table(store, file, kind) == len(rows) * len(batches)
-        if ending == "csv":
-            assert files[0].read_bytes() == files[1].read_bytes()
-            lines = pacsv.ParseOptions(newlines_in_values=True)
-            read = pacsv.read_csv(files[0], parse_options=lines)
-            assert read.num_rows == len(rows) * len(batches)
-            continue
-        shown, same = map(pq.read_table, files)
-        assert shown.equals(same)
-        names = [name for name in rows[0] if name not in ("events", "so_far")]
-        ordered = sorted(range(len(batches)), key=lambda n: (batches[n][1], n))
-        wanted = [{name: row[name] for name in names} for _ in ordered for row in rows]
-        assert shown.select(names).to_pylist() == wanted
-        assert shown["site"].to_pylist() == [batches[n][1] for n in ordered for _ in rows]
+    given_csv, same_csv = written["csv"]
+    assert given_csv.read_bytes() == same_csv.read_bytes()
+    lines = pacsv.ParseOptions(newlines_in_values=True)
+    read = pacsv.read_csv(given_csv, parse_options=lines)
+    assert read.num_rows == len(rows) * len(batches)
+    shown, same = map(pq.read_table, written["parquet"])
+    assert shown.equals(same)
+    names = [name for name in rows[0] if name not in ("events", "so_far")]
+    ordered = sorted(range(len(batches)), key=lambda n: (batches[n][1], n))
+    wanted = [{name: row[name] for name in names} for _ in ordered for row in rows]
+    assert shown.select(names).to_pylist() == wanted
+    assert shown["site"].to_pylist() == [batches[n][1] for n in ordered for _ in rows]
 
 
 def kinds_within(kind: pa.DataType) -> list[pa.DataType]:
@@ -108,7 +110,7 @@ def kinds_within(kind: pa.DataType) -> list[pa.DataType]:
 
 
 def test_readers_see_texts(tmp_path: Path) -> None:
-    """A dictionary is a way of writing: pandas would make categories of it, Spark refuse it."""
+    """A dictionary is a way of writing; of Arrow's type pandas would make categories."""
     rows = [{"op": "+", "query": "q", "certainty": "confirmed",
              "events": [{"site": "main", "source": "s", "type": "A", "ts": 1}]}]  # fmt: skip
     store = PartStore(tmp_path / "held", HELD_BYTES)

@@ -165,8 +165,8 @@ class TypedColumns:
 
 
 def _fitted(values: pa.Array) -> pa.Array:
-    """``values``; with a dictionary of their own if theirs is one of far more texts, which each
-    row group would hold, or has a null, which Parquet's does not.
+    """``values``; with a dictionary of their own if theirs has more texts than there are rows,
+    which each row group would hold, or has a null, which Parquet's may not.
     """
     if pa.types.is_dictionary(values.type):
         known = values.dictionary

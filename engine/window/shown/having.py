@@ -28,7 +28,8 @@ def holds(plan: WindowPlan, outbox: Outbox, strings: Strings) -> np.ndarray:
     n = int(outbox.tally[0])
     held = np.ones(n, np.bool_)
     if plan.having is not None:
-        kinds, words = outbox.kinds[:n], outbox.words[:n]
+        values = np.arange(len(plan.aggregates)) * NUMBERS + VALUE
+        kinds, words = outbox.kinds[:n, values], outbox.words[:n, values]
         for rows in of_same_kinds(kinds, words):
             held[rows] = _holds(plan, plan.having, kinds[rows], words[rows], strings)
     return held
@@ -37,12 +38,12 @@ def holds(plan: WindowPlan, outbox: Outbox, strings: Strings) -> np.ndarray:
 def _holds(
     plan: WindowPlan, having: Predicate, kinds: np.ndarray, words: np.ndarray, strings: Strings
 ) -> np.ndarray:
+    """As ``holds``, of one number of each aggregate: kinds (n, m) and words (n, m, 2)."""
     columns: dict[str, np.ndarray] = {}
     valid: dict[str, np.ndarray] = {}
     types: dict[str, str] = {}
     for a, one in enumerate(plan.aggregates):
-        j = a * NUMBERS + VALUE
-        kind, word = kinds[:, j], words[:, j]
+        kind, word = kinds[:, a], words[:, a]
         valid[one.label] = kind != NULL
         if (kind == TEXT).any():
             columns[ATTR_PREFIX + one.label] = np.where(valid[one.label], word[:, 1], -1)
