@@ -36,7 +36,7 @@ from edge_agent.messages import StreamSchema
 from edge_agent.session import AgentSession
 from edge_agent.settings import SessionSettings
 from engine.log.arrival_log import frames_in
-from engine.log.files.log_files import file_name
+from engine.log.files.folder import file_name
 
 SOURCES = 20
 RATE = 15_000
@@ -121,7 +121,7 @@ def watch(
     """Each answer, and when each file of the log was there; ends the load in time."""
     path = folder / "site.log.answers" / "q1" / "main.jsonl"
     seen = 0
-    found = []
+    found: list[Answer] = []
     files: list[int] = []
     rest = b""
     idle_since = time.monotonic()
@@ -159,12 +159,14 @@ def took(folder: Path, number: int) -> bool:
 
 
 def durable(seen: Path, files: list[int], arrived: Times) -> Times:
-    """When the file was there that has what arrived then."""
+    """When the file was there that has what arrived then; 0 if none was seen: this machine was so
+    busy that it was merged before.
+    """
     last = [
         max(frame.last_arrival for frame in frames_in(seen / str(number)))
         for number in range(1, len(files) + 1)
     ]
-    return np.array(files, np.int64)[np.searchsorted(last, arrived)]
+    return np.array([*files, 0], np.int64)[np.searchsorted(last, arrived)]
 
 
 def processor_seconds(pid: int) -> float:
@@ -187,8 +189,12 @@ def run(engine: str, folder: Path, port: int) -> None:
     try:
         time.sleep(3)
         words = [sys.executable, "-m", "bench.live", "load", str(port)]
-        with subprocess.Popen(words) as loader:
+        loader = subprocess.Popen(words)
+        try:
             found, files = watch(folder, loader, SECONDS[engine])
+        finally:
+            loader.terminate()  # it would go on for ever
+            loader.wait(60)
         spent = {
             "gateway": processor_seconds(server.pid),
             "engine": sum(map(processor_seconds, family(server.pid))),
@@ -202,20 +208,21 @@ def run(engine: str, folder: Path, port: int) -> None:
 
 
 def report(engine: str, found: list[Answer], durable_at: Callable[[Times], Times]) -> None:
-    if not found:
+    times = np.array(found, np.int64).reshape(-1, 3)
+    times = times[times[:, 0] >= times[:1, 2] + LEFT_OUT_S * 10**9]
+    in_log = durable_at(times[:, 1])
+    created, arrived, written = times[in_log > 0].T
+    in_log = in_log[in_log > 0]
+    if not len(in_log):
         print(f"{engine}: no answer within {START_S:.0f} s; is the machine busy?")
         return
-    times = np.array(found, np.int64)
-    times = times[times[:, 0] >= times[0, 2] + LEFT_OUT_S * 10**9]
-    created, arrived, written = times.T
-    in_log = durable_at(arrived)
     parts = {
         "created to arrived": arrived - created,
         "arrived to in the log": in_log - arrived,
         "in the log to written": written - in_log,
         "created to written": written - created,
     }
-    print(f"{engine}: {RATE:,} events/s from {SOURCES} sources, {len(times):,} answers")
+    print(f"{engine}: {RATE:,} events/s from {SOURCES} sources, {len(in_log):,} answers")
     for name, spent in parts.items():
         quantiles = np.quantile(spent / 1e6, [0.5, 0.95, 0.99, 1.0])
         names = ("p50", "p95", "p99", "max")
