@@ -28,7 +28,7 @@ $(STAMP): pyproject.toml constraints.txt scripts/setup.py
 demo: $(STAMP)  ## simulate a soccer match with wrong clocks, process it on Spark, write out/demo/report.html
 	$(BIN)/slackwater run soccer --out out/demo --overwrite
 
-test: $(STAMP)  ## all tests but the slow ones (below 10 minutes on 2 cores)
+test: $(STAMP)  ## all tests but the slow ones
 	$(PYTEST) -m "not slow"
 
 test-all: $(STAMP)  ## the slow suites that make test leaves out, and some minutes of make fuzz

@@ -4,7 +4,8 @@ Those that start Spark run in one worker, and so do those of one folder (but the
 are few and long): they compile the same kernels and share what their modules prepare, and two
 workers side by side would do both twice.
 
-``make test`` tries the same examples on every machine; ``make fuzz`` fresh ones (profile ``fuzz``).
+``make test`` tries the same examples on every machine, half as many as a test names; ``make fuzz``
+(profile ``fuzz``) fresh ones, and all of them.
 A JVM fills a machine, so one Spark after the other; they begin first, for together they take the
 longest. And what is timed by Hypothesis may be the first call of a kernel, which compiles or loads
 it.
@@ -22,7 +23,11 @@ from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
+from tests.fewer_examples import try_fewer
+
 _SPARK: Final = "spark"
+ENOUGH: Final = 10
+"""A test that names so many examples, or fewer, gets them: each is long."""
 settings.register_profile("slackwater", deadline=None, derandomize=True, database=None)
 settings.register_profile("fuzz", deadline=None, database=None, print_blob=True)
 settings.load_profile("slackwater")
@@ -60,6 +65,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("deep"):
             item.add_marker("slow")
+    if settings.default is not None and settings.default.derandomize:
+        quick = [item for item in items if not item.get_closest_marker("slow")]
+        try_fewer(quick, lambda named: max(min(named, ENOUGH), named // 2))
     groups = {item: _group(item) for item in items}
     for item, group in groups.items():
         if group is not None:

@@ -1,4 +1,4 @@
-"""`make test` tries the same examples in every checkout, with xdist or without."""
+"""`make test` tries the same examples in every checkout, with xdist or without: half of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DRAWN = []
 
 @pytest.mark.parametrize("name", ["a", "b@c"])
 @given(n=st.integers())
-@settings(max_examples=20)
+@settings(max_examples=40)
 def test_draws(name, n):
     DRAWN.append((name, n))
 
@@ -28,6 +28,7 @@ def test_tells(request):
     folder = request.config.rootpath
     (folder / "drawn.json").write_text(json.dumps(DRAWN))
 """
+INI = "[pytest]\nmarkers = slow deep spark\npythonpath = .\n"
 
 
 @pytest.mark.parametrize("options", [(), ("-n", "1", "--dist", "loadgroup")])
@@ -36,9 +37,10 @@ def test_examples_are_those_of_any_other_checkout(options: tuple[str, ...], tmp_
     for name, how in (("here", ()), ("there", options)):
         tests = tmp_path / name / "tests" / "of"
         tests.mkdir(parents=True)
-        (tests.parent / "conftest.py").write_text((TESTS / "conftest.py").read_text())
+        for ours in ("conftest.py", "fewer_examples.py"):
+            (tests.parent / ours).write_text((TESTS / ours).read_text())
         (tests / "test_draws.py").write_text(DRAWS)
-        (tmp_path / name / "pytest.ini").write_text("[pytest]\nmarkers = slow deep spark\n")
+        (tmp_path / name / "pytest.ini").write_text(INI)
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *how]
         known = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "COV_"))}
         ran = subprocess.run(

@@ -101,6 +101,7 @@ def test_every_name_is_there_and_no_other() -> None:
         slackwater.sort  # type: ignore[attr-defined]  # noqa: B018
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_callers_are_typed(tmp_path: Path) -> None:
     (tmp_path / "caller.py").write_text(CALLER)

@@ -67,6 +67,7 @@ main()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("installed", ABSENT)
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_works_or_names_the_extra(installed: str, name: str, tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ from engine.query.analysis.analyse import query
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
+LONG = {"deploy.md", "how-to.md", "scenarios.md", "validate.md"}
+"""Pages that take tens of seconds."""
 SLOW = re.compile(r"^(make|slackwater run|python (?:job|stream).py)\b", re.MULTILINE)
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -74,15 +76,6 @@ def page_blocks(page: Path, language: str = "sh") -> list[Block]:
     return blocks(page.relative_to(ROOT).as_posix(), page.read_text(encoding="utf-8"), language)
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if page_blocks(page)], ids=lambda page: page.name
-)
-def test_commands_run(page: Path, tmp_path: Path) -> None:
-    for block in page_blocks(page):
-        if not block.is_slow:
-            run(block, tmp_path)
-
-
 def program(pieces: list[Block]) -> str:
     """The blocks of Python one after another, with a NUL printed between what they print."""
     return "print(chr(0), end='')\n".join(piece.commands for piece in pieces)
@@ -101,13 +94,19 @@ def run_python(pieces: list[Block], folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if page_blocks(page, "python")], ids=lambda page: page.name
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.slow] if page.name in LONG else [], id=page.name)
+        for page in PAGES
+        if page_blocks(page) or page_blocks(page, "python")
+    ],
 )
-def test_python_runs(page: Path, tmp_path: Path) -> None:
+def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
     for block in page_blocks(page):
         if not block.is_slow:
             run(block, tmp_path)
-    run_python(page_blocks(page, "python"), tmp_path)
+    if pieces := page_blocks(page, "python"):
+        run_python(pieces, tmp_path)
 
 
 @pytest.mark.parametrize("code", ["print(2)\n", "1 / 0\n"])

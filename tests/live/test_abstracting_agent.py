@@ -7,8 +7,12 @@ import signal
 import subprocess
 from typing import Any
 
+import pytest
+
 from engine.log.arrival_log import LogReader
 from tests.live.conftest import ENV, SLACKWATER, Field, Program, until
+
+pytestmark = pytest.mark.slow
 
 SPEC_READINGS = [55, 70, 95, 80, 110, 120, 90, 60, 30]
 ABSTRACT = """

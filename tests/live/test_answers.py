@@ -86,6 +86,7 @@ def kill_engine(gateway: Program) -> None:
         subprocess.run(["kill", "-9", child], check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "kills"), [(1, 4), pytest.param(2, 40, marks=pytest.mark.deep)])
 def test_kills_lose_and_double_nothing(field: Field, seed: int, kills: int) -> None:
     """Server or engine are killed at random; every reader's view only ever grows."""
@@ -126,6 +127,7 @@ def run_through(field: Field, source: str, values: range) -> None:
     assert agent.end(None) == 0, agent.text
 
 
+@pytest.mark.slow
 def test_a_query_more_is_answered_from_the_beginning_and_another_is_refused(field: Field) -> None:
     field.site(asked({"q1": COUNTS}))
     gateway = field.serve()
@@ -149,6 +151,7 @@ def test_a_query_more_is_answered_from_the_beginning_and_another_is_refused(fiel
     assert answered(field, "q1").startswith(first)
 
 
+@pytest.mark.slow
 def test_a_full_disk_under_answers_keeps_no_event_out(field: Field) -> None:
     field.site(asked())
     path = field.folder / "site.log.answers" / "q2" / "main.jsonl"
@@ -163,6 +166,7 @@ def test_a_full_disk_under_answers_keeps_no_event_out(field: Field) -> None:
     assert_all_answered(field)
 
 
+@pytest.mark.slow
 def test_a_query_that_events_do_not_fit_stops_answers_and_no_event(field: Field) -> None:
     field.site(asked({"q1": "SELECT sum(w) FROM events WINDOW TUMBLING 1 s"}))
     gateway = field.serve()
@@ -181,13 +185,11 @@ def test_a_query_that_events_do_not_fit_stops_answers_and_no_event(field: Field)
     assert field.values("gate") == list(range(50))
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize(
     "turns",
-    [
-        "embedded spark",
-        pytest.param("embedded spark! spark embedded! spark", marks=pytest.mark.slow),
-    ],
+    ["embedded spark", "embedded spark! spark embedded! spark"],
 )
 def test_engines_take_turns(field: Field, turns: str) -> None:
     """Each goes on where the files are, whoever wrote them, also after kills of the server (!)."""
@@ -204,6 +206,7 @@ def test_engines_take_turns(field: Field, turns: str) -> None:
     assert_all_answered(field)
 
 
+@pytest.mark.slow
 def test_a_stop_while_an_earlier_engine_still_runs_says_that_answers_are_missing(
     field: Field,
 ) -> None:

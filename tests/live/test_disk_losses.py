@@ -16,6 +16,8 @@ from tests.live import conftest
 from tests.live.conftest import Field, Program, until
 from tests.live.test_kills import numbered
 
+pytestmark = pytest.mark.slow
+
 BATCHES = 20
 
 
@@ -79,7 +81,7 @@ def lose_half_of_the_newest(field: Field) -> None:
         position.unlink()
 
 
-@pytest.mark.parametrize("offline", [pytest.param(0, marks=pytest.mark.slow), 1])
+@pytest.mark.parametrize("offline", [0, 1])
 def test_a_disk_that_lost_what_was_sent_begins_a_new_start(field: Field, offline: int) -> None:
     """Also where agents before had written new events under the old numbers, without a gateway."""
     name = settings(field)

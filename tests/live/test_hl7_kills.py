@@ -14,6 +14,8 @@ import pytest
 
 from tests.live.conftest import Field, Program, free_port, until
 
+pytestmark = pytest.mark.slow
+
 MESSAGE = (
     "\x0bMSH|^~\\&|MON|ICU|||20240101120000+0000||ORU^R01|{n}|P|2.5\r"
     "OBR|1||||||20240101120000+0000\rOBX|1|NM|HR||{n}\rOBX|2|NM|HR||-{n}\r\x1c\r"
@@ -86,7 +88,6 @@ def test_every_message_is_in_the_log_once_though_the_agent_is_killed(field: Fiel
     play(field, messages=100, kills=3, seed=1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "seed", [2, *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(3, 6))]
 )

@@ -16,6 +16,8 @@ from edge_agent import wire
 from tests.live.conftest import Field, Program, until
 from tests.live.test_abstracting_agent import ABSTRACT, feed
 
+pytestmark = pytest.mark.slow
+
 ASKS = 60_000
 ROOM_MB = 40
 """For what may be in flight (8 MiB), twice, and what reading a million wishes takes."""

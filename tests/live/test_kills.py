@@ -13,6 +13,8 @@ import pytest
 from engine.log.arrival_log import LogReader
 from tests.live.conftest import Field, Program
 
+pytestmark = pytest.mark.slow
+
 PER_LIFE = 1_000_000
 
 
@@ -94,7 +96,6 @@ def test_what_is_killed_goes_on(field: Field) -> None:
     lives(field, seed=1, count=4)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", [2, pytest.param(3, marks=pytest.mark.deep)])
 def test_what_is_killed_often_goes_on(field: Field, seed: int) -> None:
     lives(field, seed, count=20)

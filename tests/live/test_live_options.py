@@ -192,6 +192,7 @@ def test_late_events_have_names_that_no_query_may_have() -> None:
     assert other.of_each()["q"] == Questions(queries=(("q", PAIRS),)).of_each()["q"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "engine", ["embedded", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow])]
 )

@@ -16,6 +16,8 @@ from engine.log.arrival_log import LogReader
 from engine.server.ntp_responder import NtpResponder
 from tests.live.conftest import Field, free_port, until
 
+pytestmark = pytest.mark.slow
+
 HOUR_NS = 3600 * 10**9
 
 
@@ -67,7 +69,6 @@ def test_time_is_authenticated_by_the_token_and_plain_clients_are_answered(field
     running.end()
 
 
-@pytest.mark.slow
 def test_chrony_takes_its_time_from_the_gateway(field: Field) -> None:
     """A program of another hand accepts the packets and finds this machine's clock right."""
     chronyd = shutil.which("chronyd", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")

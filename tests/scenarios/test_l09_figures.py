@@ -181,6 +181,7 @@ def test_latency_of_conservative_falls_with_promises(run: PaperRun) -> None:
     assert found.facts["by_promised"][0] > found.facts["by_promised"][-1]
 
 
+@pytest.mark.slow
 def test_on_disk_or_not_the_results_are_the_same(tmp_path: Path) -> None:
     run = paper_run(tmp_path, 0.3)
     facts = disk.thresholds(run).facts
@@ -192,6 +193,7 @@ def test_on_disk_or_not_the_results_are_the_same(tmp_path: Path) -> None:
     assert disk.THRESHOLDS[0] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(paper().reproductions))
 def test_every_figure_has_claims_a_table_and_a_drawing(name: str, made: dict[str, Finding]) -> None:
     finding = made[name]
@@ -209,6 +211,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Finding]:
     return {name: each.make(run) for name, each in paper().reproductions.items()}
 
 
+@pytest.mark.slow
 def test_the_page_has_every_figure(made: dict[str, Finding], tmp_path: Path) -> None:
     page = write_reproduced(Reproduced(paper(), made, 1, SMALL), tmp_path / "page")
     shown = page.read_text(encoding="utf-8").partition("<script")[0]

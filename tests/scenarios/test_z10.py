@@ -61,6 +61,7 @@ def by_definition(made: Arriving, *, durable: bool) -> set[tuple[int, ...]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [POINTS, DURABLE])
 @pytest.mark.parametrize("method", [REALTIME, CORRECT])
 @pytest.mark.parametrize("share", [0.0, 0.45])
@@ -137,6 +138,7 @@ def test_a_range_says_with_what_a_verdict_holds(run: PaperRun) -> None:
     assert "longest delay: holds with W/20, W/4, W/2" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [REALTIME, CORRECT])
 def test_a_small_buffer_changes_no_answer(run: PaperRun, method: str) -> None:
     shape = replace(buffer.SHAPE, count=600)

@@ -72,6 +72,7 @@ worlds = st.builds(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @hypothesis_settings(MODERATE, max_examples=12)  # some ten runs each
 @given(
     world=worlds, order=st.sampled_from(ORDERS), rows=st.integers(1, 9),

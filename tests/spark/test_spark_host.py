@@ -191,6 +191,7 @@ def test_a_log_that_grows_between_runs_and_during_them_equals_in_process(
     assert calls >= 2
 
 
+@pytest.mark.slow
 def test_killed_and_started_again_equals_undisturbed(tmp_path: Path) -> None:
     log = tmp_path / "log"
     write_log(log, 6_000, rows_per_file=1_000)
