@@ -11,7 +11,7 @@ from hypothesis import settings
 def try_fewer(items: Iterable[pytest.Item], number: Callable[[int], int]) -> None:
     """Each property among ``items`` tries ``number`` of as many examples as it names.
 
-    They are the first of those that it would try anyway: which come hangs on the seed.
+    Not the first of those: how many there are to be tells Hypothesis how small to begin.
     """
     done = set()
     for item in items:

@@ -45,6 +45,7 @@ UNFINISHED = tuple(
     "".join(word)
     for word in (("TO", "DO"), ("FIX", "ME"), ("X", "XX"), ("NotImplemented", "Error"))
 )
+UNFINISHED_WORD = re.compile(rf"\b(?:{'|'.join(UNFINISHED)})\b")
 REGISTRIES = tuple(
     ".".join(parts)
     for parts in (
@@ -101,8 +102,8 @@ def long_files(source: Source) -> Iterator[str]:
 
 
 def long_functions(source: Source) -> Iterator[str]:
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not source.is_test:
+    for node in ast.walk(source.tree) if not source.is_test else ():
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             count = (node.end_lineno or node.lineno) - node.lineno + 1
             if count > FUNCTION_LINES_MAX:
                 yield f"{source.path}:{node.lineno}: {node.name} has {count} lines"
@@ -116,7 +117,7 @@ def vague_names(source: Source) -> Iterator[str]:
 
 def unfinished_places(source: Source) -> Iterator[str]:
     for place, line in source.lines():
-        if any(re.search(rf"\b{word}\b", line) for word in UNFINISHED):
+        if UNFINISHED_WORD.search(line):
             yield f"{place}: {line.strip()}"
 
 
@@ -164,8 +165,8 @@ def undocumented(source: Source) -> Iterator[str]:
 
 
 def kernels(source: Source) -> Iterator[ast.FunctionDef]:
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.FunctionDef) and not source.is_test:
+    for node in ast.walk(source.tree) if not source.is_test else ():
+        if isinstance(node, ast.FunctionDef):
             named = {each.id for each in node.decorator_list if isinstance(each, ast.Name)}
             if named & KERNELS:
                 yield node
