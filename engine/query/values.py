@@ -120,7 +120,7 @@ def _as_kind(value: Value, kind: str, strings: Strings | None) -> tuple[np.ndarr
     """Data and mask of ``value`` as one of ``kind``."""
     dtype = {"str": np.int32, "float": np.float64, "int": np.int64}[kind]
     if value.kind == "null" or (value.kind == "str") != (kind == "str"):
-        return np.zeros((), dtype), _NOWHERE
+        return np.full((), -1 if kind == "str" else 0, dtype), _NOWHERE  # no text has the code -1
     if isinstance(value.data, str):
         assert strings is not None
         return np.asarray(strings.code(value.data), dtype), np.ones((), np.bool_)

@@ -20,7 +20,7 @@ _AGAIN_S: Final = (1.0, 60.0)
 FAILED: Final = 1
 _STEADY_S: Final = 60.0
 """Who ran so long is started again soon."""
-STOP_S: Final = {"embedded": 10.0, "spark": 30.0}
+STOP_S: Final = {"embedded": 20.0, "spark": 30.0}
 """So long the engine may take to answer what is in the log, when the server stops."""
 
 

@@ -6,7 +6,7 @@ from math import isnan, nan
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.errors import ContractViolation
@@ -17,6 +17,7 @@ from engine.query.plan import (
     Attribute,
     Comparison,
     Constant,
+    FunctionCall,
     Membership,
     Predicate,
     SeqPlan,
@@ -46,6 +47,7 @@ def view_of(rows: list[Row], strings: Strings) -> View:
 
 ROWS = st.lists(ROW, min_size=1, max_size=6)
 ALIASES = ["p", "q"]
+A_TEXT = Attribute("s", "p")
 ATTRIBUTES = st.builds(Attribute, st.sampled_from([*TYPES, "absent"]), st.sampled_from(ALIASES))
 CONSTANTS = st.builds(
     Constant,
@@ -76,6 +78,11 @@ def test_random_conditions_against_the_slow_twin(
 
 @settings(max_examples=100, deadline=None)
 @given(PREDICATES, ROWS, ROWS)
+@example(
+    Comparison("<", A_TEXT, FunctionCall("coalesce", (A_TEXT, Attribute("i", "p")))),
+    [dict.fromkeys(TYPES)],
+    [dict.fromkeys(TYPES)],
+)
 def test_views_broadcast_to_all_combinations(
     predicate: Predicate, left: list[Row], right: list[Row]
 ) -> None:
