@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
 LONG = {"deploy.md", "how-to.md", "scenarios.md", "validate.md"}
 """Pages that take tens of seconds."""
+APART = [pytest.mark.slow, pytest.mark.xdist_group("demonstration")]  # of the same ports
 SLOW = re.compile(r"^(make|slackwater run|python (?:job|stream).py)\b", re.MULTILINE)
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -96,7 +97,7 @@ def run_python(pieces: list[Block], folder: Path) -> None:
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, marks=[pytest.mark.slow] if page.name in LONG else [], id=page.name)
+        pytest.param(page, marks=APART if page.name in LONG else [], id=page.name)
         for page in PAGES
         if page_blocks(page) or page_blocks(page, "python")
     ],
