@@ -20,7 +20,7 @@ _AGAIN_S: Final = (1.0, 60.0)
 FAILED: Final = 1
 _STEADY_S: Final = 60.0
 """Who ran so long is started again soon."""
-STOP_S: Final = {"embedded": 20.0, "spark": 30.0}
+STOP_S: Final = 45.0
 """So long the engine may take to answer what is in the log, when the server stops."""
 
 
@@ -62,7 +62,7 @@ class EngineProcess:
         self._stopping.set()
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
-        done, _ = await asyncio.wait([self._running], timeout=STOP_S[self._task.kind])
+        done, _ = await asyncio.wait([self._running], timeout=STOP_S)
         if not done and self._process is not None:
             self._process.kill()
         await self._running
