@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from pyspark.sql import Row
 
+from engine.cache_home import cache_home
 from engine.chain import ChainSettings
 from engine.spark.processor import SiteChain
 
@@ -100,7 +101,7 @@ class PretendSpark:
         done = len(list(commits.iterdir()))
         if not done:
             self._stores = {}
-        task = SiteChain(settings, log, out / "staged", out / "cache")
+        task = SiteChain(settings, log, out / "staged", cache_home())
         pages = sorted(
             (out / "reading").glob("*.parquet"), key=lambda path: path.stat().st_mtime_ns
         )

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import Row
 
 from engine.barrier.registry import parse_barrier
+from engine.cache_home import cache_home
 from engine.chain import Chain, ChainSettings
 from engine.log.arrival_log import LogWriter
 from engine.order.registry import parse_order
@@ -59,7 +60,7 @@ def _batches(log: Path) -> list[list[Row]]:
 
 def _task(log: Path, settings: ChainSettings = SETTINGS) -> SiteChain:
     Staged(log.parent / "staged").clear()
-    return SiteChain(settings, log, log.parent / "staged", log.parent / "cache")
+    return SiteChain(settings, log, log.parent / "staged", cache_home())
 
 
 def _restored_each_time(log: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[Row]]:
