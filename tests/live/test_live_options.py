@@ -193,9 +193,7 @@ def test_late_events_have_names_that_no_query_may_have() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "engine", ["embedded", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow])]
-)
+@pytest.mark.parametrize("engine", ["embedded", pytest.param("spark", marks=pytest.mark.spark)])
 def test_a_server_with_spill_and_late_events_answers_as_a_query(field: Field, engine: str) -> None:
     more = (
         'spill = "state,hot=500ms,chunk=500ms,parts=1,pending=50,wait=1s"\nlate = true\n'
