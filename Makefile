@@ -28,17 +28,16 @@ $(STAMP): pyproject.toml constraints.txt scripts/setup.py
 demo: $(STAMP)  ## simulate a soccer match with wrong clocks, process it on Spark, write out/demo/report.html
 	$(BIN)/slackwater run soccer --out out/demo --overwrite
 
-test: $(STAMP)  ## all tests but the slow ones
+test: $(STAMP)  ## the tests that protect every answer: minutes
 	$(PYTEST) -m "not slow"
 
-test-all: $(STAMP)  ## the slow suites that make test leaves out, and some minutes of make fuzz
+test-all: $(STAMP)  ## the slow ones: real sockets, kills, Spark, browsers, figures of the papers, all of docs
 	-@$(BIN)/python scripts/network_programs.py
 	$(PYTEST) -m "slow and not deep"
-	$(BIN)/python scripts/fuzz.py --minutes 4 --only-tell
 
-test-deep: $(STAMP)  ## more of all that: examples by the thousand, seeds, kills (hours)
+test-deep: $(STAMP)  ## before a release, for hours: examples by the thousand, seeds, kills; docs/testing.md keeps the last run
 	-@$(BIN)/python scripts/network_programs.py
-	$(PYTEST) -m deep
+	$(PYTEST) -m deep -o timeout=3600 -o faulthandler_timeout=0
 
 fuzz: $(STAMP)  ## property tests with fresh seeds: MINUTES=10, or SEED=N for one round anew
 	$(BIN)/python scripts/fuzz.py --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(TESTS)

@@ -211,7 +211,7 @@ def pieces(made: Sequence[Begun | Ended], tag: str) -> list[Piece]:
     ]
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(case=cases(), cuts=st.lists(st.integers(1, 9), min_size=1, max_size=5))
 def test_intervals_are_those_of_the_definition_however_readings_are_cut(
     case: tuple[AbstractSettings, dict[str, list[Sample]], list[str]], cuts: list[int]
@@ -232,7 +232,7 @@ def test_intervals_are_those_of_the_definition_however_readings_are_cut(
     assert len(begun) == len(set(begun)) == machine.counts["begins"]
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(
     times=st.lists(st.integers(0, 14), max_size=20), late=st.lists(st.integers(0, 3), min_size=20),
     early=st.lists(st.integers(0, 400), max_size=20),
@@ -267,7 +267,7 @@ def replace_cut(piece: Piece) -> Piece:
     return replace(piece, cut=None)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(case=cases())
 def test_a_restart_after_any_reading_changes_nothing(
     case: tuple[AbstractSettings, dict[str, list[Sample]], list[str]],

@@ -33,7 +33,7 @@ def simulated(records: list[Record], asked: Asked, *, adapts: bool) -> SlowBarri
 
 
 @pytest.mark.parametrize("barrier", ["punctuation", "adaptive"])
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
     asked=st.sampled_from(QUERIES),

@@ -79,7 +79,7 @@ FIRST_PROMISES = {"dense": True, "asked": QUERIES[0], "cuts": []}
 @pytest.mark.parametrize("barrier", LEVELS)
 @example(seed=385, **FIRST_PROMISES)
 @example(seed=612410, **FIRST_PROMISES)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     seed=st.integers(0, 10**6), dense=st.booleans(), asked=st.sampled_from(QUERIES),
     cuts=st.lists(st.integers(1, 60), max_size=3),

@@ -65,7 +65,7 @@ POGS = st.tuples(
 HAPPENS = st.lists(st.tuples(st.booleans(), EVENTS, POGS, st.booleans()), max_size=60)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(HAPPENS)
 def test_against_the_slow_twin_cut_anywhere(
     happens: list[tuple[bool, Event, tuple[str | None, str | None, int], bool]],

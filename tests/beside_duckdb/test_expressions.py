@@ -15,7 +15,7 @@ ASKED = given(
 )
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @ASKED
 def test_same_rows_and_values(rows: list[Row], asked: list[tuple[Said, Said, Said]]) -> None:
     check(rows, asked)

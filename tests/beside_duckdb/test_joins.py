@@ -55,7 +55,7 @@ def joins(draw: st.DrawFn) -> tuple[str, str]:
 ASKED = given(tables(), st.lists(joins(), min_size=1, max_size=6))
 
 
-@settings(max_examples=12)
+@settings(max_examples=10)
 @ASKED
 def test_same_rows(rows: list[Row], asked: list[tuple[str, str]]) -> None:
     check(rows, asked)

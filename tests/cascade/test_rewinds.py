@@ -51,7 +51,7 @@ DO = st.lists(
 
 
 @given(steps=DO, few=st.sampled_from([1, 3]), most=st.sampled_from([2, 4]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_copy_has_read_just_what_is_in_front(
     steps: list[tuple[str, int]], few: int, most: int
 ) -> None:

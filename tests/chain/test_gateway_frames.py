@@ -168,7 +168,7 @@ def told(frames: list[Frame], together: int, order: str) -> str:
     return json.dumps([rows, results, counters], indent=1, sort_keys=True, allow_nan=False)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=75, deadline=None, suppress_health_check=list(HealthCheck))
 @given(said=SAID, order=st.sampled_from(ORDERS), frame_rows=st.integers(1, 9),
        together=st.integers(1, 4), resend=st.booleans())  # fmt: skip
 def test_what_the_gateway_lets_in_every_query_answers_in_every_cut(
@@ -180,7 +180,7 @@ def test_what_the_gateway_lets_in_every_query_answers_in_every_cut(
     assert told(many, together, order) == told(one, 100, order)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(said=SAID, order=st.sampled_from(ORDERS))
 def test_kernels_as_plain_python_answer_what_compiled_ones_do(
     said: list[tuple[str, Any, int]], order: str

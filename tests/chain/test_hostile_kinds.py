@@ -100,7 +100,7 @@ TAKEN_BACK_AND_GIVEN_AGAIN: list[Record] = [
 
 
 @pytest.mark.parametrize("text", KINDS_OF_STATEMENT.values(), ids=KINDS_OF_STATEMENT)
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @example(trace=TAKEN_BACK_AND_GIVEN_AGAIN, order="none", barrier="bounded:3650 d")
 @given(trace=traces() | crowds(), order=st.sampled_from(ORDERS), barrier=st.sampled_from(BARRIERS))
 def test_every_kind_of_statement_answers_in_every_cut(

@@ -119,7 +119,7 @@ def told(batches: list[list[Record]], order: str, guard: int | None) -> str:
     return json.dumps([rows, results, counters], indent=1, sort_keys=True)
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(trace=traces(), order=st.sampled_from(ORDERS), guard=st.sampled_from([None, 0, SECOND]))
 def test_values_at_the_ends_of_their_ranges_are_answered_in_every_cut(
     trace: list[Record], order: str, guard: int | None

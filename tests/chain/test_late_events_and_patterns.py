@@ -55,7 +55,7 @@ def test_late_drop_keeps_late_events_out_of_patterns(late: str, signs: list[str]
     delays=st.lists(st.sampled_from([0, 0, 0, 3, 30]), min_size=8, max_size=8),
     cut=st.integers(0, 8),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_patterns_answer_as_if_what_was_dropped_had_never_come(
     kinds: list[str], delays: list[int], cut: int
 ) -> None:

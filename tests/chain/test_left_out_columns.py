@@ -133,7 +133,7 @@ SETS = st.lists(
 )
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     trace=traces(),
     order=st.sampled_from(ORDERS),

@@ -87,7 +87,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     events=EVENTS,
     order=st.sampled_from(

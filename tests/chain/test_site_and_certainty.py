@@ -141,7 +141,7 @@ EVENT = st.tuples(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     drawn=st.lists(EVENT, min_size=2, max_size=8),
     clocks=st.tuples(*[st.lists(SYNC, max_size=2)] * 3),

@@ -75,13 +75,13 @@ def check(data: bytes, name: str, *arguments: str) -> None:
         assert left == set()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(edits=EDITS)
 def test_a_mutated_trace_never_gives_a_traceback(edits: Edits) -> None:
     check(edited(TRACE, edits), "t.jsonl", "order")
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     edits=EDITS,
     text=st.sampled_from(
@@ -99,19 +99,19 @@ def test_a_query_over_a_mutated_trace_never_gives_a_traceback(
     check(edited(TRACE, edits), "t.jsonl", "query", text, "--order", order)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(edits=EDITS)
 def test_a_mutated_table_never_gives_a_traceback(edits: Edits) -> None:
     check(edited(TABLE, edits), "t.csv", "order")
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(edits=EDITS)
 def test_a_mutated_gzip_file_never_gives_a_traceback(edits: Edits) -> None:
     check(edited(gzip.compress(TRACE, mtime=0), edits), "t.jsonl.gz", "order")
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(edits=EDITS)
 @example(edits=[(174, 1, b"\x80")])  # in the name of a column
 def test_a_mutated_log_never_gives_a_traceback(edits: Edits) -> None:
@@ -130,7 +130,7 @@ def test_a_mutated_log_never_gives_a_traceback(edits: Edits) -> None:
             assert err.startswith(f"slackwater: {log}")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(broken=st.dictionaries(st.integers(0, len(PLAIN) - 1), EDITS, min_size=1, max_size=5))
 @example(broken={0: [(0, 0, b"\xef\xbb\xbf")], 3: [(0, 9, b"")], 11: [(0, 99, b"")]})
 @example(broken={5: [(3, 0, b"\n")], 6: [(22, 0, b"\n\n")]})

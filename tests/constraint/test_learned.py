@@ -35,7 +35,7 @@ def allows(expression: Regular, trace: tuple[str, ...]) -> bool:
     return nullable(rest)
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(st.lists(st.text("ABCDE", min_size=1, max_size=8), min_size=1, max_size=8))
 def test_what_is_learned_allows_all_that_it_was_learned_from(drawn: list[str]) -> None:
     traces: Traces = Counter(tuple(each) for each in drawn)
@@ -67,7 +67,7 @@ def test_the_rarest_kinds_and_traces_that_have_not_ended_are_left_out() -> None:
         learn(traces, frozenset("X"), 0.0)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(
     st.lists(st.text("ABC", min_size=1, max_size=6), min_size=1, max_size=6),
     st.sampled_from(["A, B?, C", "(A | B)+, C?", "A & B & C", "(A, B)*"]),

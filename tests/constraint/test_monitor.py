@@ -76,7 +76,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(EVENTS, st.sampled_from(SEQS), st.sampled_from(FLOWS), st.lists(st.integers(0, 40)))
 def test_every_trace_is_told_of_as_by_definition_however_it_is_cut(
     events: list[Event], seq: Seq, flow: str, cuts: list[int]

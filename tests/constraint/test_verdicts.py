@@ -164,7 +164,7 @@ def test_ten_thousand_pairs_of_constraint_and_pattern(
     check(expression, seq, trace)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(regulars(), patterns(), st.text("ABC", max_size=6))
 @example(
     Interleaving((Repetition(Occurrence("C"), 0, 1), Repetition(Occurrence("C"), 0, 1))),

@@ -42,7 +42,7 @@ def test_the_phase_moves_the_first_promise() -> None:
     assert [bool(late.due(1, None)) for _ in range(5)] == [False, False, False, True, False]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     messages=st.lists(st.lists(st.integers(-1, 2), min_size=1, max_size=9), max_size=30),
     every=st.sampled_from([1, 2, 4, 8]),

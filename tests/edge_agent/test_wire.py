@@ -95,7 +95,7 @@ def test_messages_come_back_however_the_bytes_are_cut(sent: list[m.Message], rng
     assert got == sent
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(MESSAGES, st.data())
 def test_damaged_messages_raise_only_wire_errors(message: m.Message, data: st.DataObject) -> None:
     body = bytearray(wire.encode(message)[wire.PREFIX_BYTES :])
@@ -116,7 +116,7 @@ PLAIN = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=500)
+@settings(max_examples=250)
 @given(st.integers(0, 13) | PLAIN, st.lists(PLAIN, max_size=9))
 def test_any_msgpack_raises_only_wire_errors(kind: Any, rest: list[Any]) -> None:
     with contextlib.suppress(WireError):

@@ -47,7 +47,7 @@ def verdict(data: Data, few: int) -> str:
     return "taken"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(messages())
 def test_both_ways_to_look_agree(data: Data) -> None:
     assert verdict(data, few=32) == verdict(data, few=0)

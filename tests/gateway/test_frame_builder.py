@@ -150,7 +150,7 @@ ALL = (
 )  # fmt: skip
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(sequences())
 def test_a_frame_holds_what_its_parts_say(parts: list[Part]) -> None:
     builder = FrameBuilder("main")
@@ -228,7 +228,7 @@ def test_an_excerpt_is_as_long_as_its_bytes_which_say_its_rows(
     assert written(part_of(excerpt, 0, 1)) == part_of(read, 0, 1)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(sequences(), st.data())
 def test_frames_of_excerpts_are_those_of_their_messages(
     parts: list[Part], data: st.DataObject

@@ -102,7 +102,7 @@ def test_promises_without_end_take_no_memory_without_end() -> None:
     assert waiting.wait(0, Promised("T", 6, 1))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     promises=st.lists(st.tuples(st.sampled_from(["A", "B", None]), st.integers(1, 9))),
     order=st.permutations(range(1, 10)),

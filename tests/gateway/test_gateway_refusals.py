@@ -157,7 +157,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(steps=STEPS)
 def test_nothing_a_peer_sends_crashes_or_bloats_the_gateway(
     bench_of: BenchOf,

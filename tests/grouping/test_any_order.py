@@ -104,7 +104,7 @@ def test_the_cycle_gives_what_states_sent_round_it_do(given_: list[tuple[int, in
     assert run.watermark(100).payload.tolist() == slow.punctuation(100)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     st.sampled_from(sorted(FLOWS)),
     events,

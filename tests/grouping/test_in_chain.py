@@ -69,7 +69,7 @@ def test_whatever_waits_for_order_the_answer_is_one(barrier: str, tmp_path: Path
         assert any(each["op"] == "-" for each in found[0])
 
 
-@settings(max_examples=12)
+@settings(max_examples=10)
 @given(
     st.lists(st.integers(0, 120), max_size=5),
     st.sampled_from(["bounded:25", "punctuation", "immediate"]),

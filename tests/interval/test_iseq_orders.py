@@ -91,7 +91,7 @@ DELAYS = st.lists(st.sampled_from([0, 0, 3, 11]), max_size=5)
     st.sampled_from([None, "immediate", "punctuation", "bounded:30", "hold:5"]),
     st.sampled_from(INDEXES),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_results_are_as_defined_whatever_comes_late(
     asked: Asked, events: list[Event], delays: list[int], lost: list[int], cuts: list[int],
     order: str, barrier: str | None, index: str,
@@ -115,7 +115,7 @@ LONG = Asked("ab", "", (), (), 1)
            *[Event("A", 2, 0, "x", attrs={"k": 0})] * 3], [3], "ibp", False,
 )  # fmt: skip
 @given(queries(), streams(most=14), CUTS, st.sampled_from(INDEXES), st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_what_is_dropped_is_missed_by_nobody(
     asked: Asked, events: list[Event], cuts: list[int], index: str, loses: bool
 ) -> None:
@@ -152,7 +152,7 @@ AS_IN_5_4 = Asked(
     st.lists(st.lists(st.sampled_from([0, 0, 1, 5, 20]), min_size=1, max_size=3), max_size=4),
     CUTS, st.sampled_from(INDEXES),
 )  # fmt: skip
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_an_ibp_that_is_late_or_comes_again_costs_no_match_unseen(
     asked: Asked, events: list[Event], begins: list[list[int]], cuts: list[int], index: str
 ) -> None:

@@ -59,7 +59,7 @@ def shares(events: Sequence[Sided], row: Row) -> bool:
     return (one.source, one.epoch) == (two.source, two.epoch) and one.epoch >= 0
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(
     events=events_of(), kind=st.sampled_from([*KINDS]), near=st.sampled_from([*NEAR]),
     barrier=st.sampled_from(["immediate", "punctuation"]), cuts=st.lists(st.integers(1, 4)),

@@ -149,7 +149,7 @@ def test_tables_of_another_life_are_looked_at_too(
     assert first.with_name(f"{first.name}.damaged").read_bytes() == content
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(
     st.lists(st.binary(min_size=1, max_size=5000), min_size=1, max_size=40),
     st.integers(min_value=0),

@@ -145,7 +145,7 @@ def taken(path: Path) -> list[Record] | None:
     return rows
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(rows=records())
 @example([EVENT | {"v": math.nan}, LATER | {"v": 1.5}])
 @example([EVENT | {"v": math.inf}, LATER | {"v": 1.5}])

@@ -320,7 +320,7 @@ def test_what_cannot_be_written_is_the_users_error(tmp_path: Path) -> None:
         LogWriter(tmp_path / "file")
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=15)
 @given(
     st.lists(
         st.tuples(st.sampled_from("ab"), st.integers(1, 5), st.booleans()), min_size=1, max_size=12

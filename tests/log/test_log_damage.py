@@ -254,7 +254,7 @@ def test_an_attribute_that_changes_its_type_within_a_site_is_an_error(tmp_path: 
 PAYLOAD = frame(0).to_bytes()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(
     st.one_of(
         st.binary(max_size=64),

@@ -207,7 +207,7 @@ OPERATIONS = st.one_of(
 STEPS = st.lists(st.tuples(OPERATIONS, st.one_of(st.none(), st.integers(1, 40))), max_size=25)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(steps=STEPS)
 def test_readers_get_every_event_once_whatever_happens(
     steps: list[tuple[tuple[str, int | None], int | None]],

@@ -110,7 +110,7 @@ def types_of(records: list[Record], name: str) -> set[type]:
     return {type(value) for value in values if value is not None}
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(logs())
 @example([
     {"ts": 1, "site": "main", "arrival": 0, "attrs": {"v": 1}},
@@ -128,7 +128,7 @@ def test_any_log_survives_jsonl(
     assert typed(TraceRead(folder / "again.jsonl", "ns")) == typed(first)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(logs())
 def test_any_log_survives_parquet_or_is_refused(
     tmp_path_factory: pytest.TempPathFactory, records: list[Record]
@@ -156,7 +156,7 @@ def test_any_log_survives_parquet_or_is_refused(
     assert found == want
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(logs())
 def test_any_log_survives_csv_but_for_values_that_read_as_something_else(
     tmp_path_factory: pytest.TempPathFactory, records: list[Record]

@@ -101,7 +101,7 @@ NAMED = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.lists(NAMED, min_size=1, max_size=12))
 @example([{"ts": 631_152_000_000}])  # 1990 in ms, which a default of ns would refuse
 def test_any_records_survive_csv_and_parquet(

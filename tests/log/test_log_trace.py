@@ -292,7 +292,7 @@ def as_trace(frames: list[Frame], unit: str) -> str:
     return out.getvalue()
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=75)
 @given(RECORDS, st.sampled_from(["ns", "us"]), st.integers(1, 20))
 def test_trace_to_frames_to_trace_says_the_same(
     records: list[dict[str, Any]], unit: str, chunk: int

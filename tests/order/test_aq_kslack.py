@@ -128,7 +128,7 @@ def arrived(stream: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
     return [times[row] for _, row in pairs], [arrival for arrival, _ in pairs]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(
     stream=STREAMS,
     window=st.sampled_from([1, 7, 20]),

@@ -28,7 +28,7 @@ from engine.order.registry import parse_order
 
 US, MS, S = 10**3, 10**6, 10**9
 PPB = 10**9
-FEW = settings(max_examples=60, deadline=None)
+FEW = settings(max_examples=30, deadline=None)
 
 
 @pytest.fixture(name="order", scope="session")

@@ -20,7 +20,7 @@ from engine.stream.released import NO_EPOCH
 
 US, MS, S = 10**3, 10**6, 10**9
 PPB = 10**9
-FEW = settings(max_examples=60, deadline=None)
+FEW = settings(max_examples=30, deadline=None)
 
 
 @pytest.fixture(name="order", scope="session")
@@ -222,7 +222,7 @@ def minutes(draw: st.DrawFn) -> list[Record]:
     return sorted(records, key=lambda record: record["arrival"])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     trace=minutes(),
     cuts=st.lists(st.integers(0, 40), max_size=4).map(sorted),
@@ -239,7 +239,7 @@ def test_minutes_of_clocks_give_what_the_twin_gives(
         assert steps[source]["last_step_ns"] == (clock.steps or [0])[-1]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     trace=minutes(),
     form=st.sampled_from(["sequence:timeout=fixed:45s,late=pass", "kslack:70s", "none"]),

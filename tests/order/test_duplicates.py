@@ -27,7 +27,7 @@ from tests.order.test_order_cuts import ORDERS, chain_over, cut, setting
 
 Record = dict[str, Any]
 UNNUMBERED = tuple(order for order in ORDERS if not order.startswith("sequence"))
-MODERATE = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MODERATE = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def _counters(chain: Chain) -> Record:
@@ -59,7 +59,7 @@ NUMBERS = st.builds(
 LANES = st.tuples(st.integers(-1, 3), st.integers(0, 1), st.sampled_from([0, 1, 7 << 40]))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     events=st.lists(st.tuples(LANES, st.just(-1) | NUMBERS), min_size=1, max_size=80),
     restart=st.sets(st.integers(0, 80)),

@@ -55,7 +55,7 @@ def run(
     return results, ordered, chain
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     times=st.lists(st.integers(0, 40), min_size=1, max_size=60),
     ks=st.lists(st.integers(0, 15), min_size=1, max_size=3).map(sorted),

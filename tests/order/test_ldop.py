@@ -94,7 +94,7 @@ def test_every_permutation_of_seven_events_gives_what_the_twin_gives(
         assert as_twin(rows) == slow_ldop(times, arrivals, window, low, high)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(
     times=st.lists(st.integers(-20, 60) | st.integers(-400, 900), min_size=1, max_size=60),
     steps=st.lists(st.integers(0, 9), min_size=60, max_size=60),

@@ -24,7 +24,7 @@ ORDERS = ("sequence:timeout=fixed:3", "sequence:timeout=r19,late=pass", "none",
           "kslack:4", "mp-kslack", "kslack-chain:2,9", "ldop:0.5..2,window=3",
           "aq-kslack:error=0.4,window=3,slide=1", "aq-kslack:error=0.4,window=5,agg=sum,attr=v",
           "sequence:timeout=quantile:0.5,latency=9ns")  # fmt: skip
-MODERATE = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MODERATE = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def setting(order: str, guard: int | None = 40) -> ChainSettings:
@@ -151,7 +151,7 @@ def test_any_cut_and_any_restart_gives_the_same(
     )
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(trace=traces(), order=st.sampled_from(ORDERS))
 def test_one_row_batches_with_a_restart_before_each_give_the_same(
     frame_of: Callable[..., Frame], trace: list[Record], order: str

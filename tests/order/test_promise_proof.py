@@ -214,7 +214,7 @@ HAPPENS = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(HAPPENS)
 @example([  # two numbers are given up at one instant, the larger of which was promised first
     ("event", "s", 0, "A", 0, "more", 0, 0, False, False),

@@ -277,7 +277,7 @@ def test_with_messages_and_a_full_memory_the_twin_agrees(both: Callable[..., Any
     both(timeout="quantile", tail_ppm=500_000, latency=60 * MS).agree(records(stream))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     latency=st.sampled_from([1, 63, 1000, 3 * MS, 700 * MS, 2**60]),
     blocks=st.lists(

@@ -170,7 +170,7 @@ OPTIONS = st.fixed_dictionaries(
         "default_uncertainty": st.sampled_from([0, 3]),
     }
 )
-MODERATE = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MODERATE = settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @MODERATE
@@ -198,7 +198,7 @@ def test_cut_anywhere_the_twin_still_agrees(
     both(**options).agree(trace, sorted(cuts))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     steps=st.lists(st.integers(0, 3000), min_size=60, max_size=160),
     delays=st.lists(st.sampled_from([0, 0, 0, 0, 500, 3000, 60_000]), min_size=160, max_size=160),

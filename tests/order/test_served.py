@@ -129,7 +129,7 @@ def _released(
     ], chain
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(events=EVENTS, pattern=st.booleans(), data=st.data())
 def test_ldop_learns_from_what_the_queries_read_alone(
     events: list[tuple[int, int, str, str]], pattern: bool, data: st.DataObject
@@ -147,7 +147,7 @@ def test_ldop_learns_from_what_the_queries_read_alone(
     assert as_twin(rows) == slow_ldop(times, arrivals, 5, reads=reads)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(events=EVENTS, control=st.sampled_from(["relative", "r19"]), data=st.data())
 def test_aq_kslack_measures_what_the_queries_read_alone(
     events: list[tuple[int, int, str, str]], control: str, data: st.DataObject

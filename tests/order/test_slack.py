@@ -91,7 +91,7 @@ def _twin(order: str, times: Sequence[int], arrivals: Sequence[int]) -> Released
     return slow_kslack(times, arrivals, int(order.partition(":")[2]))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     times=st.lists(st.integers(0, 40), min_size=1, max_size=60),
     order=st.sampled_from(["kslack:0", "kslack:1", "kslack:7", "mp-kslack"]),

@@ -26,7 +26,7 @@ ASKED = (
     "SELECT count(*), sum(v) GROUP BY tag WINDOW TUMBLING 5 ns",
     "SELECT count(*), quantile(v, 0.5) GROUP BY tag, source WINDOW TUMBLING 60 ns DRIFT together",
 )
-MODERATE = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MODERATE = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @contextmanager

@@ -350,7 +350,7 @@ POG = st.tuples(
     within=st.sampled_from([3, 8, 30]), barrier=st.sampled_from(BARRIERS), told_=st.booleans(),
     in_order=st.booleans(),
 )  # fmt: skip
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_equals_the_definition_under_any_cut(
     tools: Any, data: st.DataObject, text: str, within: int, barrier: str, told_: bool,
     in_order: bool,
@@ -376,7 +376,7 @@ def test_equals_the_definition_under_any_cut(
     barrier=st.sampled_from(["punctuation", "bounded:2", "bounded:8"]),
     rule=st.sampled_from(["pairwise", "max-delay"]),
 )  # fmt: skip
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_spec_4_2_what_was_promised_is_for_good_even_if_clocks_err(
     tools: Any, data: st.DataObject, text: str, unc: int, barrier: str, rule: str
 ) -> None:

@@ -36,7 +36,7 @@ def nets(results: list[dict[str, Any]]) -> Counter[tuple[tuple[str, int], ...]]:
     return +found
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data(), text=plans(), barrier=st.sampled_from(BARRIERS))
 def test_equals_the_definition_in_any_order_under_any_cut(
     tools: Any, data: st.DataObject, text: str, barrier: str

@@ -200,7 +200,7 @@ LEAVES = (
 PREDICATES = combined(LEAVES | asked(computed(OF_NUMBERS, 3) | OF_ONE, OF_ONE), 6)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.lists(PREDICATES, min_size=1, max_size=3), PAIRS, st.booleans())
 def test_random_predicates_as_on_columns(
     predicates: list[Predicate], pairs: list[tuple[Row, Row]], seen: bool

@@ -21,7 +21,7 @@ matches = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(matches, st.permutations(range(EVENTS)), st.integers(0, STEPS))
 def test_matches_are_sorted_within_what_causes_them(
     found: list[tuple[int, bool, int, tuple[int, ...]]], ranks: list[int], packed: int

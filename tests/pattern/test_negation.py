@@ -309,7 +309,7 @@ def shaped(text: str, within: int, join: str) -> tuple[SeqPlan, Any, Any]:
     rule=st.sampled_from(["pairwise", "max-delay"]), keep=st.sampled_from([0, 3, 1000]),
     in_order=st.booleans(), t_a=st.sampled_from([0, 3, 10]),
 )  # fmt: skip
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_equals_the_definition_after_every_row_under_any_cut(
     tools: Any, data: st.DataObject, text: str, within: int, join: str, rule: str, keep: int,
     in_order: bool, t_a: int,

@@ -48,7 +48,7 @@ EVENT = {
 }  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     data=st.data(), pattern=st.sampled_from(PATTERNS), where=st.sampled_from(WHERE),
     purge=st.sampled_from(["late", "promises"]),

@@ -296,7 +296,7 @@ def shaped(shape: str, within: int | None) -> tuple[SeqPlan, Any]:
     within=st.sampled_from([None, 0, 5, 12, 100]), rule=st.sampled_from(["pairwise", "max-delay"]),
     keep=st.sampled_from([0, 3, 1000]), in_order=st.booleans(), t_a=st.sampled_from([0, 3, 10]),
 )  # fmt: skip
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_equals_all_combinations_by_definition_under_any_cut(
     tools: Any, data: st.DataObject, shape: str, within: int | None, rule: str, keep: int,
     in_order: bool, t_a: int,
@@ -326,7 +326,7 @@ def test_equals_all_combinations_by_definition_under_any_cut(
     data=st.data(), n=st.integers(2, 4), within=st.sampled_from([None, 6]),
     rule=st.sampled_from(["pairwise", "max-delay"]),
 )  # fmt: skip
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_spec_4_3_no_false_negatives(
     tools: Any, data: st.DataObject, n: int, within: int | None, rule: str
 ) -> None:

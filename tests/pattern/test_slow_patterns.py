@@ -81,7 +81,7 @@ EVENT = {
 }  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(text=plans())
 def test_random_queries_are_queries_and_come_back_from_their_text(text: str) -> None:
     plan = query(text)
@@ -99,7 +99,7 @@ def test_random_queries_have_everything() -> None:
     """What was drawn has AND, OR, nesting and negation everywhere; else the test above is weak."""
     seen: set[str] = set()
 
-    @settings(max_examples=1000, deadline=None, database=None, derandomize=True)
+    @settings(max_examples=500, deadline=None, database=None, derandomize=True)
     @given(text=plans())
     def look(text: str) -> None:
         plan = query(text)
@@ -116,7 +116,7 @@ def test_random_queries_have_everything() -> None:
     }  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data(), text=plans(alternatives=False))
 def test_sequences_of_today_s_matcher(tools: Any, data: st.DataObject, text: str) -> None:
     plan = query(text)
@@ -132,7 +132,7 @@ def test_sequences_of_today_s_matcher(tools: Any, data: st.DataObject, text: str
     assert net == {rows_of(match) for match in brute_matches(plan, events)}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data(), text=plans())
 def test_a_shape_says_the_same(tools: Any, data: st.DataObject, text: str) -> None:
     """Times alone: branch by branch, the pairs and neighbours of ``shape_of``."""
@@ -143,7 +143,7 @@ def test_a_shape_says_the_same(tools: Any, data: st.DataObject, text: str) -> No
     assert by_shape == brute_matches(plan, events)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(data=st.data(), text=plans())
 def test_the_branches_together_answer_the_whole(tools: Any, data: st.DataObject, text: str) -> None:
     """Conditions too: each branch has those whose steps it has, sorted in its own way."""

@@ -110,7 +110,7 @@ def joined(text: str, within: int, join: str) -> SeqPlan | OrPlan:
     chunk=st.integers(1, 20), pending=st.integers(1, 5), wait=st.integers(0, 20),
     parts=st.sampled_from([None, 1, 2, 5]), told=st.booleans(),
 )  # fmt: skip
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_the_net_result_is_that_without_spill(
     tools: Any, data: st.DataObject, text: str, within: int, join: str, barrier: str, rule: str,
     keep: int, t_a: int, hot: int | None, chunk: int, pending: int, wait: int, parts: int | None,

@@ -34,7 +34,7 @@ def pattern(text: str) -> SeqPlan | OrPlan:
     return plan
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(data=st.data(), text=plans(), keep=st.sampled_from([0, 4, 1000]))
 def test_every_option_gives_the_same_results(
     tools: Any, data: st.DataObject, text: str, keep: int
@@ -85,7 +85,7 @@ def promised(events: list[Any]) -> list[tuple[int, str | None, str | None, int]]
     return pogs
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=125, deadline=None)
 @given(data=st.data(), text=plans(), barrier=st.sampled_from(["immediate", "punctuation"]))
 def test_a_purge_by_true_promises_changes_nothing(
     tools: Any, data: st.DataObject, text: str, barrier: str

@@ -55,7 +55,7 @@ def possible(conditions: list[Predicate]) -> bool:
     return False
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(EASY)
 def test_finds_every_contradiction_of_comparisons_with_constants_and_in_order(
     conditions: list[Predicate],
@@ -63,7 +63,7 @@ def test_finds_every_contradiction_of_comparisons_with_constants_and_in_order(
     assert (find_conflict(conditions) is None) == possible(conditions)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(HARD)
 def test_what_is_found_is_certain_and_names_what_is_needed(conditions: list[Predicate]) -> None:
     found = find_conflict(conditions)
@@ -76,7 +76,7 @@ def test_what_is_found_is_certain_and_names_what_is_needed(conditions: list[Pred
         assert find_conflict(core[:left_out] + core[left_out + 1 :]) is None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(EASY, EASY)
 def test_what_shall_be_untrue_may_be_unknown(
     true: list[Predicate], untrue: list[Predicate]

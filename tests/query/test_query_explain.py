@@ -65,7 +65,7 @@ def test_explain_may_name_a_step() -> None:
     assert plan.steps[0].alias == "explain"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(text=plans())
 def test_every_query_can_be_explained(text: str) -> None:
     told = explain(query(text))

@@ -61,7 +61,7 @@ LEAVES = st.builds(Comparison, st.sampled_from(list(COMPARE)), EXPRESSIONS, EXPR
 PREDICATES = combined(LEAVES | asked(EXPRESSIONS, OF_TEXT), 5)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(PREDICATES, ROWS, ROWS)
 def test_random_conditions_against_the_slow_twin(
     predicate: Predicate, left: list[Row], right: list[Row]
@@ -76,7 +76,7 @@ def test_random_conditions_against_the_slow_twin(
     assert found.tolist() == want
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(PREDICATES, ROWS, ROWS)
 @example(
     Comparison("<", A_TEXT, FunctionCall("coalesce", (A_TEXT, Attribute("i", "p")))),

@@ -325,7 +325,7 @@ def damaged(draw: st.DrawFn) -> str:
     return text[:start] + middle + text[end:]
 
 
-@settings(max_examples=800, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(WORDY | damaged() | st.text() | WORDY.map(lambda text: "EVENT SEQ(A a) WHERE " + text))
 def test_any_text_gives_a_plan_or_a_user_error(text: str) -> None:
     try:

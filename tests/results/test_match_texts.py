@@ -24,7 +24,7 @@ FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 @given(st.lists(FLOATS, min_size=1, max_size=20))
 @example([0.0, -0.0, 97.0, -97.0, 1e15, 1e16, 1e22, -1e22, 999999999999999.0, 2.0**53])
 @example([1e-4, 9.9e-5, 0.1, 1 / 3, 1e10 + 0.5, 9999999999.5, 5e-324, 1.7976931348623157e308])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_a_float_is_written_as_json_writes_it(values: list[float]) -> None:
     chain = Chain(ChainSettings(parse_order("none"), (query("EVENT SEQ(A a) WITHIN 1 s"),)), "main")
     n = len(values)
@@ -70,7 +70,7 @@ ATTRS = st.fixed_dictionaries(
 
 @given(st.lists(st.tuples(st.sampled_from("AB"), ATTRS), min_size=1, max_size=12))
 @example([("A", {"a": 1, "b": True}), ("B", {})])
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_a_match_with_an_event_without_any_attribute_is_written_in_full(
     events: list[tuple[str, dict[str, object]]],
 ) -> None:
@@ -104,7 +104,7 @@ RETURNS = (
 
 @given(st.lists(st.tuples(st.sampled_from("ABC"), ATTRS), min_size=3, max_size=9))
 @example([("A", {"a": 1}), ("B", {"c": "x", "d": -0.0}), ("C", {}), ("B", {"a": 2})])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_what_return_computes_is_written_as_its_dict_is(
     events: list[tuple[str, dict[str, object]]],
 ) -> None:

@@ -153,7 +153,7 @@ def test_a_crash_while_writing_leaves_the_old_batch_or_the_new_one(
 SITE_RESULTS = st.tuples(st.sampled_from("abé"), st.booleans(), st.sampled_from("xyz"))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(
     st.lists(
         st.lists(SITE_RESULTS, max_size=6),

@@ -70,7 +70,7 @@ HOW = st.sampled_from(["same", "longer", "twice", "null"])
     | st.tuples(st.just(ALERTS), st.lists(ALERT, min_size=1, max_size=6)),
     batches=st.lists(st.tuples(HOW, st.sampled_from(["main", "x"])), min_size=1, max_size=4),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_the_table_says_what_the_rows_say_whatever_their_dictionaries(
     tmp_path_factory: pytest.TempPathFactory,
     kind_rows: tuple[str, list[dict[str, Any]]],

@@ -52,7 +52,7 @@ def log_of(events: list[dict[str, Any]], folder: Path, rows: int) -> Path:
     hold=st.sampled_from([0, 900, HELD_BYTES]),
     unit=st.sampled_from(["ns", "us"]),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_the_file_is_that_of_an_export_at_the_end(
     tmp_path_factory: pytest.TempPathFactory,
     events: list[dict[str, Any]],

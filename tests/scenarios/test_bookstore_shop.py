@@ -71,7 +71,7 @@ def test_books_go_the_way_of_their_fate(seed: int) -> None:
 # --- reads
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(reads=st.lists(st.integers(0, 60), unique=True), gap=st.integers(1, 9))
 def test_presences_against_one_read_after_the_other(reads: list[int], gap: int) -> None:
     runs: list[list[int]] = []
@@ -192,7 +192,7 @@ def test_the_network_makes_counters_late(made: Made) -> None:
 # --- the answers, against another way of finding them
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     reads=st.lists(
         st.builds(

@@ -139,7 +139,7 @@ def test_latency_is_waiting_and_the_queue_and_computing() -> None:
     work=st.lists(st.integers(0, 5), min_size=20, max_size=20),
     unit=st.sampled_from([0.5, 1.0, 3.0]),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_the_queue_against_a_plain_loop(gaps: list[int], work: list[int], unit: float) -> None:
     arrival = list(itertools.accumulate([0, *gaps]))
     work = work[: len(arrival)] if len(arrival) <= 20 else [*work, 1]

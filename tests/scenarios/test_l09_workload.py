@@ -52,7 +52,7 @@ def out_of_order(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     transit=st.integers(0, 20),
     data=st.data(),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_the_delayed_ones_and_only_they_are_out_of_order(
     gaps: list[int], delays: list[int], transit: int, data: st.DataObject
 ) -> None:

@@ -70,7 +70,7 @@ def by_definition(ts: list[int], kind: list[int], steps: int, within: int) -> se
     }
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.integers(2, 4),
     st.permutations(range(12)),
@@ -95,7 +95,7 @@ def test_the_scan_finds_every_match_of_any_order(
         assert rips == [sum(other < time for other in before) for time in times]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.integers(2, 4), st.lists(st.integers(0, 3), min_size=1, max_size=30), st.integers(0, 12))
 def test_with_late_handling_off_every_match_of_an_ordered_stream_is_found(
     steps: int, kind: list[int], within: int

@@ -163,19 +163,19 @@ some_rows = st.lists(
 )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(some_rows)
 def test_joins_equal_the_slow_twin(rows: list[Row]) -> None:
     assert fast_joins(rows) == slow_joins(rows)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=25)
 @given(some_rows, st.integers(0, 12))
 def test_nothing_that_arrives_later_decides_about_a_join(rows: list[Row], cut: int) -> None:
     assert fast_joins(rows)[:cut] == fast_joins(rows[:cut])
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.tuples(*[st.integers(0, 2)] * 3), max_size=12))
 def test_repeats_equal_the_slow_twin(rows: list[tuple[int, int, int]]) -> None:
     columns = np.array(rows, np.int64).reshape(-1, 3).T
@@ -195,7 +195,7 @@ def slow_lost(recording: Recording, first: int) -> list[int]:
     return lost
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(some_rows.filter(bool))
 def test_lost_frames_equal_the_slow_twin(rows: list[Row]) -> None:
     device, address, seq, at_s = np.array(rows, np.int64).T

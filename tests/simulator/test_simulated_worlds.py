@@ -231,7 +231,7 @@ def unruly(draw: st.DrawFn) -> dict[str, Any]:
     )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     unruly(),
     st.integers(0, 1000),
@@ -258,7 +258,7 @@ def test_sums_balance_and_the_log_tells_the_truth(
     assert all(row["arrival"] >= true[key] for row, key in zip(of_kind(rows), logged, strict=True))
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(unruly(), st.integers(0, 1000), st.sampled_from([[], ["2500 ms"]]))
 def test_carried_messages_do_what_their_bytes_do(
     world: World, first: dict[str, Any], seed: int, restarts: list[str]

@@ -41,7 +41,7 @@ ORDERS = ("sequence:timeout=fixed:15", "sequence:timeout=r19,late=pass", "none",
           "mp-kslack", "kslack-chain:5,25", "ldop:window=20,late=drop",
           "aq-kslack:error=0.3,window=25,agg=count")  # fmt: skip
 MODERATE = hypothesis_settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 
 

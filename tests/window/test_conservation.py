@@ -64,7 +64,7 @@ def passed(asked: str, order: str, given: list[dict[str, Any]]) -> tuple[Any, di
 
 @pytest.mark.parametrize("order", ORDERS)
 @given(given_=records())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 def test_counts_sum_to_what_was_let_go(order: str, given_: list[dict[str, Any]]) -> None:
     for group in ("", "GROUP BY source"):
         text = f"SELECT count(*) AS n {group} WINDOW TUMBLING {SIZE}"
@@ -75,7 +75,7 @@ def test_counts_sum_to_what_was_let_go(order: str, given_: list[dict[str, Any]])
 
 
 @given(given_=records())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_missing_sums_to_the_numbers_that_are_lost(given_: list[dict[str, Any]]) -> None:
     """A number lies between its neighbours, so it counts once in each window that reaches there."""
     text = f"SELECT count(*) AS n WINDOW TUMBLING {SIZE}"

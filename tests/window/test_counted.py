@@ -119,7 +119,7 @@ def test_the_horizon_ends_corrections() -> None:
 
 
 @given(case=disordered(), rows=st.sampled_from([(1, 1), (2, 2), (3, 1), (4, 3)]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_any_disorder_any_cut_ends_as_defined(
     case: tuple[Stream, tuple[int, ...]], rows: tuple[int, int]
 ) -> None:
@@ -153,7 +153,7 @@ def numbers(events: list[Event]) -> list[set[int]]:
 
 
 @given(case=disordered(), n=st.sampled_from([1, 2, 3]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_certain_and_ambiguous_are_those_of_all_clock_errors(
     case: tuple[Stream, tuple[int, ...]], n: int
 ) -> None:
@@ -246,7 +246,7 @@ def crowded(draw: st.DrawFn) -> tuple[Stream, tuple[int, ...]]:
 
 
 @given(case=crowded(), rows=st.sampled_from([(1, 1), (2, 1), (3, 2)]))
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=125, deadline=None)
 def test_bounds_are_those_of_all_clock_errors_with_and_without_what_may_not_be_there(
     case: tuple[Stream, tuple[int, ...]], rows: tuple[int, int]
 ) -> None:

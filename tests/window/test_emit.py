@@ -98,7 +98,7 @@ def brief(results: list[dict[str, Any]], upto: float) -> list[Any]:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(case=streams(), emit=st.sampled_from([*EMITS]), barrier=st.sampled_from(BARRIERS))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_at_every_instant_what_stands_is_what_is_defined_under_any_cut(
     kind: str, case: tuple[Stream, tuple[int, ...]], emit: str, barrier: str
 ) -> None:
@@ -138,7 +138,7 @@ DRIFTS = dict.fromkeys(KINDS[:3], ("", "DRIFT EACH", "DRIFT TOGETHER"))
     case=doubtful(), emit=st.sampled_from([*EMITS]), barrier=st.sampled_from(BARRIERS),
     data=st.data(),
 )  # fmt: skip
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_what_clocks_and_gaps_leave_open_is_told_early_too_and_ends_the_same(
     kind: str, case: tuple[Stream, tuple[int, ...]], emit: str, barrier: str, data: st.DataObject
 ) -> None:
@@ -160,7 +160,7 @@ def test_what_clocks_and_gaps_leave_open_is_told_early_too_and_ends_the_same(
 
 @pytest.mark.parametrize("kind", KINDS[:3])
 @given(case=streams(), emit=st.sampled_from([*EMITS][2:]), limit=st.integers(1, 2))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_having_and_the_first_groups_are_chosen_among_what_stands(
     kind: str, case: tuple[Stream, tuple[int, ...]], emit: str, limit: int
 ) -> None:

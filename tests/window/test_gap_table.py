@@ -52,7 +52,7 @@ def between(gaps: GapTable, known: int, start: int, end: int) -> int:
 @example([(0, 0, 0, 4, 1, 5), (0, 0, 1, 1, 3, 3), (0, 0, 2, 1, 5, 2)], 3,
          [("between", 3, 3), ("fill", 0, 0, 1), ("fill", 0, 0, 2), ("fill", 0, 0, 2),
           ("between", 2, 4), ("between", 3, 3)])  # fmt: skip
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_a_search_finds_what_a_look_at_every_gap_does(
     made: list[tuple[int, ...]], known: int, questions: list[tuple[object, ...]]
 ) -> None:

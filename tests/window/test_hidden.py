@@ -96,7 +96,7 @@ def without(results: list[Result], labels: set[str]) -> list[Result]:
     having=st.sampled_from(("", "HAVING sum(v) > 2 AND count(*) < 6", "HAVING sum(v) % 3 < 2")),
     ranked=st.booleans(),
 )  # fmt: skip
-@settings(max_examples=45, deadline=None)
+@settings(max_examples=22, deadline=None)
 def test_results_are_those_of_selecting_them_but_for_the_columns(
     window: str, case: tuple[list[Result], tuple[int, ...]], order: str, barrier: str, having: str,
     ranked: bool,
@@ -115,7 +115,7 @@ def test_results_are_those_of_selecting_them_but_for_the_columns(
 
 @pytest.mark.parametrize("window", WINDOWS)
 @given(case=logs((1, 2, 3, 2.5)), barrier=st.sampled_from(BARRIERS), hides=st.booleans())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_whole_numbers_may_become_fractions(
     window: str, case: tuple[list[Result], tuple[int, ...]], barrier: str, hides: bool
 ) -> None:

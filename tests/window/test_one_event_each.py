@@ -101,7 +101,7 @@ def streams(draw: st.DrawFn) -> tuple[Stream, tuple[int, ...]]:
     "kind", ["TUMBLING 8", "SLIDING 8 EVERY 2", "SLIDING 7 EVERY 3", "SESSION 3", "ROWS 3 EVERY 2"]
 )
 @given(case=streams())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_any_kind_any_disorder_any_cut_ends_as_defined(
     kind: str, case: tuple[Stream, tuple[int, ...]]
 ) -> None:

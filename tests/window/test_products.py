@@ -147,7 +147,7 @@ ALIKE: Run = (
 
 @given(run=runs())
 @example(run=ALIKE)
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_final_answers_are_the_plain_ones_in_every_cut(run: Run) -> None:
     check(run)
 

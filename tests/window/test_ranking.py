@@ -75,7 +75,7 @@ def test_what_is_corrected_no_more_is_forgotten() -> None:
 
 
 @given(case=streams(), limit=st.integers(1, 3), horizon=st.sampled_from([0, 6, 10**5]))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_at_every_end_the_first_groups_of_what_stands_are_told(
     case: tuple[Stream, tuple[int, ...]], limit: int, horizon: int
 ) -> None:

@@ -197,7 +197,7 @@ def vars_of(event: Event) -> dict[str, Any]:
 
 
 @given(case=disordered(), gap=st.sampled_from([5, 6, 9]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_any_disorder_any_cut_ends_as_defined(
     case: tuple[Stream, tuple[int, ...]], gap: int
 ) -> None:
@@ -216,7 +216,7 @@ def test_any_disorder_any_cut_ends_as_defined(
 
 
 @given(case=disordered(), gap=st.sampled_from([5, 6]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_certainty_and_bounds_are_those_of_all_clock_errors(
     case: tuple[Stream, tuple[int, ...]], gap: int
 ) -> None:

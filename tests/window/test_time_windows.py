@@ -352,7 +352,7 @@ def streams(draw: st.DrawFn, tools: Any, t_a: list[int]) -> Any:
 
 @given(data=st.data(), drift=st.sampled_from(Drift), size=st.sampled_from([5, 10, 17]),
        by_key=st.booleans(), horizon=st.sampled_from([0, 7, 1000]))  # fmt: skip
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_equals_windows_by_definition_under_any_cut(
     tools: Any, data: st.DataObject, drift: Drift, size: int, by_key: bool, horizon: int
 ) -> None:

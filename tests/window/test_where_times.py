@@ -88,7 +88,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(where=st.sampled_from(list(WHERE)), drawn=EVENTS, cut=st.integers(0, 6))
 @example(where="ref >= 20", drawn=[(18, 5, 3)], cut=0)  # out as measured, in under some errors
 @example(where="ref >= 20", drawn=[(19, 5, 3)], cut=0)  # and never in the window that ends at 20
@@ -152,7 +152,7 @@ def test_large_times_are_split_to_the_nanosecond(tools: Any) -> None:
     assert np.array_equal(found.high, [day + 10**9, day + 1 + 10**9])
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=75)
 @given(where=st.sampled_from(list(WHERE)), drawn=EVENTS, unc=st.integers(1, 7))
 def test_where_one_clock_is_shared_bounds_hold_under_each_of_its_errors(
     where: str, drawn: list[tuple[int, int, int]], unc: int, tools: Any

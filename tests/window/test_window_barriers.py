@@ -127,7 +127,7 @@ WINDOWS = (
     case=logs(), order=st.sampled_from(ORDERS), barrier=st.sampled_from(BARRIERS),
     window=st.sampled_from(WINDOWS),
 )  # fmt: skip
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_behind_every_order_results_do_not_depend_on_cuts_and_end_the_same(
     case: tuple[list[dict[str, Any]], tuple[int, ...]], order: str, barrier: str, window: str
 ) -> None:

@@ -45,7 +45,7 @@ ACTION = st.one_of(
 
 
 @given(st.lists(ACTION, max_size=80))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_equals_a_dict(actions: list[tuple]) -> None:
     cells = new_cells(4, 2)
     known: dict[int, dict[tuple, int]] = {}

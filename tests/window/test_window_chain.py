@@ -70,7 +70,7 @@ def test_spec_4_4_behind_a_slack_a_window_closes_when_the_slack_says(
     ),
     cuts=st.lists(st.integers(0, 14), max_size=4),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_behind_a_slack_every_window_ends_right_under_any_cut(
     times: list[int], order: str, cuts: list[int]
 ) -> None:

@@ -48,7 +48,7 @@ EVENT = {
 
 
 @given(data=st.data(), drift=st.sampled_from(Drift), by_key=st.booleans(), floats=st.booleans())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_columns_say_what_the_dicts_say(
     tools: Any, data: st.DataObject, drift: Drift, by_key: bool, floats: bool
 ) -> None:

@@ -47,7 +47,7 @@ def answered(
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data(), barrier=st.sampled_from(BARRIERS), chosen=st.booleans())
 def test_every_barrier_ends_with_the_definition(
     tools: Any, data: st.DataObject, barrier: str, chosen: bool
@@ -64,7 +64,7 @@ def test_every_barrier_ends_with_the_definition(
     assert answered(tools, plan, barrier, events, cuts, END) == results
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data(), barrier=st.sampled_from(["immediate", "bounded:4"]), keep=st.integers(0, 6))
 def test_what_is_forgotten_is_forgotten_under_any_cut(
     tools: Any, data: st.DataObject, barrier: str, keep: int

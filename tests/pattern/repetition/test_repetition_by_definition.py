@@ -121,14 +121,14 @@ def check(tools: Any, plan: RepeatPlan, events: list[Any], cuts: list[int], **mo
         assert standing(results, rows) == by_definition(slow, rows), rows
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_exact_clocks(tools: Any, data: st.DataObject) -> None:
     plan, events = data.draw(queries()), data.draw(streams(tools))
     check(tools, plan, events, data.draw(st.lists(st.integers(1, 8), max_size=2)))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_chosen_matches(tools: Any, data: st.DataObject) -> None:
     plan, events = data.draw(queries(chosen=True)), data.draw(streams(tools, apart=True))
@@ -136,7 +136,7 @@ def test_chosen_matches(tools: Any, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("rule", ["pairwise", "max-delay"])
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_clocks_that_err(tools: Any, rule: str, data: st.DataObject) -> None:
     plan, events = data.draw(queries()), data.draw(streams(tools, unc=2))

@@ -43,7 +43,7 @@ def known_of(drawn: Drawn, t_a: int | None) -> dict[tuple[Key, ...], Known]:
     st.lists(st.integers(0, 9), max_size=2),
     st.sampled_from(JOINS),
 )
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_after_each_record_no_placement_of_the_errors_is_missed(
     drawn: Drawn, t_a: int | None, cuts: list[int], joins: str
 ) -> None:
@@ -78,7 +78,7 @@ def test_what_is_drawn_matches_by_halves_and_is_often_uncertain() -> None:
     found = list[tuple[bool, Known]]()
 
     @given(torn(steps=3, noise=2, clocks=True))
-    @settings(max_examples=300)
+    @settings(max_examples=150)
     def look(drawn: Drawn) -> None:
         tree, records = finer(drawn)
         for number in range(len(records)):

@@ -120,7 +120,7 @@ JOINED = [Record("A", 1, 0, 0, half) for half in ("end", "start", "start")]
     ),
     st.lists(st.integers(0, 12), max_size=2),
 )  # fmt: skip
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_every_barrier_comes_to_the_same_however_the_log_is_cut(
     tmp_path: Path, drawn: Drawn, arrivals: list[int], order: str, barrier: str, cuts: list[int],
 ) -> None:  # fmt: skip
