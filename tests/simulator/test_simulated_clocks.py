@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from edge_agent.ntp import Exchange
-from engine.errors import ContractViolation, UserError
 from simulator.clocks import SECOND, BothClocks, Clock, ClockSettings, Rates, Step, draw_rates
 from simulator.seeds import Seeds
-from simulator.settings import parse
 
 NOW = 1_767_225_600 * SECOND
 
@@ -52,20 +49,6 @@ def clocks(draw: st.DrawFn) -> tuple[Clock, Rates]:
     return Clock(settings, origin, rates), rates
 
 
-def test_a_positive_offset_is_a_slow_source() -> None:
-    assert Clock(ClockSettings(offset_ns=50)).read(1000) == 950
-
-
-def test_20_ppm_of_skew_lose_20_us_a_second() -> None:
-    clock = Clock(ClockSettings(skew_ppb=20_000), origin_ns=NOW)
-    assert [clock.read(NOW + s * SECOND) - NOW for s in (0, 1, 2, 100)] == [
-        0,
-        SECOND - 20_000,
-        2 * SECOND - 40_000,
-        100 * SECOND - 2_000_000,
-    ]
-
-
 def test_the_sign_is_that_of_ntp() -> None:
     # SPEC 2: offset = ((t2-t1)+(t3-t4))/2; symmetric legs of 5 ms give it exactly.
     leg = 5_000_000
@@ -74,16 +57,6 @@ def test_the_sign_is_that_of_ntp() -> None:
         there, back = source.read(NOW), source.read(NOW + 2 * leg)
         exchange = Exchange(there, NOW + leg, NOW + leg, back)
         assert (exchange.offset_ns, exchange.delay_ns) == (offset_ns, 2 * leg)
-
-
-def test_a_step_sets_back_from_its_instant_on() -> None:
-    clock = Clock(ClockSettings(steps=(Step(100, 30), Step(200, -10))))
-    assert [clock.read(t) for t in (0, 99, 100, 199, 200, 300)] == [0, 99, 70, 169, 180, 280]
-
-
-def test_resolution_floors_also_below_zero() -> None:
-    clock = Clock(ClockSettings(resolution_ns=10))
-    assert [clock.read(t) for t in (-11, -10, -1, 0, 9, 10, 19)] == [-20, -10, -10, 0, 0, 10, 10]
 
 
 def test_one_century_of_skew_does_not_overflow() -> None:
@@ -119,14 +92,6 @@ def test_when_reads_is_the_first_instant(
     assert all(clock.read(int(t)) < reading for t in earlier if begin <= t < due)
     if due > begin:
         assert clock.read(due - 1) < reading
-
-
-def test_a_step_forward_makes_a_timer_due_at_the_step_and_one_back_makes_it_wait() -> None:
-    forward = Clock(ClockSettings(steps=(Step(100, -50),)))
-    assert forward.when_reads(120, 0) == 100
-    back = Clock(ClockSettings(steps=(Step(100, 50),)))
-    assert back.when_reads(99, 0) == 99
-    assert back.when_reads(100, 0) == 150
 
 
 def test_the_monotonic_clock_shares_the_crystal_and_is_never_set() -> None:
@@ -171,39 +136,6 @@ def test_a_clock_that_does_not_wander_has_no_row_for_each_second_of_a_year() -> 
     settings = ClockSettings(skew_ppb=1000, steps=(Step(1_500_000_000, 5),))
     rates = draw_rates(settings, 365 * 86_400 * SECOND, Seeds(1).generator("clock"))
     assert rates.starts_ns.tolist() == [0, 2 * SECOND]
-
-
-def test_a_wandering_clock_without_its_rates_is_our_bug() -> None:
-    with pytest.raises(ContractViolation, match="needs its rates"):
-        Clock(ClockSettings(wander_ppb=1))
-
-
-@pytest.mark.parametrize(
-    ("given_", "message"),
-    [
-        ({"ofset": 1}, r"clock\.ofset: unknown setting; known are offset, skew_ppb"),
-        ({"offset": "5 lightyears"}, r"clock\.offset: unknown time unit"),
-        ({"offset": 1.5}, r"clock\.offset: expected nanoseconds"),
-        ({"offset": 1, "offset_ns": 1}, r"clock\.offset_ns: given twice"),
-        ({"skew_ppb": "fast"}, r"clock\.skew_ppb: expected a whole number"),
-        ({"wander_period": "1500 ms"}, r"clock\.wander_period: must be whole seconds"),
-        ({"steps": [{"at": "1 s"}]}, r"clock\.steps\[0\]: by is missing"),
-        ({"steps": [{"at": 0, "by": 1}]}, r"clock\.steps\[0\]\.at: a step must come after"),
-        ({"steps": {"at": 1}}, r"clock\.steps: expected a list"),
-        ({"steps": [{"at": 2, "by": 1}, {"at": 1, "by": 1}]}, r"clock\.steps: must be in order"),
-        (7, "clock: expected a table"),
-    ],
-)
-def test_errors_name_the_key(given_: object, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        parse(ClockSettings, given_, "clock")
-
-
-def test_durations_are_read_with_unit_and_sign() -> None:
-    read = parse(
-        ClockSettings, {"offset": "-1.5 ms", "steps": [{"at": "30 s", "by": "5 ms"}]}, "clock"
-    )
-    assert read == ClockSettings(offset_ns=-1_500_000, steps=(Step(30 * SECOND, 5_000_000),))
 
 
 @given(clocks(), st.lists(st.integers(-SECOND, 25 * SECOND), min_size=1, max_size=20))

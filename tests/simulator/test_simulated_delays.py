@@ -10,7 +10,6 @@ import pytest
 
 from engine.errors import UserError
 from simulator.delays import (
-    DELAY_MODELS,
     Constant,
     DelayModel,
     DrawnDelay,
@@ -27,7 +26,6 @@ from simulator.recorded import (
     RecordedDelay,
     build_delay,
     data_directory,
-    parse_delay,
 )
 from simulator.seeds import Seeds
 
@@ -68,10 +66,6 @@ def test_the_realised_mean_and_median_are_those_asked_for(
     error = 6 * sample.std() / math.sqrt(independent) + 1
     assert abs(sample.mean() - mean) < error
     assert abs((sample <= median).mean() - 0.5) < 0.01 or type(model) is Constant
-
-
-def test_every_law_is_covered() -> None:
-    assert {type(law) for law, _, _ in LAWS} == set(DELAY_MODELS.values())
 
 
 @pytest.mark.parametrize(("model", "mean", "median"), LAWS, ids=lambda law: type(law).__name__)
@@ -159,29 +153,3 @@ def test_cicv5g_is_read_as_half_round_trips() -> None:
 def test_an_absent_recording_says_how_to_get_it(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"net_cicv5g is not there.*zenodo.*SLACKWATER_DATA"):
         build_delay(Recorded("net_cicv5g"), Seeds(1).generator("d"), 0.0, 0, tmp_path)
-
-
-def test_the_data_directory_can_be_chosen() -> None:
-    assert data_directory({"SLACKWATER_DATA": "/elsewhere"}) == Path("/elsewhere")
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"model": "gauss"}, r"delay\.model: unknown 'gauss'; use one of constant, uniform"),
-        ({"delay": 5}, r"delay: write a table with model = one of constant"),
-        ({"model": "uniform", "low": "5 ms", "high": "2 ms"}, r"delay\.low: must lie in 0\.\.high"),
-        ({"model": "exponential", "mean": "2 ms"}, r"delay: min is missing"),
-        ({"model": "pareto", "min": 5, "shape": "steep"}, r"delay\.shape: expected a number"),
-        ({"model": "lognormal", "median": 5, "sigma": 9.0}, r"delay\.sigma: must lie in 0\.\.5"),
-        ({"model": "recorded", "trace": "mars"}, r"delay\.trace: unknown recording 'mars'"),
-    ],
-)
-def test_errors_name_the_key(given: object, message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        parse_delay(given, "delay")
-
-
-def test_models_are_read_by_name_and_unit() -> None:
-    read = parse_delay({"model": "exponential", "min": "1 ms", "mean_ns": 5 * MS}, "delay")
-    assert read == Exponential(1 * MS, 5 * MS)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from engine.errors import UserError
 from simulator.run import Simulated
 
 MS = 10**6
@@ -28,11 +27,6 @@ def test_promises_are_a_share_of_the_events(world: World, share: float) -> None:
     counts = [sum(row["kind"] == kind for row in rows) for kind in (EVENT, POG)]
     assert counts[0] > 100
     assert abs(counts[1] - share * counts[0]) <= 1
-
-
-def test_no_promises_unless_asked_for(world: World) -> None:
-    _, rows = world(source())
-    assert not any(row["kind"] == POG for row in rows)
 
 
 def test_promises_hold_over_connections_that_overtake_each_other(world: World) -> None:
@@ -75,9 +69,3 @@ def test_types_are_promised_before_their_first_event(world: World) -> None:
     assert told == [(at, name, 0) for at in (0, 1) for name in ("T-late", "other")]
     first = next(row for row in rows if row["kind"] == EVENT)
     assert all(row["ts"] < first["ts"] for row in rows[: rows.index(first)] if row["kind"] == POG)
-
-
-@pytest.mark.parametrize("wrong", ["T", ["x" * 201], [""], [7]])
-def test_types_to_promise_are_a_list_of_names(world: World, wrong: Any) -> None:
-    with pytest.raises(UserError, match="promise_first"):
-        world(source(promise_first=wrong))

@@ -43,6 +43,8 @@ class Case:
     """After a step, until so long after the start, the bound need not hold."""
 
 
+QUICK = ("101", "103", "105", "106", "109", "112", "115")
+"""Of these a quick run tries each; the others vary them."""
 JITTER = delay("exponential", min="2 ms", mean="40 ms")
 CASES = [
     Case("101 symmetric", 1, clock={"offset": "1 h"}),
@@ -93,7 +95,13 @@ def measured(world: World, case: Case, **sync: Any) -> tuple[Simulated, Rows]:
     return done, [row for row in rows if row["kind"] == 3]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.name, marks=() if case.name[:3] in QUICK else pytest.mark.slow)
+        for case in CASES
+    ],
+)
 def test_the_offset_is_right_within_its_limit_and_its_declared_bound(
     world: World, case: Case
 ) -> None:
@@ -132,13 +140,6 @@ def test_canary_a_step_that_nobody_looks_for_breaks_the_bound_until_the_next_rou
         (each for each in reports if each["ts"] <= row["source_ns"]), key=lambda r: r["ts"]
     )
     assert abs(row["offset_ns"] - latest["offset"]) > latest["delay"] // 2 + MS
-
-
-def test_a_longer_leg_up_makes_the_source_look_slower(world: World) -> None:
-    # offset = true offset + (up - down) / 2: t2 is late by the longer leg.
-    case = next(case for case in CASES if case.name.startswith("103"))
-    _, reports = measured(world, case)
-    assert {(each["offset"], each["delay"]) for each in reports} == {(4 * MS, 10 * MS)}
 
 
 def test_a_source_that_nobody_answers_sends_its_events_unsynchronised(world: World) -> None:
