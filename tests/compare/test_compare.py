@@ -144,14 +144,6 @@ def test_orders_by_the_sources_own_clocks_are_no_candidates_beside_others() -> N
     assert "not comparable" in found.costs[0].text
 
 
-@pytest.mark.parametrize(
-    ("placed", "text"),
-    [(1000, "100 %"), (999, "99.90 %"), (0, "0.0 %"), (501, "50.1 %"), (995, "99.50 %")],
-)
-def test_completeness_in_words(placed: int, text: str) -> None:
-    assert in_place(measures("a", placed, 1)) == text
-
-
 @given(st.integers(1, 10**9), st.integers(0, 10**9))
 def test_completeness_is_never_rounded_up(arrived: int, rest: int) -> None:
     rest = min(rest, arrived)
@@ -314,11 +306,8 @@ def test_the_figure_has_every_order_labelled_and_the_swept_lines(make_log: MakeL
             assert all(low < value < high for value in values)
 
 
-def test_without_holds_there_is_no_figure(make_log: MakeLog) -> None:
+def test_one_point_makes_a_figure_and_without_holds_there_is_none(make_log: MakeLog) -> None:
     assert figure_of([measures("none", 900, 0)], [], make_log) is None
-
-
-def test_one_point_makes_a_figure(make_log: MakeLog) -> None:
     for placed in (0, 500, 1000):
         drawn = figure_of([measures("a", placed, 5, 5)], [], make_log)
         assert drawn.layout["xaxis"]["range"][0] < drawn.layout["xaxis"]["range"][1]
