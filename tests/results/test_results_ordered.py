@@ -126,19 +126,6 @@ def test_sites_keep_their_own_attributes_and_order(tmp_path: Path) -> None:
         export_ordered_table(tmp_path, tmp_path / "out.parquet")
 
 
-def test_a_batch_written_again_replaces_itself_even_with_fewer_files(tmp_path: Path) -> None:
-    store = PartStore(tmp_path)
-    a, b = Strings(), Strings()
-    one = released_table("a", released(a, 1, [IN_ORDER], v=("int", [1])))
-    two = released_table("b", released(b, 1, [IN_ORDER], v=("str", ["x"])))
-    write_events(store, 0, [one, two])
-    assert len(list((tmp_path / "ordered").iterdir())) == 2
-    write_events(store, 0, [two])
-    assert [each["site"] for each in exported(tmp_path)] == ["b"]
-    write_events(store, 0, [])
-    assert exported(tmp_path) == []
-
-
 def test_one_parquet_of_all_sites(tmp_path: Path) -> None:
     store = PartStore(tmp_path / "r")
     write_events(

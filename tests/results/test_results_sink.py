@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.errors import ContractViolation, UserError
 from engine.log import whole_file
 from engine.results.export import export_jsonl, export_table
+from engine.results.identity import partners
 from engine.results.run_writer import write_results
 from engine.results.schema import MATCHES, WINDOWS
 from engine.results.store.part_store import PartStore
@@ -102,19 +103,16 @@ def test_what_an_operator_says_beyond_design_is_kept(tmp_path: Path) -> None:
     assert [json.loads(line) for line in exported(tmp_path)] == results
 
 
-def test_times_between_two_units_are_rounded_down(tmp_path: Path) -> None:
-    write_results(PartStore(tmp_path), 0, [match(at=1999, known_at=-1)])
-    (line,) = exported(tmp_path, "us")
-    assert (json.loads(line)["at"], json.loads(line)["known_at"]) == (1, -1)
-
-
-def test_numpy_numbers_are_numbers(tmp_path: Path) -> None:
+def test_numpy_numbers_are_numbers_and_times_are_rounded_down(tmp_path: Path) -> None:
     value = {"a": np.int64(3), "b": np.float64(0.5), "c": np.bool_(True)}
     write_results(
         PartStore(tmp_path), 0, [window(value=value, at=np.int64(4), certain=np.int64(2))]
     )
     (line,) = exported(tmp_path)
     assert json.loads(line)["value"] == {"a": 3, "b": 0.5, "c": True}
+    write_results(PartStore(tmp_path), 0, [match(at=1999, known_at=-1)])
+    (line,) = exported(tmp_path, "us")
+    assert (json.loads(line)["at"], json.loads(line)["known_at"]) == (1, -1)
 
 
 def test_a_batch_written_again_replaces_itself(tmp_path: Path) -> None:
@@ -256,6 +254,9 @@ def test_exports_that_cannot_be(tmp_path: Path) -> None:
         export_jsonl(tmp_path / "r", tmp_path / "no" / "x.jsonl")
     with pytest.raises(UserError, match="unknown time unit"):
         export_jsonl(tmp_path / "r", io.StringIO(), "fortnight")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="results cannot be written"):
+        write_results(PartStore(tmp_path / "file"), 0, [match()])
     (tmp_path / "r" / "matches" / "other.parquet").write_bytes(b"")
     with pytest.raises(UserError, match=r"other\.parquet: not a file of results"):
         export_jsonl(tmp_path / "r", io.StringIO())
@@ -263,12 +264,6 @@ def test_exports_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "r" / "matches" / "batch-000000000003-0.parquet").write_bytes(b"PAR1")
     with pytest.raises(UserError, match=r"batch-000000000003-0\.parquet: damaged file"):
         export_jsonl(tmp_path / "r", io.StringIO())
-
-
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="results cannot be written"):
-        write_results(PartStore(tmp_path / "file"), 0, [match()])
 
 
 @pytest.mark.parametrize(
@@ -287,3 +282,28 @@ def test_results_of_another_shape_are_bugs(
 ) -> None:
     with pytest.raises(ContractViolation, match=said):
         write_results(PartStore(tmp_path), 0, [result])
+
+
+SIGNS = st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=40)
+
+
+def taken_back_by_hand(rows: list[tuple[int, bool]]) -> list[int]:
+    standing = dict[int, list[int]]()
+    found = [-1] * len(rows)
+    for place, (content, plus) in enumerate(rows):
+        if plus:
+            standing.setdefault(content, []).append(place)
+        elif standing.get(content):
+            found[place] = standing[content].pop(0)
+    return found
+
+
+@given(SIGNS)
+@example([(0, False), (0, True), (0, False)])
+@example([(0, True), (0, True), (0, False), (0, False), (0, False), (0, True), (0, False)])
+def test_each_takes_the_first_that_stands(rows: list[tuple[int, bool]]) -> None:
+    content = np.array([content for content, _ in rows], np.int64)
+    plus = np.array([plus for _, plus in rows], np.bool_)
+    assert partners(content, plus).tolist() == taken_back_by_hand(rows)
+    two = np.column_stack([content // 2, content % 2])
+    assert partners(two, plus).tolist() == taken_back_by_hand(rows)

@@ -1,8 +1,12 @@
-"""A table written while its rows come is, byte for byte, the one written when all are there."""
+"""Results held in memory, on disk, or written to a table while they come, say the same.
+
+A table written while its rows come is, byte for byte, the one written when all are there.
+"""
 
 from __future__ import annotations
 
 import errno
+import io
 import json
 from contextlib import closing
 from pathlib import Path
@@ -22,20 +26,36 @@ from engine.order.registry import parse_order
 from engine.passes.inprocess import run_in_process
 from engine.passes.output import Answers, Events, write, writing
 from engine.query import query
-from engine.results.ordered import ordered_ahead
+from engine.results.export import export_jsonl, export_table, read_results
+from engine.results.ordered import export_ordered_jsonl
+from engine.results.schema import MATCHES, WINDOWS
+from engine.results.store.batch_files import BatchFiles
 from engine.results.store.part_store import HELD_BYTES, PartStore
 from engine.results.tables.table_ahead import TableAhead
 from engine.stream.frame import Frame
-from tests.results.test_part_store import EVENTS
 
 QUERIES = (
     "EVENT SEQ(A a, B b) WITHIN 4 RETURN a.v, b.k",
     "SELECT sum(v), count(*), avg(v) GROUP BY k WINDOW TUMBLING 5",
 )
+EVENTS = st.fixed_dictionaries(
+    {
+        "type": st.sampled_from("AB"), "ts": st.integers(0, 40),
+        "site": st.sampled_from(["main", "x", "zoo"]),
+    },
+    optional={
+        "attrs": st.fixed_dictionaries(
+            {},
+            optional={
+                "v": st.integers(-3, 2**62) | st.floats(-9, 9), "k": st.sampled_from(["a", "ä"]),
+            },
+        )
+    },
+)  # fmt: skip
 ONE_SITE = EVENTS.map(lambda event: event | {"site": "main"})
 
 
-def log_of(events: list[dict[str, Any]], folder: Path, rows: int) -> Path:
+def log_of(events: list[dict[str, Any]], folder: Path, rows: int = 1 << 16) -> Path:
     """A log with frames of so many ``rows``."""
     (folder / "trace.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     with LogWriter(folder / "log") as writer:
@@ -52,7 +72,7 @@ def log_of(events: list[dict[str, Any]], folder: Path, rows: int) -> Path:
     hold=st.sampled_from([0, 900, HELD_BYTES]),
     unit=st.sampled_from(["ns", "us"]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_the_file_is_that_of_an_export_at_the_end(
     tmp_path_factory: pytest.TempPathFactory,
     events: list[dict[str, Any]],
@@ -143,12 +163,63 @@ def test_a_disk_that_is_full_is_told_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_events_in_order_are_written_in_the_unit_that_is_asked_for(tmp_path: Path) -> None:
-    log = log_of([{"type": "A", "ts": 5_500 * n} for n in range(9)], tmp_path, 2)
-    store = PartStore(tmp_path / "parts", HELD_BYTES)
-    with closing(ordered_ahead(tmp_path / "t.parquet", "us")) as table:
-        store.follow("ordered", table.take)
-        run_in_process(log, ChainSettings(parse_order("none"), ordered="full"), store)
-        assert table.finish() == 9
-    shown = pq.read_table(tmp_path / "t.parquet")["ts"].to_pylist()
-    assert shown == [5_500 * n // 1000 for n in range(9)]
+HELD_QUERIES = (
+    "SELECT sum(v), count(*), avg(v) GROUP BY k WINDOW TUMBLING 5",
+    "EVENT SEQ(A a, B b) WITHIN 4 RETURN a.v, b.k",
+    "SELECT max(v) WINDOW TUMBLING 3",
+)
+
+
+def told(store: PartStore) -> list[Any]:
+    lines, ordered = io.StringIO(), io.StringIO()
+    count = export_jsonl(store, lines)
+    assert count == len(lines.getvalue().splitlines())
+    export_ordered_jsonl(store, ordered)
+    kinds = [list(read_results(store, kind)) for kind in (WINDOWS, MATCHES)]
+    assert sorted(map(json.dumps, [*kinds[0], *kinds[1]])) == sorted(
+        json.dumps(json.loads(line)) for line in lines.getvalue().splitlines()
+    )
+    return [lines.getvalue(), ordered.getvalue(), kinds]
+
+
+@given(events=st.lists(EVENTS, min_size=1, max_size=30), rows=st.sampled_from([1, 7, 1 << 18]))
+@settings(max_examples=6, deadline=None)
+def test_what_is_held_reads_as_what_is_written(
+    tmp_path_factory: pytest.TempPathFactory, events: list[dict[str, Any]], rows: int
+) -> None:
+    folder = tmp_path_factory.mktemp("parts")
+    log = log_of(events, folder)
+    plans = tuple(query(text, name=f"q{n}") for n, text in enumerate(HELD_QUERIES))
+    chain = ChainSettings(parse_order("none"), plans, ordered="full")
+    found, counters = [], []
+    for name, hold in (("files", 0), ("held", HELD_BYTES), ("outgrown", 900)):
+        store = PartStore(folder / name, hold)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("engine.passes.inprocess._ROWS_PER_BATCH", rows)
+            made = run_in_process(log, chain, store)
+        found.append(told(store))
+        counters.append(made["sites"])
+    assert found[0] == found[1] == found[2]
+    assert counters[0] == counters[1] == counters[2]
+    assert not (folder / "held").exists()
+
+
+def test_a_table_is_in_order_of_emission_whatever_the_schemas_of_its_parts(tmp_path: Path) -> None:
+    # Sums of whole numbers, then of fractions, then of nothing: three schemas in one batch.
+    values = [1, 2, 0.5, None, 3, 1.5]
+    trace = [
+        {"type": "A", "ts": 10 * n, **({} if v is None else {"attrs": {"v": v}})}
+        for n, v in enumerate(values)
+    ]
+    log = log_of(trace, tmp_path)
+    plan = query("SELECT sum(v) WINDOW TUMBLING 10", name="q")
+    store = PartStore(tmp_path / "parts")
+    run_in_process(log, ChainSettings(parse_order("none"), (plan,)), store)
+    assert export_table(store, tmp_path / "out.parquet", WINDOWS) == len(values)
+    table = pq.read_table(tmp_path / "out.parquet")
+    assert [row["start"] for row in table["window"].to_pylist()] == [10 * n for n in range(6)]
+    lines = io.StringIO()
+    export_jsonl(store, lines)
+    shown = [json.loads(line)["value"]["sum(v)"] for line in lines.getvalue().splitlines()]
+    assert shown == [row["sum(v)"] for row in table["value"].to_pylist()]
+    assert BatchFiles(tmp_path / "parts" / WINDOWS).sites == {"main"}
