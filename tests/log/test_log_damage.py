@@ -54,15 +54,24 @@ def content(log: Path) -> Content | str:
     return reader.arrival_given, told
 
 
-@pytest.mark.parametrize("bits", [1, pytest.param(8, marks=pytest.mark.deep)])
-def test_every_flipped_bit_of_a_log_is_an_error_or_harmless(bits: int, tmp_path: Path) -> None:
-    """``bits``: so many of every byte."""
+@pytest.mark.parametrize(
+    ("bits", "apart"),
+    [
+        (1, 5),
+        pytest.param(1, 1, marks=pytest.mark.slow),
+        pytest.param(8, 1, marks=pytest.mark.deep),
+    ],
+)
+def test_a_flipped_bit_of_a_log_is_an_error_or_harmless(
+    bits: int, apart: int, tmp_path: Path
+) -> None:
+    """``bits``: so many of every byte, or of one in so many."""
     (file,) = write(tmp_path / "log", arrival_given=False)
     right, data = content(tmp_path / "log"), file.read_bytes()
     assert isinstance(right, tuple)
     wrong: list[tuple[int, int]] = []
     harmless = 0
-    for place in range(len(data)):
+    for place in range(0, len(data), apart):
         for bit in range(place % 8, place % 8 + bits):
             flipped = bytearray(data)
             flipped[place] ^= 1 << bit % 8
@@ -72,7 +81,7 @@ def test_every_flipped_bit_of_a_log_is_an_error_or_harmless(bits: int, tmp_path:
             if not isinstance(found, str) and found != right:
                 wrong.append((place, bit % 8))
     assert not wrong
-    assert 0 < harmless < bits * len(data) // 2
+    assert 0 < harmless < bits * len(data) // (2 * apart)
 
 
 def test_a_part_that_is_lost_is_an_error(tmp_path: Path) -> None:

@@ -164,6 +164,12 @@ def _log(folder: Path) -> None:
         writer.append(events([1, 2]))
 
 
+def parquet_bytes() -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"ts": [1]}), sink)
+    return sink.getvalue()
+
+
 @pytest.mark.parametrize(
     ("name", "content", "kind"),
     [
@@ -177,34 +183,12 @@ def _log(folder: Path) -> None:
         ("t", b"", "trace"),
         ("t.csv.gz", gzip.compress(b"ts\n1\n", mtime=0), "csv"),
         ("t.gz", gzip.compress(b'{"ts": 1}', mtime=0), "trace"),
+        ("t.any", parquet_bytes(), "parquet"),
     ],
 )
 def test_inputs_are_told_apart(name: str, content: bytes, kind: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
     assert input_kind(tmp_path / name) == InputKind(kind)
-
-
-def test_every_kind_of_input_gives_the_same_frames(tmp_path: Path) -> None:
-    frames = [events([3, 1, 2])]
-    columns = {name: frames[0].batch.column(name) for name in ("source", "seq", "ts", "arrival")}
-    pq.write_table(pa.table(columns), tmp_path / "t.any")
-    with LogWriter(tmp_path / "log") as writer:
-        writer.append(frames[0])
-    rows = frames[0].batch.to_pylist()
-    lines = [str(row).replace("'", '"') for row in rows]
-    (tmp_path / "t.jsonl").write_text("\n".join(lines))
-    (tmp_path / "t.csv").write_text(
-        "source,seq,ts,arrival\n" + "".join(",".join(map(str, row.values())) + "\n" for row in rows)
-    )
-    kinds = {"t.any": "parquet", "log": "log", "t.jsonl": "trace", "t.csv": "csv"}
-    for name, kind in kinds.items():
-        log = open_input(tmp_path / name)
-        assert log.kind == kind
-        (frame,) = log
-        assert frame.site == "main"
-        assert frame.batch.to_pylist() == rows
-        assert (log.bad_count, log.arrival_given) == (0, True)
-        assert sum(each.rows for each in log) == 3
 
 
 def test_inputs_that_are_none(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ with places they were given before) gets each event once, in order.
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +25,13 @@ from hypothesis import strategies as st
 from engine.errors import UserError
 from engine.gateway.recall import Recalled
 from engine.log import compaction
-from engine.log.arrival_log import LogReader, LogWriter, frames_at, frames_in
+from engine.log.arrival_log import (
+    LogReader,
+    LogWriter,
+    frames_at,
+    frames_in,
+    streamed_frames,
+)
 from engine.log.compaction import clear, due, merge, swept
 from engine.log.files.folder import numbered_files
 from engine.log.files.log_files import file_mark
@@ -118,7 +126,10 @@ class Model:
         if found.files:
             known = Recalled(saved=retired(self.folder).known)
             for file in found.files:
-                for each in frames_in(file.path):
+                for each, streamed in zip(
+                    frames_in(file.path), streamed_frames(file.path), strict=True
+                ):
+                    assert streamed.batch.equals(each.batch)
                     known.take(each)
             retire(self.folder, found.files, known.saved(), self.needed)
 
@@ -328,3 +339,72 @@ def test_a_merged_file_under_another_name_is_refused(tmp_path: Path) -> None:
     path.rename(tmp_path / "merged-000000000001-000000000031.parquet")
     with pytest.raises(UserError, match="was written as file 1 of its log"):
         LogReader(tmp_path)
+
+
+FILES, FRAMES, ROWS = 4, 24, 40_000  # 100 MB
+PEAK_MB_MAX = 50
+PROGRAM = """
+import sys
+from pathlib import Path
+from engine.log.arrival_log import streamed_frames
+from engine.log.compaction import merge
+from engine.log.files.folder import numbered_files
+
+def kib(name):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name))
+
+def work(log):
+    path = merge(numbered_files(log))
+    merged = kib("VmHWM")
+    rows = sum(frame.rows for frame in streamed_frames(path))
+    return merged, kib("VmHWM"), rows
+
+small, large = map(Path, sys.argv[1:])
+_, before, _ = work(small)  # code is loaded
+merged, looked, rows = work(large)
+print(merged - before, looked - before, rows)
+"""
+
+
+def large_log(folder: Path, frames: int) -> Path:
+    """A log of ``FILES`` files of so many frames."""
+    random = np.random.default_rng(5)
+    first = 0
+    with LogWriter(folder, rows_per_file=2 * frames * ROWS) as writer:
+        for _ in range(FILES):
+            for _ in range(frames):
+                columns = {
+                    "source": pa.array(["a"] * ROWS).dictionary_encode(),
+                    "ts": pa.array(random.integers(0, 2**62, ROWS)),
+                    "seq": pa.array(np.arange(first, first + ROWS)),
+                    "arrival": pa.array(np.full(ROWS, first)),
+                }
+                writer.append(Frame("a", pa.RecordBatch.from_pydict(columns)))
+                first += ROWS
+            writer.flush()
+    return folder
+
+
+@pytest.mark.slow
+def test_a_merge_and_a_look_hold_little_of_large_files(tmp_path: Path) -> None:
+    small, log = large_log(tmp_path / "small", 1), large_log(tmp_path / "large", FRAMES)
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(small), str(log)],
+        capture_output=True, text=True, env=os.environ, check=True,
+    )  # fmt: skip
+    merge_kib, look_kib, rows = map(int, run.stdout.split())
+    assert rows == FILES * FRAMES * ROWS
+    assert merge_kib < PEAK_MB_MAX << 10
+    assert look_kib < PEAK_MB_MAX << 10
+    (file,) = numbered_files(log)
+    assert (file.first, file.last) == (1, FILES)
+    assert sum(each.rows for each in LogReader(log)) == rows
+
+
+def test_what_is_known_of_files_is_of_those_that_are_there(tmp_path: Path) -> None:
+    sizes: dict[Path, int] = {}
+    written(tmp_path, 40)
+    while files := due(tmp_path, sizes):
+        assert merge(files) is not None
+    assert sorted(sizes) == sorted(file.path for file in numbered_files(tmp_path))

@@ -1,11 +1,13 @@
-"""``write_behind``: order, errors of either side, and that nothing is left unwritten."""
+"""One thing is read ahead, one written behind: their order, and errors of either side."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 
 import pytest
 
+from engine.log.files.read_ahead import read_ahead
 from engine.log.files.write_behind import write_behind
 
 
@@ -34,28 +36,22 @@ def test_the_next_is_made_while_one_is_written_and_no_more_than_one_waits() -> N
         assert may_go.is_set()
 
 
-def test_an_error_of_the_writer_comes_out_and_ends_the_writing() -> None:
+@pytest.mark.parametrize("given", [range(10), [0]], ids=["many", "one"])
+def test_an_error_of_the_writer_comes_out_and_ends_the_writing(given: Sequence[int]) -> None:
     seen: list[int] = []
 
     def full(each: int) -> None:
         seen.append(each)
         raise OSError(28, "No space left on device")
 
-    def all_of_them() -> None:
+    def made() -> None:
         with write_behind(full) as write:
-            for each in range(10):
+            for each in given:
                 write(each)
 
     with pytest.raises(OSError, match="No space"):
-        all_of_them()
+        made()
     assert seen == [0]
-
-    def only_one() -> None:
-        with write_behind(full) as write:
-            write(7)
-
-    with pytest.raises(OSError, match="No space"):
-        only_one()
 
 
 def test_an_error_of_the_maker_comes_out_once_what_was_begun_is_written() -> None:
@@ -69,3 +65,41 @@ def test_an_error_of_the_maker_comes_out_once_what_was_begun_is_written() -> Non
     with pytest.raises(KeyError, match="no such column"):
         made()
     assert seen == [1]
+
+
+def test_the_first_begins_before_anything_is_asked_for() -> None:
+    begun = threading.Event()
+    found = read_ahead([lambda: begun.set() or 1])
+    assert begun.wait(60)
+    assert list(found) == [1]
+
+
+def test_one_is_run_ahead_and_no_more() -> None:
+    ran: list[int] = []
+    done = [threading.Event() for _ in range(4)]
+
+    def job(number: int) -> Callable[[], int]:
+        def run() -> int:
+            ran.append(number)
+            done[number].set()
+            return number
+
+        return run
+
+    found = read_ahead(map(job, range(4)))
+    assert done[0].wait(60)
+    assert ran == [0]
+    assert next(found) == 0
+    assert done[1].wait(60)
+    assert ran == [0, 1]
+    assert list(found) == [1, 2, 3]
+
+
+def test_an_error_comes_where_the_result_would_have() -> None:
+    def broken() -> int:
+        raise OSError(5, "Input/output error")
+
+    found = read_ahead([lambda: 1, broken, lambda: 3])
+    assert next(found) == 1
+    with pytest.raises(OSError, match="Input/output"):
+        next(found)

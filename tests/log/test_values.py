@@ -1,4 +1,4 @@
-"""Every door lets in the same values: traces, CSV, Parquet and logs differ in what they say."""
+"""Every door (traces, CSV, Parquet, logs) lets in the same values, by the one rule of values."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from edge_agent import limits
+from edge_agent import limits, wire
+from edge_agent import messages as m
+from edge_agent.errors import WireError
 from edge_agent.records import KIND_NAMES
 from engine.chain import Chain, ChainSettings
 from engine.errors import UserError
@@ -26,12 +29,14 @@ from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
 from engine.stream.frame import FIXED_TYPES, STRING, Frame
+from engine.stream.value_rules import COUNTS, RANGES, beyond, joined_type, without_nan
+from engine.units import DURATION_MAX_NS
 
 Record = dict[str, Any]
 TIMES = ("ts", "te", "arrival", "offset", "delay", "precision")
-COUNTS = ("seq", "incarnation", "first_seq", "skew_error_ppb")
-FIELDS = ("kind", "source", "type", *TIMES, *COUNTS)
-RANGES = {
+NUMBERS = ("seq", "incarnation", "first_seq", "skew_error_ppb")
+FIELDS = ("kind", "source", "type", *TIMES, *NUMBERS)
+LARGEST = {
     "ts": limits.TIME_MAX_NS, "te": limits.TIME_MAX_NS, "arrival": limits.TIME_MAX_NS,
     "offset": limits.OFFSET_MAX_NS, "delay": limits.DELAY_MAX_NS,
     "precision": limits.PRECISION_MAX_NS, "seq": limits.COUNTER_MAX,
@@ -48,7 +53,7 @@ LATER: Record = {"kind": "event", "source": "b", "type": "B", "ts": 7, "arrival"
 
 
 def numbers(field: str) -> st.SearchStrategy[int]:
-    most = RANGES[field]
+    most = LARGEST[field]
     return st.sampled_from([0, 1, 5, most, most + 1, -1, -most, -most - 1, INT64, -INT64 - 1])
 
 
@@ -89,7 +94,7 @@ def write_csv(path: Path, rows: list[Record]) -> None:
 
 def columns(rows: list[Record]) -> dict[str, pa.Array]:
     found = {
-        name: pa.array([row.get(name) for row in rows], pa.int64()) for name in (*TIMES, *COUNTS)
+        name: pa.array([row.get(name) for row in rows], pa.int64()) for name in (*TIMES, *NUMBERS)
     }
     found |= {name: pa.array([row.get(name) for row in rows]) for name in ("source", "type")}
     return found
@@ -145,7 +150,7 @@ def taken(path: Path) -> list[Record] | None:
     return rows
 
 
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(rows=records())
 @example([EVENT | {"v": math.nan}, LATER | {"v": 1.5}])
 @example([EVENT | {"v": math.inf}, LATER | {"v": 1.5}])
@@ -159,3 +164,54 @@ def test_every_door_lets_in_the_same_values_and_the_chain_answers_them(
         told[name] = taken(folder / name)
     for name, found in told.items():
         assert repr(found) == repr(told["t.parquet"]), (name, told)
+
+
+def test_the_largest_sum_of_a_chain_stays_within_64_bits() -> None:
+    largest = limits.TIME_MAX_NS + limits.OFFSET_MAX_NS + 2 * limits.UNC_MAX_NS + DURATION_MAX_NS
+    assert largest < 2**63
+    assert limits.DELAY_MAX_NS // 2 + limits.PRECISION_MAX_NS <= limits.UNC_MAX_NS
+    # The age of an offset: the difference of two times.
+    assert 2 * limits.TIME_MAX_NS < 2**63
+
+
+@pytest.mark.parametrize("field", [*RANGES, *COUNTS])
+def test_a_range_begins_and_ends_where_it_says_in_every_unit(field: str) -> None:
+    for unit in (1, 10**9):
+        low, high = RANGES[field][:2] if field in RANGES else (0, COUNTS[field])
+        if field in RANGES:
+            low, high = -(-low // unit), high // unit
+        values = np.array([low - 1, low, 0, high, high + 1], np.int64)
+        assert beyond(field, values, unit).tolist() == [True, False, False, False, True]
+
+
+def test_the_wire_has_the_ranges_of_the_files() -> None:
+    def said(**changes: int) -> m.Message:
+        made = {"number": 0, "offset": 0, "delay": 0, "measured_at": 0, "precision": 0,
+                "skew_error_ppb": 0}  # fmt: skip
+        return wire.decode(wire.encode(m.Sync(**{**made, **changes}))[4:])
+
+    for name, field in {"offset": "offset", "delay": "delay", "measured_at": "ts",
+                        "precision": "precision"}.items():  # fmt: skip
+        low, high, _ = RANGES[field]
+        for value in (low, high):
+            assert getattr(said(**{name: value}), name) == value
+        for value in (low - 1, high + 1):
+            with pytest.raises(WireError, match="range"):
+                said(**{name: value})
+
+
+def test_nan_is_no_value_and_infinite_is_told() -> None:
+    nan, inf = float("nan"), float("inf")
+    column, infinite = without_nan(pa.array([1.5, nan, None, inf, -inf]))
+    assert column.to_pylist() == [1.5, None, None, inf, -inf]
+    assert infinite.tolist() == [False, False, False, True, True]
+
+
+def test_numbers_mix_and_nothing_else_does() -> None:
+    assert [joined_type(*pair) for pair in ((None, "str"), ("int", "int"), ("int", "float"))] == [
+        "str", "int", "float",
+    ]  # fmt: skip
+    assert joined_type("float", "int") == "float"
+    for pair in (("str", "int"), ("bool", "int"), ("float", "bool"), ("str", "bool")):
+        assert joined_type(*pair) is None
+        assert joined_type(*pair[::-1]) is None
