@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from lifetimes import Life, Record
-from slow_book import SlowBook
-
-from engine.kernels.integers import INT_MAX
+from slow_book import EVERYTHING, SlowBook
 
 ABOVE, BELOW, FATES = 100_000, 50_000, 64
 """Shares of spoilt matches [ppm] above which it waits and below which it does not; smoothing."""
@@ -33,7 +31,7 @@ class SlowBarrier:
         for record in records:
             if record.event is None:
                 ends = record.kind == "eos"
-                promised = INT_MAX if ends else record.promised
+                promised = EVERYTHING if ends else record.promised
                 self.book.promise(record.type, record.source, promised, record.arrival, 0)
             else:
                 row += 1

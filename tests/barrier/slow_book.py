@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.kernels.integers import INT_MAX
-from engine.stream.timeline import LONG_AGO
+NOTHING_YET, EVERYTHING = -(2**63), 2**63 - 1
+"""What is covered before any promise and once a source has ended: the ends of int64 (SPEC 1)."""
 
 
 @dataclass
@@ -23,7 +23,7 @@ class SlowBook:
 
     def __post_init__(self) -> None:
         for kind in self.types:
-            self.senders[kind], self.moves[kind], self.covered[kind] = set(), [], LONG_AGO
+            self.senders[kind], self.moves[kind], self.covered[kind] = set(), [], NOTHING_YET
 
     def seen(self, kind: str | None, source: str) -> None:
         self.sources.add(source)
@@ -38,10 +38,10 @@ class SlowBook:
     def promise(self, kind: str | None, source: str | None, ref: int, at: int, moment: int) -> None:
         if source is not None:
             self.seen(kind, source)
-        if kind is None and ref == INT_MAX:
+        if kind is None and ref == EVERYTHING:
             self.ended.add(source)
         else:
-            self.said[kind, source] = max(self.said.get((kind, source), LONG_AGO), ref)
+            self.said[kind, source] = max(self.said.get((kind, source), NOTHING_YET), ref)
         self.look(at, moment)
 
     def look(self, at: int, moment: int) -> None:
@@ -53,9 +53,9 @@ class SlowBook:
     def coverage(self, kind: str) -> int:
         def promised(source: str | None) -> int:
             if source in self.ended:
-                return INT_MAX
-            said = (self.said.get((of, source), LONG_AGO) for of in (kind, None))
+                return EVERYTHING
+            said = (self.said.get((of, source), NOTHING_YET) for of in (kind, None))
             return max(said)
 
         sources = self.senders[kind] or self.sources
-        return max(promised(None), min(map(promised, sources), default=LONG_AGO))
+        return max(promised(None), min(map(promised, sources), default=NOTHING_YET))
