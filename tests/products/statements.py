@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from engine.query import query
-from engine.query.monitor_plan import MonitorPlan
 from engine.query.repeat_plan import RepeatPlan
 from tests.constraint.slow_traces import Seq
 from tests.constraint.test_monitor import by_definition
@@ -104,12 +103,10 @@ def constraint(seq: Seq, flow: str) -> Question:
 
     def plain(events: Sequence[Event]) -> Answers:
         in_order = sorted(events, key=lambda event: event["ts"])
-        plan = query(text)
-        assert isinstance(plan, MonitorPlan)
         given = [released(event, id=event["g"]) for event in in_order]
         return Counter(
             keyed(alert, str(trace), in_order[row]["source"], in_order[row]["seq"])
-            for row, alert, trace in by_definition(plan, seq, given)
+            for row, alert, trace in by_definition(flow, seq, given)
         )
 
     def key(result: Result) -> str:

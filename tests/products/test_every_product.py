@@ -24,8 +24,7 @@ from tests.products.questions import JOINS, PATTERNS, Question, Result, known
 from tests.products.statements import CASCADES, CONSTRAINTS, REPETITIONS, window
 from tests.products.true_worlds import hold
 from tests.products.worlds import World, at_source, unruly_worlds, worlds
-from tests.window.plain import Product
-from tests.window.test_products import products
+from tests.window.plain import Product, products
 
 ORDERS = (
     "none", "none:wait=3", "kslack:5", "kslack:200", "kslack:4,time=hold", "mp-kslack",

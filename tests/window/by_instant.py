@@ -125,7 +125,9 @@ def frontier_at(now: int, stream: Stream, barrier: str, *, done: bool) -> float:
     return max(due, default=-(10**9))
 
 
-def standing(kind: str, stream: Stream, early: int, barrier: str) -> list[tuple[int, list[Any]]]:
+def standing_at_every_instant(
+    kind: str, stream: Stream, early: int, barrier: str
+) -> list[tuple[int, list[Any]]]:
     """(instant, what stands, sorted) after every row and step, each of which has an instant of its
     own. ``early``: 0: told when it closes; -1: at every change; else every so much of time.
     """

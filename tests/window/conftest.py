@@ -6,12 +6,11 @@ import itertools
 import math
 import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import pytest
 
 from engine.query.plan import Drift, WindowPlan
 from engine.stream.chance import CHANCE
@@ -386,15 +385,3 @@ def mean(values: list[Any]) -> float | None:
     if not known:
         return None
     return float(known[0]) if len(set(known)) == 1 else math.fsum(known) / len(known)
-
-
-@pytest.fixture(scope="session")
-def tools() -> Any:
-    """Event, Stream, batch, run and Twin, for test modules."""
-
-    class Tools: ...
-
-    found: Any = Tools()
-    found.Event, found.Stream, found.batch, found.run, found.Twin = Event, Stream, batch, run, Twin
-    found.replace = replace
-    return found

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hypothesis import strategies as st
+
 Event = dict[str, Any]
 """``ts``, its own attributes, and ``n``: its number as it arrived."""
 Key = tuple[Any, ...]
@@ -208,3 +210,28 @@ def mean(told: Sequence[dict[str, Any]]) -> dict[str, Any]:
         known = [value[name] for value in told if value[name] is not None]
         found[name] = sum(known) / len(known) if known else None
     return found
+
+
+# ---- drawn
+KINDS = [
+    ("TUMBLING", 8, 8), ("SLIDING", 9, 3), ("SLIDING", 10, 4), ("ROWS", 3, 2), ("ROWS", 2, 2),
+    ("SESSION", 6, 6),
+]  # fmt: skip
+DRIFTS = ("", "EACH", "TOGETHER")
+EMITS = ("", "EMIT ON CLOSE", "EMIT EARLY EVERY 5", "EMIT ON CHANGE")
+
+
+@st.composite
+def products(draw: st.DrawFn) -> Product:
+    kind = draw(st.sampled_from(KINDS))
+    on_clock = kind[0] in {"TUMBLING", "SLIDING"}
+    group = draw(st.sampled_from([(), ("g",), ("h",), ("g", "h")]))
+    drift = draw(st.sampled_from(DRIFTS)) if on_clock else ""
+    best_too = on_clock and bool(group) and "h" not in group
+    asked = draw(st.lists(st.sampled_from(sorted(AGGREGATES)), max_size=4, unique=True))
+    return Product(
+        kind, group, tuple(n for n in asked if drift != "TOGETHER" or n not in OF_ONE_EVENT),
+        draw(st.sampled_from(sorted(WHERE))), draw(st.sampled_from(sorted(HAVING))),
+        draw(st.sampled_from([None, 1, 2])) if best_too else None, drift,
+        draw(st.sampled_from(EMITS)),
+    )  # fmt: skip

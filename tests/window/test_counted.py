@@ -1,29 +1,26 @@
-"""ROWS: by definition, by pandas, by every clock error, late, cut and restored."""
+"""Windows of so many events: examples, and what all errors of clocks make possible."""
 
 from __future__ import annotations
 
 import itertools
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.query import query
 from engine.stream.released import LATE, Strings
-from engine.window.counted.windows import CountedWindows
 from engine.window.kinds import windows_of
 from engine.window.own.windows import OLD_GAPS_MAX
 from engine.window.settings import WindowSettings
+from tests.window.asked import brief, results_of
 from tests.window.conftest import Event, Stream, batch
-from tests.window.test_sessions import FIVE, brief, disordered, many, net, sessions
 
 
 def test_a_window_is_told_when_it_is_full_and_the_rest_is_counted() -> None:
     events = tuple(Event(ref, v=ref) for ref in (1, 5, 9, 14, 20))
-    found = sessions("SELECT sum(v) WINDOW ROWS 2", Stream(events))
+    found = results_of("SELECT sum(v) WINDOW ROWS 2", Stream(events))
     assert brief(found, "value", "certainty", "certain") == [
         ("+", 1, 1, 5, {"sum(v)": 6}, "confirmed", 2),
         ("+", 3, 9, 14, {"sum(v)": 23}, "confirmed", 2),
@@ -33,15 +30,9 @@ def test_a_window_is_told_when_it_is_full_and_the_rest_is_counted() -> None:
     assert operator.counters()["in_no_full_window"] == 1
 
 
-def test_windows_slide_by_events() -> None:
-    events = tuple(Event(ref, v=ref) for ref in (1, 2, 3, 4, 5, 6, 7))
-    found = sessions("SELECT sum(v), median(v) WINDOW ROWS 3 EVERY 2", Stream(events))
-    assert [tuple(r["value"].values()) for r in found] == [(6, 2.0), (12, 4.0), (18, 6.0)]
-
-
 def test_a_late_event_shifts_its_window_and_those_behind_it() -> None:
     events = (Event(1), Event(5), Event(9), Event(14), Event(3, v=10, status=LATE))
-    found = sessions("SELECT sum(v) WINDOW ROWS 2", Stream(events))
+    found = results_of("SELECT sum(v) WINDOW ROWS 2", Stream(events))
     assert brief(found, "value") == [
         ("+", 1, 1, 5, {"sum(v)": 2}), ("+", 3, 9, 14, {"sum(v)": 2}),
         ("-", 4, 1, 5, {"sum(v)": 2}), ("+", 4, 1, 3, {"sum(v)": 11}),
@@ -53,7 +44,7 @@ def test_certain_and_ambiguous_events_by_their_numbers() -> None:
     events = tuple(
         Event(ref, unc=unc) for ref, unc in ((0, 0), (10, 3), (14, 3), (30, 0), (50, 0), (70, 0))
     )
-    found = sessions("SELECT count(*), sum(v) WINDOW ROWS 2", Stream(events))
+    found = results_of("SELECT count(*), sum(v) WINDOW ROWS 2", Stream(events))
     told = [(r["certainty"], r["certain"], r["ambiguous"], r["bounds"]["sum(v)"]) for r in found]
     assert told == [
         ("uncertain", 1, 2, [2, 2]), ("uncertain", 1, 2, [2, 2]), ("confirmed", 2, 0, [2, 2]),
@@ -64,7 +55,7 @@ def test_missing_counts_what_may_lie_inside() -> None:
     late = Event(7, status=LATE, seq=7, release=70)
     events = (Event(5), Event(40), Event(41), Event(60), late, Event(80, release=80))
     stream = Stream((*events, Event(90, release=90)), gaps=((1, "s0", 7, 2, 5, 40),))
-    found = sessions("SELECT count(*) WINDOW ROWS 2", stream)
+    found = results_of("SELECT count(*) WINDOW ROWS 2", stream)
     assert brief(found, "missing") == [
         ("+", 1, 5, 40, 2), ("+", 3, 41, 60, 0), ("-", 70, 5, 40, 2), ("+", 70, 5, 7, 1),
         ("-", 70, 41, 60, 0), ("+", 70, 40, 41, 0), ("+", 80, 60, 80, 0),
@@ -118,94 +109,6 @@ def test_the_horizon_ends_corrections() -> None:
     ]  # fmt: skip
 
 
-@given(case=disordered(), rows=st.sampled_from([(1, 1), (2, 2), (3, 1), (4, 3)]))
-@settings(max_examples=75, deadline=None)
-def test_any_disorder_any_cut_ends_as_defined(
-    case: tuple[Stream, tuple[int, ...]], rows: tuple[int, int]
-) -> None:
-    stream, cuts = case
-    n, every = rows
-    window = f"ROWS {n} EVERY {every}"
-    text = f"SELECT count(*), sum(v), min(v), max(v), median(v) GROUP BY g WINDOW {window}"
-    found = sessions(text, stream)
-    assert sessions(text, stream, cuts) == found
-    expected = []
-    for key in {event.key for event in stream.events}:
-        mine = sorted(
-            (event for event in stream.events if event.key == key), key=lambda event: event.ref
-        )
-        for start in range(0, len(mine) - n + 1, every):
-            some = mine[start : start + n]
-            v = [event.v for event in some]
-            values = (n, sum(v), min(v), max(v), float(np.median(v)))
-            expected.append((str(key), some[0].ref, some[-1].ref, values))
-    assert [one[:4] for one in net(found)] == sorted(expected)
-
-
-def numbers(events: list[Event]) -> list[set[int]]:
-    """Per event, in order of time, the numbers that it has under some errors of the clocks."""
-    found: list[set[int]] = [set() for _ in events]
-    for errors in itertools.product(*(range(-e.unc, e.unc + 1) for e in events)):
-        order = sorted(range(len(events)), key=lambda k: (events[k].ref + errors[k], k))
-        for number, place in enumerate(order):
-            found[place].add(number)
-    return found
-
-
-@given(case=disordered(), n=st.sampled_from([1, 2, 3]))
-@settings(max_examples=30, deadline=None)
-def test_certain_and_ambiguous_are_those_of_all_clock_errors(
-    case: tuple[Stream, tuple[int, ...]], n: int
-) -> None:
-    stream = Stream(tuple(case[0].events[:6]))
-    plan = query(f"SELECT count(*) GROUP BY g WINDOW ROWS {n}")
-    operator = windows_of(plan)
-    found = [*operator.process(batch(stream, Strings())), *operator.finish(10**6)]
-    standing: dict[Any, list[Any]] = {}
-    for r in found:
-        if r["op"] == "+":
-            standing.setdefault(r["key"]["g"], []).append(
-                (r["window"]["start"], r["window"]["end"], r["certain"], r["ambiguous"])
-            )
-        else:
-            standing[r["key"]["g"]].remove(
-                (r["window"]["start"], r["window"]["end"], r["certain"], r["ambiguous"])
-            )
-    for key in {event.key for event in stream.events}:
-        mine = sorted(
-            (event for event in stream.events if event.key == key), key=lambda event: event.ref
-        )
-        may = numbers(mine)
-        expected = []
-        for start in range(0, len(mine) - n + 1, n):
-            inside = [all(start <= k < start + n for k in each) for each in may]
-            touching = [min(each) < start + n and max(each) >= start for each in may]
-            expected.append(
-                (mine[start].ref, mine[start + n - 1].ref, sum(inside), sum(touching) - sum(inside))
-            )
-        assert sorted(standing.get(key, [])) == sorted(expected)
-
-
-@pytest.mark.parametrize(("n", "every"), [(100, 100), (100, 7)])
-def test_in_order_it_is_what_pandas_says(n: int, every: int) -> None:
-    released = many(20_000, 4)
-    operator = windows_of(query(f"SELECT {FIVE} GROUP BY g WINDOW ROWS {n} EVERY {every}"))
-    assert isinstance(operator, CountedWindows)
-    found = [*operator.process(released), *operator.finish(10**9)]
-    told: dict[int, list[tuple[Any, ...]]] = {}
-    for r in found:
-        told.setdefault(r["key"]["g"], []).append(tuple(r["value"].values()))
-    frame = pd.DataFrame({"g": released.columns["attrs.g"], "v": released.columns["attrs.v"]})
-    for g, mine in frame.groupby("g")["v"]:
-        rolled = mine.rolling(n)
-        expected = pd.DataFrame({
-            "count": rolled.count(), "sum": rolled.sum(), "mean": rolled.mean(),
-            "min": rolled.min(), "max": rolled.max(), "median": rolled.median(),
-            "std": rolled.std(ddof=0),
-        })[n - 1 :: every]  # fmt: skip
-        assert np.array(told[int(g)]) == pytest.approx(expected.to_numpy(), abs=1e-9)
-
-
 def assignments(events: list[Event]) -> set[tuple[int, ...]]:
     """The orders of the events under all errors of their clocks, of equal times as they stand."""
     return {
@@ -246,7 +149,7 @@ def crowded(draw: st.DrawFn) -> tuple[Stream, tuple[int, ...]]:
 
 
 @given(case=crowded(), rows=st.sampled_from([(1, 1), (2, 1), (3, 2)]))
-@settings(max_examples=125, deadline=None)
+@settings(max_examples=40)
 def test_bounds_are_those_of_all_clock_errors_with_and_without_what_may_not_be_there(
     case: tuple[Stream, tuple[int, ...]], rows: tuple[int, int]
 ) -> None:
@@ -256,8 +159,8 @@ def test_bounds_are_those_of_all_clock_errors_with_and_without_what_may_not_be_t
     orders = assignments(events)
     calls = "count(*), count(v), sum(v), avg(v), min(v), max(v)"
     text = f"SELECT {calls} WINDOW ROWS {n} EVERY {every}"
-    found = sessions(text, stream)
-    assert sessions(text, stream, cuts) == found
+    found = results_of(text, stream)
+    assert results_of(text, stream, cuts) == found
     told: list[dict[str, Any] | None] = []
     for r in found:  # a clock that errs by more than any before makes told windows doubtful
         content = {name: value for name, value in r.items() if name not in {"op", "at"}}
@@ -287,12 +190,12 @@ def test_bounds_are_those_of_all_clock_errors_with_and_without_what_may_not_be_t
 def test_events_of_one_clock_keep_within_bounds_that_hold_all_assignments() -> None:
     shared = (Event(0, v=1, unc=2, epoch=3), Event(1, v=5, unc=2, epoch=3))
     stream = Stream((*shared, Event(3, v=9, unc=2, source="t"), Event(20, v=0)))
-    first = sessions("SELECT sum(v) WINDOW ROWS 2", stream)[0]
+    first = results_of("SELECT sum(v) WINDOW ROWS 2", stream)[0]
     assert first["certainty"] == "uncertain"
     assert first["bounds"]["sum(v)"] == [6, 10]  # the first is never behind the second
 
 
 def test_with_very_many_doubtful_events_there_are_no_bounds() -> None:
     stream = Stream(tuple(Event(at, unc=60, v=at) for at in range(80)))
-    found = sessions("SELECT count(*), sum(v) WINDOW ROWS 40", stream)
+    found = results_of("SELECT count(*), sum(v) WINDOW ROWS 40", stream)
     assert [r["bounds"] for r in found] == [{"count(*)": [40, 40], "sum(v)": [None, None]}] * 2

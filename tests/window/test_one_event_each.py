@@ -6,42 +6,22 @@ import itertools
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import UserError
 from engine.query import query
-from engine.stream.released import IN_ORDER, LATE, RESIDUAL, Released, Strings
+from engine.stream.released import IN_ORDER, LATE, RESIDUAL, Strings
 from engine.window.kinds import windows_of
 from engine.window.panes.windows import PaneWindows
-from engine.window.settings import WindowSettings
-from tests.window.conftest import Event, Stream, batch, run
+from tests.window.asked import results_of, standing
+from tests.window.conftest import Event, Stream, batch
 
 CALLS = (
     "first(v)", "last(v)", "first(source)", "last(source)", "min_by(source, v)", "max_by(ts, v)",
     "min_by(v, ts)", "max_by(v, v * v)", "count(DISTINCT v)", "count(DISTINCT source)",
 )  # fmt: skip
-
-
-def told(text: str, stream: Stream, cuts: tuple[int, ...] = ()) -> list[dict[str, Any]]:
-    plan, made = query(text), WindowSettings(correction_horizon_ns=10**5)
-    return run(lambda: windows_of(plan, made), stream, cuts, 10**6)  # type: ignore[arg-type, return-value]
-
-
-def standing(results: list[dict[str, Any]]) -> dict[Any, list[Any]]:
-    """Values by key and window; a retraction repeats what it takes back."""
-    found: dict[Any, list[Any]] = {}
-    for r in results:
-        place = str(r["key"]["g"]), r["window"]["start"], r["window"]["end"]
-        mine, values = found.setdefault(place, []), list(r["value"].values())
-        if r["op"] == "+":
-            mine.append(values)
-        else:
-            mine.remove(values)
-    return {place: one for place, mine in found.items() for one in mine}
 
 
 def by_definition(events: list[Event]) -> list[Any]:
@@ -101,7 +81,7 @@ def streams(draw: st.DrawFn) -> tuple[Stream, tuple[int, ...]]:
     "kind", ["TUMBLING 8", "SLIDING 8 EVERY 2", "SLIDING 7 EVERY 3", "SESSION 3", "ROWS 3 EVERY 2"]
 )
 @given(case=streams())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=15)
 def test_any_kind_any_disorder_any_cut_ends_as_defined(
     kind: str, case: tuple[Stream, tuple[int, ...]]
 ) -> None:
@@ -109,8 +89,8 @@ def test_any_kind_any_disorder_any_cut_ends_as_defined(
     # Windows of time share panes unless an aggregate needs all values: both ways.
     for calls in (CALLS, CALLS[:-2]):
         text = f"SELECT {', '.join(calls)} GROUP BY g WINDOW {kind}"
-        found = told(text, stream)
-        assert told(text, stream, cuts) == found
+        found = results_of(text, stream)
+        assert results_of(text, stream, cuts) == found
         expected = {
             (key, start, end): by_definition(members)[: len(calls)]
             for key in ("x", "y")
@@ -119,7 +99,10 @@ def test_any_kind_any_disorder_any_cut_ends_as_defined(
             )
             if members
         }
-        assert standing(found) == expected
+        told = {
+            (r["key"]["g"], *r["window"].values()): [*r["value"].values()] for r in standing(found)
+        }
+        assert told == expected
     assert isinstance(windows_of(query(text)), PaneWindows) == kind.startswith("SLIDING")
 
 
@@ -129,7 +112,7 @@ def test_clocks_choose_among_the_windows_of_a_drift_variation() -> None:
     with pytest.raises(UserError, match="have no mean"):
         query(text)
     text = "SELECT last(v), count(DISTINCT source) WINDOW TUMBLING 10 DRIFT EACH"
-    found = told(text, Stream(events, t_a=6))
+    found = results_of(text, Stream(events, t_a=6))
     first = [r for r in found if r["window"]["start"] == 0]
     assert [(r["drift"], *r["value"].values()) for r in first] == [
         ("low", 4, 1), ("middle", 5, 2), ("high", 5, 1)
@@ -139,7 +122,7 @@ def test_clocks_choose_among_the_windows_of_a_drift_variation() -> None:
 def test_text_is_refused_where_it_has_no_order_and_types_do_not_change() -> None:
     texts = Stream((Event(1, key="x"), Event(2, key="y")))
     with pytest.raises(UserError, match="'g' is text"):
-        told("SELECT min_by(v, g) GROUP BY g WINDOW TUMBLING 10", texts)
+        results_of("SELECT min_by(v, g) GROUP BY g WINDOW TUMBLING 10", texts)
     changed = Stream((Event(1, key="x"), Event(2, key=4)))
     operator, strings = windows_of(query("SELECT last(g) WINDOW TUMBLING 10")), Strings()
     operator.process(batch(texts, strings))
@@ -154,34 +137,3 @@ def test_a_text_is_known_as_long_as_a_window_tells_it() -> None:
     codes = operator.codes()
     assert codes is not None
     assert {strings.code("x"), strings.code("y")} <= set(codes.tolist())
-
-
-def test_in_order_it_is_what_pandas_says() -> None:
-    n = 20_000
-    random = np.random.default_rng(8)
-    ref = np.cumsum(random.integers(1, 9, n))
-    columns = {
-        "ref": ref, "unc": np.zeros(n, np.int64), "epoch": np.full(n, -1), "release": ref,
-        "status": np.full(n, IN_ORDER, np.int8), "source": np.zeros(n, np.int32),
-        "stream": np.zeros(n, np.int32), "seq": np.arange(n),
-        "attrs.g": random.integers(0, 20, n), "attrs.v": random.normal(size=n).round(2),
-    }  # fmt: skip
-    released = Released(n, columns, {"g": "int", "v": "float"}, Strings(["events"]), 0)
-    calls = "count(DISTINCT v), first(v), last(v), min_by(ref, v), max_by(v, 0 - ref), var(v)"
-    frame = pd.DataFrame({"ref": ref, "g": columns["attrs.g"], "v": columns["attrs.v"]})
-    for size, step in ((4000, 4000), (4000, 1000)):
-        operator = windows_of(
-            query(f"SELECT {calls} GROUP BY g WINDOW SLIDING {size} EVERY {step}")
-        )
-        found = [*operator.process(released), *operator.finish(10**9)]
-        copies = [frame.assign(s=(ref // step - k) * step) for k in range(size // step)]
-        grouped = pd.concat(copies).sort_values("ref", kind="stable").groupby(["g", "s"])
-        expected = grouped.agg(
-            distinct=("v", "nunique"), first=("v", "first"), last=("v", "last"),
-            least=("v", lambda v: ref[v.idxmin()]), earliest=("v", "first"),
-            var=("v", lambda v: v.var(ddof=0)),
-        )  # fmt: skip
-        mine = {(r["key"]["g"], r["window"]["start"]): tuple(r["value"].values()) for r in found}
-        assert len(mine) == len(found) == len(expected) > 400
-        for place, values in zip(expected.index, expected.to_numpy(), strict=True):
-            assert mine[place] == pytest.approx(tuple(values), abs=1e-9)

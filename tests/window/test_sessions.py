@@ -1,57 +1,21 @@
-"""Sessions: by definition, by pandas, by every clock error, late, cut and restored."""
+"""Sessions: examples, and what all errors of clocks make possible."""
 
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.query import query
-from engine.stream.released import IN_ORDER, LATE, Released, Strings
+from engine.stream.released import LATE, Strings
 from engine.window.kinds import windows_of
-from engine.window.session.windows import SessionWindows
 from engine.window.settings import WindowSettings
-from tests.window.conftest import Event, Stream, batch, run
-
-FIVE = "count(*), sum(v), avg(v), min(v), max(v), median(v), stddev(v)"
-
-
-def sessions(
-    text: str, stream: Stream, cuts: tuple[int, ...] = (), horizon: int | None = None
-) -> Any:
-    plan = query(text)
-    made = WindowSettings(correction_horizon_ns=horizon)
-    return run(lambda: windows_of(plan, made), stream, cuts, 10**6)  # type: ignore[arg-type, return-value]
-
-
-def brief(results: list[dict[str, Any]], *more: str) -> list[tuple[Any, ...]]:
-    return [
-        (r["op"], r["at"], r["window"]["start"], r["window"]["end"], *(r[m] for m in more))
-        for r in results
-    ]
-
-
-def net(results: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """What stands at the end; a retraction repeats what it takes back."""
-    standing: list[dict[str, Any]] = []
-    for result in results:
-        content = {name: value for name, value in result.items() if name not in {"op", "at"}}
-        if result["op"] == "+":
-            standing.append(content)
-        else:
-            standing.remove(content)
-    return sorted(
-        (
-            str(r["key"].get("g")), r["window"]["start"], r["window"]["end"],
-            tuple(r["value"].values()), r["certainty"],
-        )
-        for r in standing
-    )  # fmt: skip
+from tests.window.asked import brief, results_of
+from tests.window.conftest import Event, Stream, aggregate, batch
 
 
 def by_definition(events: tuple[Event, ...], gap: int) -> dict[Any, list[list[Event]]]:
@@ -88,7 +52,7 @@ def possible(members: list[Event], group: list[list[Event]], gap: int) -> set[fr
 
 def test_a_session_lasts_until_the_gap_is_silent() -> None:
     events = tuple(Event(ref) for ref in (1, 5, 14, 24, 30, 60))
-    found = sessions("SELECT count(*) WINDOW SESSION 10", Stream(events))
+    found = results_of("SELECT count(*) WINDOW SESSION 10", Stream(events))
     assert brief(found, "value", "certainty") == [
         ("+", 3, 1, 24, {"count(*)": 3}, "confirmed"),
         ("+", 5, 24, 40, {"count(*)": 2}, "confirmed"),
@@ -105,7 +69,7 @@ def test_a_late_event_between_two_makes_them_one_and_progress_closes_an_idle_gro
         Event(7, status=LATE, release=50),
     )
     stream = Stream(events, steps=((5, 100, 51),))
-    found = sessions("SELECT count(*) GROUP BY g WINDOW SESSION 10", stream)
+    found = results_of("SELECT count(*) GROUP BY g WINDOW SESSION 10", stream)
     assert brief(found, "key", "certain") == [
         ("+", 1, 1, 11, {"g": 0}, 1),
         ("+", 2, 2, 12, {"g": 7}, 1),
@@ -125,7 +89,7 @@ def test_a_session_that_hangs_on_clocks_says_so() -> None:
         (1, 14, "uncertain"),
         (1, 15, "confirmed"),
     ):
-        found = sessions(text, Stream((Event(first, unc=2), Event(second, unc=2))))
+        found = results_of(text, Stream((Event(first, unc=2), Event(second, unc=2))))
         assert {r["certainty"] for r in found} == {certainty}
         for r in found:
             n = r["value"]["count(*)"]
@@ -133,7 +97,7 @@ def test_a_session_that_hangs_on_clocks_says_so() -> None:
             assert (r["certain"], r["ambiguous"]) == ((n, 0) if sure else (0, n))
             assert r["bounds"]["count(*)"] == ([n, n] if sure else [None, None])
     alike = tuple(Event(ref, unc=2, epoch=4) for ref in (1, 10, 21))
-    assert {r["certainty"] for r in sessions(text, Stream(alike))} == {"confirmed"}
+    assert {r["certainty"] for r in results_of(text, Stream(alike))} == {"confirmed"}
 
 
 def test_missing_counts_what_may_lie_beside_and_is_corrected() -> None:
@@ -142,7 +106,7 @@ def test_missing_counts_what_may_lie_beside_and_is_corrected() -> None:
         (Event(5), Event(40), late, Event(80, release=80)),
         gaps=((1, "s0", 7, 2, 5, 40), (1, "s0", 21, 1, 30, 36)),
     )
-    found = sessions("SELECT count(*) WINDOW SESSION 10", stream)
+    found = results_of("SELECT count(*) WINDOW SESSION 10", stream)
     assert brief(found, "value", "missing") == [
         ("+", 1, 5, 15, {"count(*)": 1}, 2),
         ("-", 70, 5, 15, {"count(*)": 1}, 2),
@@ -183,7 +147,7 @@ def disordered(draw: st.DrawFn) -> tuple[Stream, tuple[int, ...]]:
             seq=place,
         )
         if draw(st.integers(0, 3)) == 0:
-            late.append(Event(**{**vars_of(event), "status": LATE}))
+            late.append(replace(event, status=LATE))
         else:
             rows.append(event)
     for event in late:
@@ -192,38 +156,15 @@ def disordered(draw: st.DrawFn) -> tuple[Stream, tuple[int, ...]]:
     return Stream(tuple(rows)), cuts
 
 
-def vars_of(event: Event) -> dict[str, Any]:
-    return {name: getattr(event, name) for name in event.__dataclass_fields__}
-
-
-@given(case=disordered(), gap=st.sampled_from([5, 6, 9]))
-@settings(max_examples=75, deadline=None)
-def test_any_disorder_any_cut_ends_as_defined(
-    case: tuple[Stream, tuple[int, ...]], gap: int
-) -> None:
-    stream, cuts = case
-    text = f"SELECT count(*), sum(v), min(v), max(v), median(v) GROUP BY g WINDOW SESSION {gap}"
-    found = sessions(text, stream)
-    assert sessions(text, stream, cuts) == found
-    expected = []
-    for key, group in by_definition(stream.events, gap).items():
-        for members in group:
-            v = [event.v for event in members]
-            values = (len(v), sum(v), min(v), max(v), float(np.median(v)))
-            end = members[-1].ref + gap
-            expected.append((str(key), members[0].ref, end, values))
-    assert [one[:4] for one in net(found)] == sorted(expected)
-
-
 @given(case=disordered(), gap=st.sampled_from([5, 6]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_certainty_and_bounds_are_those_of_all_clock_errors(
     case: tuple[Stream, tuple[int, ...]], gap: int
 ) -> None:
     stream = Stream(case[0].events[:6])
     aggregates = "count(*), sum(v), avg(v), min(v), max(v)"
     standing: dict[tuple[Any, int], Any] = {}
-    for each in sessions(f"SELECT {aggregates} GROUP BY g WINDOW SESSION {gap}", stream):
+    for each in results_of(f"SELECT {aggregates} GROUP BY g WINDOW SESSION {gap}", stream):
         standing[each["key"]["g"], each["window"]["start"]] = each if each["op"] == "+" else None
     for key, group in by_definition(stream.events, gap).items():
         events = [event for session in group for event in session]
@@ -236,48 +177,5 @@ def test_certainty_and_bounds_are_those_of_all_clock_errors(
                     assert bounds == [None, None]
                     continue
                 (session,) = found
-                exact = of_values(name, [events[place].v for place in session])
+                exact = aggregate(name.partition("(")[0], [events[place].v for place in session])
                 assert bounds == pytest.approx([exact, exact])
-
-
-def of_values(aggregate: str, values: list[Any]) -> float:
-    functions = {"count": len, "sum": sum, "avg": np.mean, "min": min, "max": max}
-    return float(functions[aggregate.partition("(")[0]](values))
-
-
-def many(n: int, seed: int) -> Released:
-    random = np.random.default_rng(seed)
-    ref = np.sort(random.integers(0, 20 * n, n))
-    columns = {
-        "ref": ref, "unc": np.zeros(n, np.int64), "epoch": np.full(n, -1), "release": ref,
-        "status": np.full(n, IN_ORDER, np.int8), "source": np.zeros(n, np.int32),
-        "stream": np.zeros(n, np.int32), "seq": np.arange(n),
-        "attrs.g": random.integers(0, 20, n), "attrs.v": random.normal(size=n),
-    }  # fmt: skip
-    return Released(n, columns, {"g": "int", "v": "float"}, Strings(["events"]), 0)
-
-
-def test_in_order_it_is_what_pandas_and_duckdb_say() -> None:
-    n, gap = 20_000, 500
-    released = many(n, 3)
-    operator = windows_of(query(f"SELECT {FIVE} GROUP BY g WINDOW SESSION {gap}"))
-    assert isinstance(operator, SessionWindows)
-    found = [*operator.process(released), *operator.finish(10**9)]
-    frame = pd.DataFrame(
-        {
-            name: released.columns[c]
-            for name, c in (("g", "attrs.g"), ("v", "attrs.v"), ("t", "ref"))
-        }
-    )
-    frame["new"] = frame.groupby("g")["t"].diff().fillna(gap) >= gap
-    frame["session"] = frame.groupby("g")["new"].cumsum()
-    grouped = frame.groupby(["g", "session"])
-    expected = grouped["v"].agg(
-        ["count", "sum", "mean", "min", "max", "median", lambda v: v.std(ddof=0)]
-    )
-    start = grouped["t"].min()
-    told = {(r["key"]["g"], r["window"]["start"]): tuple(r["value"].values()) for r in found}
-    assert len(told) == len(found) == len(expected) > 500
-    for (g, session), values in zip(expected.index, expected.to_numpy(), strict=True):
-        assert told[g, start[g, session]] == pytest.approx(tuple(values), abs=1e-9)
-    assert sum(r["value"]["count(*)"] for r in found) == n

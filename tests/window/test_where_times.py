@@ -17,6 +17,7 @@ from engine.query.plan import WindowPlan
 from engine.stream.released import Strings
 from engine.window.doubt.where import chosen
 from engine.window.time_windows import TimeWindows
+from tests.window.conftest import Event, Stream, batch, run
 
 SIZE = 10
 Holds = Callable[[int, int], bool]
@@ -88,16 +89,16 @@ EVENTS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=50)
 @given(where=st.sampled_from(list(WHERE)), drawn=EVENTS, cut=st.integers(0, 6))
 @example(where="ref >= 20", drawn=[(18, 5, 3)], cut=0)  # out as measured, in under some errors
 @example(where="ref >= 20", drawn=[(19, 5, 3)], cut=0)  # and never in the window that ends at 20
 @example(where="ref = 15", drawn=[(15, 5, 2), (25, 1, 0)], cut=1)
 def test_equals_windows_over_all_errors(
-    where: str, drawn: list[tuple[int, int, int]], cut: int, tools: Any
+    where: str, drawn: list[tuple[int, int, int]], cut: int
 ) -> None:
-    events = [tools.Event(ref, v=v, unc=unc) for ref, v, unc in sorted(drawn)]
-    results = tools.run(lambda: TimeWindows(plan(where)), tools.Stream(tuple(events)), (cut,), 99)
+    events = [Event(ref, v=v, unc=unc) for ref, v, unc in sorted(drawn)]
+    results = run(lambda: TimeWindows(plan(where)), Stream(tuple(events)), (cut,), 99)
     expected = by_definition(events, WHERE[where])
     told: dict[int, dict[str, Any]] = {}
     for each in results:
@@ -118,33 +119,10 @@ def test_equals_windows_over_all_errors(
             ], name
 
 
-def test_a_window_that_only_perhaps_has_an_event_gives_a_row(tools: Any) -> None:
-    (result,) = tools.run(
-        lambda: TimeWindows(plan("ref > 14")),
-        tools.Stream((tools.Event(13, v=7, unc=3),)),
-        (),
-        9,
-    )
-    assert result["window"] == {"start": 10, "end": 20}
-    assert (result["certain"], result["ambiguous"]) == (0, 1)
-    assert result["value"]["count(*)"] == 0
-    assert result["bounds"]["count(*)"] == [0, 1]
-
-
-def test_conditions_without_times_and_clocks_without_errors_cost_nothing(tools: Any) -> None:
-    released = tools.batch(tools.Stream((tools.Event(13, unc=3), tools.Event(19))), Strings())
-    for where in ("v > 0", "raw_ts > 15", "te - ts > 3", "arrival > 4"):
-        assert chosen(plan(where).where, released, SIZE) is None  # type: ignore[arg-type]
-    exact = tools.batch(tools.Stream((tools.Event(13),)), Strings())
-    assert chosen(plan("ref > 15").where, exact, SIZE) is None  # type: ignore[arg-type]
-    one, other = chosen(plan("ref > 15").where, released, SIZE).how  # type: ignore[arg-type,union-attr]
-    assert (one, other) == (2, 0)
-
-
-def test_large_times_are_split_to_the_nanosecond(tools: Any) -> None:
+def test_large_times_are_split_to_the_nanosecond() -> None:
     day = 1_700_000_000_123_456_789
-    events = (tools.Event(day, v=1, unc=10**9), tools.Event(day + 1, v=1, unc=10**9))
-    released = tools.batch(tools.Stream(events), Strings())
+    events = (Event(day, v=1, unc=10**9), Event(day + 1, v=1, unc=10**9))
+    released = batch(Stream(events), Strings())
     found = chosen(plan(f"ref > {day + 5}").where, released, 2**40)  # type: ignore[arg-type]
     assert found is not None
     assert found.taken.all()
@@ -152,13 +130,13 @@ def test_large_times_are_split_to_the_nanosecond(tools: Any) -> None:
     assert np.array_equal(found.high, [day + 10**9, day + 1 + 10**9])
 
 
-@settings(deadline=None, max_examples=75)
+@settings(max_examples=30)
 @given(where=st.sampled_from(list(WHERE)), drawn=EVENTS, unc=st.integers(1, 7))
 def test_where_one_clock_is_shared_bounds_hold_under_each_of_its_errors(
-    where: str, drawn: list[tuple[int, int, int]], unc: int, tools: Any
+    where: str, drawn: list[tuple[int, int, int]], unc: int
 ) -> None:
-    events = [tools.Event(ref, v=v, unc=unc, epoch=1) for ref, v, _ in sorted(drawn)]
-    results = tools.run(lambda: TimeWindows(plan(where)), tools.Stream(tuple(events)), (), 99)
+    events = [Event(ref, v=v, unc=unc, epoch=1) for ref, v, _ in sorted(drawn)]
+    results = run(lambda: TimeWindows(plan(where)), Stream(tuple(events)), (), 99)
     told = {each["window"]["start"] // SIZE: each["bounds"] for each in results}
     for error in range(-unc, unc + 1):
         there: dict[int, list[int]] = {}
@@ -174,13 +152,13 @@ def test_where_one_clock_is_shared_bounds_hold_under_each_of_its_errors(
 
 
 @pytest.mark.parametrize("drift", ["each", "together"])
-def test_the_three_windows_of_drift_go_by_the_measured_time(drift: str, tools: Any) -> None:
+def test_the_three_windows_of_drift_go_by_the_measured_time(drift: str) -> None:
     text = f"SELECT count(*) FROM events WHERE ref >= 12 WINDOW TUMBLING 10 DRIFT {drift}"
     made = query(text)
     assert isinstance(made, WindowPlan)
-    events = (tools.Event(11, unc=2), tools.Event(13, unc=2), tools.Event(16, unc=1))
-    stream = tools.Stream(events, t_a=4)
-    result = tools.run(lambda: TimeWindows(made), stream, (1,), 99)[-1]
+    events = (Event(11, unc=2), Event(13, unc=2), Event(16, unc=1))
+    stream = Stream(events, t_a=4)
+    result = run(lambda: TimeWindows(made), stream, (1,), 99)[-1]
     assert result["window"]["start"] == 10
     assert (result["certain"], result["ambiguous"]) == (1, 2)
     assert result["bounds"] == {"count(*)": [1, 3]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from engine.stream.released import LATE, Strings
 from engine.window.shown.results import WindowResults
 from engine.window.shown.table import columns_of_windows
 from engine.window.time_windows import TimeWindows
+from tests.window.conftest import Event, Stream, batch
 
 V, G = Attribute("v"), Attribute("g")
 ASKED = (
@@ -28,11 +30,11 @@ ASKED = (
 )  # fmt: skip
 
 
-def pieces(tools: Any, events: list[Any], drift: Drift, by_key: bool) -> list[WindowResults]:
+def pieces(events: list[Any], drift: Drift, by_key: bool) -> list[WindowResults]:
     plan = WindowPlan("q", "", ASKED, (), 10, group_by=(G,) if by_key else (), drift=drift)
     made = TimeWindows(plan, site='a "site"')
-    stream = tools.Stream(tuple(events), t_a=3, gaps=((0, "s0", 1, 2, 3, 25),))
-    found = made.process(tools.batch(stream, Strings()))
+    stream = Stream(tuple(events), t_a=3, gaps=((0, "s0", 1, 2, 3, 25),))
+    found = made.process(batch(stream, Strings()))
     return [*found.pieces, *made.finish(99).pieces]
 
 
@@ -48,16 +50,16 @@ EVENT = {
 
 
 @given(data=st.data(), drift=st.sampled_from(Drift), by_key=st.booleans(), floats=st.booleans())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20)
 def test_columns_say_what_the_dicts_say(
-    tools: Any, data: st.DataObject, drift: Drift, by_key: bool, floats: bool
+    data: st.DataObject, drift: Drift, by_key: bool, floats: bool
 ) -> None:
-    events = data.draw(st.lists(st.builds(tools.Event, **EVENT), max_size=10))
+    events = data.draw(st.lists(st.builds(Event, **EVENT), max_size=10))
     if floats:
-        events = [tools.replace(e, v=None if e.v is None else e.v / 3) for e in events]
+        events = [replace(e, v=None if e.v is None else e.v / 3) for e in events]
     if not by_key:
-        events = [tools.replace(e, key=None) for e in events]
-    for piece in pieces(tools, events, drift, by_key):
+        events = [replace(e, key=None) for e in events]
+    for piece in pieces(events, drift, by_key):
         table, dicts = columns_of_windows(piece), list(piece)
         from_dicts = window_rows(range(len(dicts)), dicts)
         assert table.schema.names == WINDOW_SCHEMA.names
@@ -73,11 +75,11 @@ def test_columns_say_what_the_dicts_say(
             assert json.dumps(one, ensure_ascii=False) + "\n" == line
 
 
-def test_times_among_the_aggregates_are_in_the_unit_asked_for(tools: Any) -> None:
-    events = [tools.Event(7_012, unc=900, v=7_000), tools.Event(7_999, v=5)]
+def test_times_among_the_aggregates_are_in_the_unit_asked_for() -> None:
+    events = [Event(7_012, unc=900, v=7_000), Event(7_999, v=5)]
     plan = WindowPlan("q", "", ASKED, (), 1_000)
     made = TimeWindows(plan)
-    found = made.process(tools.batch(tools.Stream(tuple(events)), Strings()))
+    found = made.process(batch(Stream(tuple(events)), Strings()))
     tables = [columns_of_windows(piece) for piece in (*found.pieces, *made.finish(9_100).pieces)]
     first, second = [json.loads(line) for table in tables for line in lines(table, 10, ["last"])]
     assert (first["window"], first["value"]["last"]) == ({"start": 600, "end": 700}, None)
@@ -88,21 +90,21 @@ def test_times_among_the_aggregates_are_in_the_unit_asked_for(tools: Any) -> Non
     assert second["value"]["q"] == pytest.approx(5 + 0.3 * 6_995)
 
 
-def test_a_sum_beyond_the_range_of_floats_is_null(tools: Any) -> None:
-    events = [tools.Event(3, v=1.7e308), tools.Event(4, v=1.7e308)]
-    *_, last = pieces(tools, events, Drift.NONE, by_key=False)
+def test_a_sum_beyond_the_range_of_floats_is_null() -> None:
+    events = [Event(3, v=1.7e308), Event(4, v=1.7e308)]
+    *_, last = pieces(events, Drift.NONE, by_key=False)
     values = columns_of_windows(last)["value"].to_pylist()
     (value,) = [value for value in values if value["n"] == 2]
     assert value['the "sum" ü'] is None
     assert value["a"] is None
 
 
-def test_a_bound_beyond_the_range_of_floats_is_null_beside_one_that_is_not(tools: Any) -> None:
+def test_a_bound_beyond_the_range_of_floats_is_null_beside_one_that_is_not() -> None:
     plan = WindowPlan("q", "", (Aggregate("sum", V, "s"),), (), 10)
     # The first window closes, and is told, before the second.
-    events = (tools.Event(5, v=1.7e308), tools.Event(9, unc=2, v=1.7e308), tools.Event(14, v=1.0))
+    events = (Event(5, v=1.7e308), Event(9, unc=2, v=1.7e308), Event(14, v=1.0))
     made = TimeWindows(plan)
-    found = made.process(tools.batch(tools.Stream(events), Strings()))
+    found = made.process(batch(Stream(events), Strings()))
     results = [*found.pieces, *made.finish(99).pieces]
     columns = TypedColumns(WINDOW_SCHEMA, "windows")
     tables = [columns_of_windows(piece) for piece in results]
