@@ -1,21 +1,98 @@
 """Constraints and patterns by definition: derivatives of expressions (Brzozowski 1964), and sets of
-matches begun. Shares nothing with ``engine.query.automata``.
+matches begun. Shares nothing with the engine: ``flow`` reads a constraint's text by itself.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from engine.query.regular import (
-    Choice,
-    Concatenation,
-    Interleaving,
-    Occurrence,
-    Regular,
-    Repetition,
-)
+
+@dataclass(frozen=True)
+class Occurrence:
+    """One event."""
+
+    type: str
+
+
+@dataclass(frozen=True)
+class Concatenation:
+    """``,``: one part after the other."""
+
+    parts: tuple[Regular, ...]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """``|``: one of the parts."""
+
+    parts: tuple[Regular, ...]
+
+
+@dataclass(frozen=True)
+class Interleaving:
+    """``&``: all parts, their events mixed in any way that keeps each part's own order."""
+
+    parts: tuple[Regular, ...]
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """``part`` from ``least`` to ``most`` times (None: any number)."""
+
+    part: Regular
+    least: int
+    most: int | None
+
+
+Regular = Occurrence | Concatenation | Choice | Interleaving | Repetition
+TIMES = {"*": (0, None), "+": (1, None), "?": (0, 1)}
+SIGNS = (("|", Choice), ("&", Interleaving), (",", Concatenation))
+"""From what binds least."""
+
+
+def flow(text: str) -> Regular:
+    """What a constraint says (L10 3.2.1)."""
+    words = [*re.findall(r"\{.*?\}|\w+|[^\w\s]", text), "end"]
+
+    def joined(level: int) -> Regular:
+        if level == len(SIGNS):
+            return repeated()
+        sign, kind = SIGNS[level]
+        parts = [joined(level + 1)]
+        while words[0] == sign:
+            words.pop(0)
+            parts.append(joined(level + 1))
+        return parts[0] if len(parts) == 1 else kind(tuple(parts))
+
+    def repeated() -> Regular:
+        word = words.pop(0)
+        found = joined(0) if word == "(" else Occurrence(word)
+        if word == "(":
+            assert words.pop(0) == ")"
+        if words[0] in TIMES:
+            return Repetition(found, *TIMES[words.pop(0)])
+        if words[0][0] == "{":
+            least, comma, most = words.pop(0)[1:-1].partition(",")
+            return Repetition(found, int(least), int(most or least) if most or not comma else None)
+        return found
+
+    read_ = joined(0)
+    assert words == ["end"], text
+    return read_
+
+
+def letters_of(e: Regular) -> set[str]:
+    """The types that it names."""
+    match e:
+        case Occurrence(type=event_type):
+            return {event_type}
+        case Repetition(part=part):
+            return letters_of(part)
+    return {each for part in e.parts for each in letters_of(part)}
+
 
 NOTHING = Choice(())
 """No trace at all."""
@@ -98,6 +175,11 @@ class Seq:
 
     parts: tuple[tuple[str, ...], ...]
     absent: tuple[str, ...]
+
+    @property
+    def letters(self) -> set[str]:
+        """The types that it names."""
+        return {each for part in (*self.parts, *self.absent) for each in part}
 
     def text(self) -> str:
         """As a query has it."""

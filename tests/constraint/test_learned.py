@@ -23,9 +23,8 @@ from engine.query.automata.dfa import determined
 from engine.query.automata.languages import of_constraint
 from engine.query.language.definitions import definitions, expanded
 from engine.query.monitor_plan import MonitorPlan
-from engine.query.regular import Choice, Regular
 from engine.query.render import render_regular
-from tests.constraint.slow_traces import derivative, nullable
+from tests.constraint.slow_traces import NOTHING, Regular, derivative, flow, nullable
 
 
 def allows(expression: Regular, trace: tuple[str, ...]) -> bool:
@@ -39,7 +38,7 @@ def allows(expression: Regular, trace: tuple[str, ...]) -> bool:
 @given(st.lists(st.text("ABCDE", min_size=1, max_size=8), min_size=1, max_size=8))
 def test_what_is_learned_allows_all_that_it_was_learned_from(drawn: list[str]) -> None:
     traces: Traces = Counter(tuple(each) for each in drawn)
-    found = learned(traces)
+    found = flow(render_regular(learned(traces)))
     assert all(allows(found, trace) for trace in traces)
 
 
@@ -82,14 +81,14 @@ def test_traces_are_counted_as_by_derivatives(drawn: list[str], text: str) -> No
     found = conformance(dfa, list("ABC"), trace, symbol)
     counts: Counter[str] = Counter()
     for each in drawn:
-        rest = plan.expression
+        rest = flow(text)
         how = "open"
         for event in each:
-            if how == "complete" and all(derivative(rest, x) == _NOTHING for x in "ABC"):
+            if how == "complete" and all(derivative(rest, x) == NOTHING for x in "ABC"):
                 counts[how] += 1  # it is over, and another begins
-                rest = plan.expression
+                rest = flow(text)
             rest = derivative(rest, event)
-            if rest == _NOTHING:
+            if rest == NOTHING:
                 how = "broken"
                 break
             how = "complete" if nullable(rest) else "open"
@@ -99,9 +98,6 @@ def test_traces_are_counted_as_by_derivatives(drawn: list[str], text: str) -> No
     )
     assert found.traces == sum(counts.values())
     assert sum(found.breaks.values()) == found.broken
-
-
-_NOTHING = Choice(())
 
 
 def test_kinds_are_counted() -> None:

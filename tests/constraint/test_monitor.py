@@ -16,9 +16,19 @@ from engine.constraint.traces import OF_LAST_EVENT, TRACE
 from engine.query import query
 from engine.query.automata.compiled import automata_of
 from engine.query.monitor_plan import MonitorPlan
-from engine.query.regular import Regular
 from engine.stream.released import LATE_DROPPED, Strings
-from tests.constraint.slow_traces import FIRST, NOTHING, Begun, Seq, derivative, read, verdict
+from tests.constraint.slow_traces import (
+    FIRST,
+    NOTHING,
+    Begun,
+    Regular,
+    Seq,
+    derivative,
+    flow,
+    letters_of,
+    read,
+    verdict,
+)
 from tests.pattern.conftest import Event, batch, run
 
 FLOWS = ("A+, C*, B+, C, A+", "(A | B){2,4}", "(A, B?) & C*", "A, (B | C)*, A?", "(A, B)+")
@@ -30,18 +40,16 @@ SEQS = (
 )
 
 
-def plan_of(seq: Seq, flow: str) -> MonitorPlan:
-    found = query(f"{seq.text()} UNDER CONSTRAINT flow FOR TRACE BY id AS {flow}")
+def plan_of(seq: Seq, expression: str) -> MonitorPlan:
+    found = query(f"{seq.text()} UNDER CONSTRAINT flow FOR TRACE BY id AS {expression}")
     assert isinstance(found, MonitorPlan)
     return found
 
 
-def by_definition(
-    plan: MonitorPlan, seq: Seq, events: Sequence[Event]
-) -> Iterator[tuple[Any, ...]]:
+def by_definition(expression: str, seq: Seq, events: Sequence[Event]) -> Iterator[tuple[Any, ...]]:
     """(row, alert, trace) of every result."""
-    whole = plan.expression
-    named = set(automata_of(plan).alphabet.types)
+    whole = flow(expression)
+    named = letters_of(whole) | seq.letters
     letters = "".join(sorted(named))
     traces: dict[Any, tuple[Regular, Begun | None, str]] = {}
     for row, event in enumerate(events):
@@ -79,11 +87,11 @@ EVENTS = st.lists(
 @settings(max_examples=100)
 @given(EVENTS, st.sampled_from(SEQS), st.sampled_from(FLOWS), st.lists(st.integers(0, 40)))
 def test_every_trace_is_told_of_as_by_definition_however_it_is_cut(
-    events: list[Event], seq: Seq, flow: str, cuts: list[int]
+    events: list[Event], seq: Seq, expression: str, cuts: list[int]
 ) -> None:
     events = [replace(event, ref=10 * row) for row, event in enumerate(events)]
-    plan = plan_of(seq, flow)
-    expected = list(by_definition(plan, seq, events))
+    plan = plan_of(seq, expression)
+    expected = list(by_definition(expression, seq, events))
     for places in (cuts, range(len(events))):
         found = run(lambda: MonitorOperator(plan, "main"), events, list(places))
         assert [(r["seq"], r["alert"], int(r["trace"])) for r in found] == expected
@@ -92,10 +100,10 @@ def test_every_trace_is_told_of_as_by_definition_however_it_is_cut(
 
 
 def test_the_last_event_is_known_among_more_than_256_types() -> None:
-    flow = " | ".join(f"T{number}" for number in range(300))
+    expression = " | ".join(f"T{number}" for number in range(300))
     plan = query(
         "EVENT OR(SEQ(T298 a, T299 b), SEQ(T299 c, T42 d)) "
-        f"UNDER CONSTRAINT flow FOR TRACE BY id AS ({flow})*"
+        f"UNDER CONSTRAINT flow FOR TRACE BY id AS ({expression})*"
     )
     assert isinstance(plan, MonitorPlan)
     events = [
@@ -177,7 +185,7 @@ def test_what_an_open_trace_takes() -> None:
     assert keys.min() >= 5 and 60 - last + keys.max() <= 32.1  # noqa: PT018 - issue 16's goal
 
 
-@pytest.mark.parametrize("flow", FLOWS)
-def test_flows_are_no_dead_letters(flow: str) -> None:
+@pytest.mark.parametrize("expression", FLOWS)
+def test_flows_are_no_dead_letters(expression: str) -> None:
     """Every flow of these tests leads somewhere with one of the patterns."""
-    assert any(len(automata_of(plan_of(seq, flow)).encoded.table) > 2 for seq in SEQS)
+    assert any(len(automata_of(plan_of(seq, expression)).encoded.table) > 2 for seq in SEQS)
