@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from engine.errors import ContractViolation, UserError
 from engine.log import arrival_log, whole_file
 from engine.log.arrival_log import LOG_SCHEMA, LogReader, LogWriter
+from engine.log.input.input_log import open_input
 from engine.stream.frame import STRING, Frame
 
 
@@ -228,6 +229,8 @@ def test_a_damaged_file_is_named(kept: int, tmp_path: Path) -> None:
     file = written(tmp_path / "log", frame(0))[0]
     file.write_bytes(file.read_bytes()[:kept])
     assert message(tmp_path / "log").startswith(f"/{file.name}: damaged file: ")
+    with pytest.raises(UserError, match=f"/{file.name}: damaged file: "):
+        list(open_input(tmp_path / "log"))
 
 
 def test_one_by_one_the_first_needs_no_other(tmp_path: Path) -> None:

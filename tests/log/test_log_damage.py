@@ -153,6 +153,9 @@ def test_a_file_of_an_earlier_version_is_read(tmp_path: Path) -> None:
         assert isinstance(found, tuple)
         assert found[0] is given_
         assert len(found[1]) == 1
+    (file,) = write(tmp_path / "log")
+    pq.write_table(pq.read_table(file).replace_schema_metadata(None), file)
+    assert "its footer has lost what it said of the file" in str(content(tmp_path / "log"))
 
 
 def column(values: list[Any], type_: pa.DataType | None = None) -> pa.Array:

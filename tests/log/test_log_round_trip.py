@@ -115,6 +115,10 @@ def types_of(records: list[Record], name: str) -> set[type]:
     {"ts": 1, "site": "b", "arrival": 0, "attrs": {"v": "x"}},
     {"ts": 2, "site": "c é", "arrival": 0, "attrs": {"v": 1.0}},
 ])  # fmt: skip
+@example([
+    {"ts": 1, "site": "main", "arrival": 0, "attrs": {"v": 1}},
+    {"ts": 2, "site": "b", "arrival": 0, "attrs": {"v": 1.5}},
+])  # fmt: skip
 def test_any_log_survives_every_format_or_is_refused(
     tmp_path_factory: pytest.TempPathFactory, records: list[Record]
 ) -> None:

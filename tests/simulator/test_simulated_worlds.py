@@ -218,7 +218,7 @@ def unruly(draw: st.DrawFn) -> dict[str, Any]:
     )
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     unruly(),
     st.integers(0, 1000),
