@@ -17,8 +17,7 @@ from simulator.scenario import read_scenario
 
 MS, S = 10**6, 10**9
 MINUTES = 15
-SEEDS = (11, 12, 13)
-"""Of the worlds below; a failure names its own."""
+SEEDS = (11, pytest.param(12, marks=pytest.mark.slow), pytest.param(13, marks=pytest.mark.slow))
 LINKS = {
     "lan": {"model": "exponential", "min": "200 us", "mean": "400 us"},
     "wifi": {"model": "exponential", "min": "2 ms", "mean": "4 ms"},

@@ -42,36 +42,24 @@ def at_every_turn(records: int = 3) -> Iterator[None]:
 
 
 @MODERATE
-@given(trace=traces(), timeout=st.sampled_from(TIMEOUTS), data=st.data())
-def test_packed_lanes_are_what_they_were(
-    frame_of: Callable[..., Frame], trace: list[Record], timeout: str, data: st.DataObject
-) -> None:
-    order, whole = f"sequence:{timeout}", frame_of(trace)
-    cuts = data.draw(st.lists(st.integers(0, len(trace)), max_size=8).map(sorted))
-    batches = [[frame] for frame in cut(whole, cuts)]
-    resumed = data.draw(st.sets(st.integers(0, len(batches))))
-    plain = chain_over([[whole]], order).everything
-    with at_every_turn():
-        assert chain_over(batches, order, list(resumed)).everything == plain
-
-
-@MODERATE
 @given(
-    trace=traces(), timeout=st.sampled_from(TIMEOUTS), kept=st.integers(1, 2),
+    trace=traces(), timeout=st.sampled_from(TIMEOUTS), kept=st.sampled_from([None, 1, 2]),
     every=st.integers(1, 5), data=st.data(),
 )  # fmt: skip
-def test_what_is_forgotten_does_not_depend_on_cuts_and_restarts(
-    frame_of: Callable[..., Frame], trace: list[Record], timeout: str, kept: int, every: int,
-    data: st.DataObject,
+def test_what_is_packed_and_forgotten_does_not_depend_on_cuts_and_restarts(
+    frame_of: Callable[..., Frame], trace: list[Record], timeout: str, kept: int | None,
+    every: int, data: st.DataObject,
 ) -> None:  # fmt: skip
-    order, whole = f"sequence:{timeout},sources={kept}", frame_of(trace)
+    order, whole = f"sequence:{timeout}", frame_of(trace)
+    plain = chain_over([[whole]], order)
     cuts = data.draw(st.lists(st.integers(0, len(trace)), max_size=8).map(sorted))
     batches = [[frame] for frame in cut(whole, cuts)]
     resumed = data.draw(st.sets(st.integers(0, len(batches))))
+    order += "" if kept is None else f",sources={kept}"
     with at_every_turn(every):
         told = chain_over(batches, order, list(resumed))
-        once = chain_over([[whole]], order)
         rows = chain_over([[whole.slice(i, 1)] for i in range(whole.rows)], order)
+        once = plain if kept is None else chain_over([[whole]], order)
     assert told.everything == once.everything == rows.everything
     arrived = sum(lane["arrived"] for lane in once.counters["lanes"])
     assert arrived == sum(record.get("kind", "event") == "event" for record in trace)
@@ -181,11 +169,6 @@ def test_a_lane_whose_timeout_became_shorter_is_silent_however_records_were_cut(
             for batches in ([[whole]], [[whole.slice(i, 1)] for i in range(whole.rows)])
         )
     assert once == rows
-
-
-def test_the_number_of_sources_must_be_one(frame_of: Callable[..., Frame]) -> None:
-    with pytest.raises(Exception, match="sources=0: use a whole number from 1"):
-        parse_order("sequence:sources=0")
 
 
 def _snapshot_bytes(frame_of: Callable[..., Frame], sources: int) -> tuple[int, Chain]:
