@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,3 +78,10 @@ def mistake(settings: Mapping[str, Any], attrs: Mapping[str, str]) -> str:
     except SettingsError as error:
         return str(error)
     return "nothing is wrong"
+
+
+async def met(true: Callable[[], Any]) -> None:
+    """Waits for something to become true."""
+    async with asyncio.timeout(20):
+        while not true():
+            await asyncio.sleep(0.001)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from edge_agent.inputs.hl7.framing import Frame, Framing
 from edge_agent.inputs.hl7.message import Refused, read_message
 from edge_agent.inputs.hl7.times import instant_of, named_zone
 from edge_agent.rows import Row
-from tests.inputs.outlet import KeptOutlet, a_named_input, an_input, mistake
+from tests.inputs.outlet import KeptOutlet, a_named_input, an_input
 
 # The blood pressure of the IHE Patient Care Device profile (Device Enterprise Communication).
 PCD = "\r".join(
@@ -171,24 +170,6 @@ def test_a_long_message_is_not_kept() -> None:
     assert framing.feed(b"\x1c") == [Frame(bytes(10), whole=False)]
 
 
-@pytest.mark.parametrize(
-    ("settings", "attrs", "told"),
-    [
-        ({}, {"patnt": "str"}, 'attribute patnt is no field of a message; did you mean "patient"?'),
-        ({"map": {"bed": "PV1-3"}}, {"value": "int"}, "stream events has no such attribute"),
-        ({"zone": "Mars/Base"}, {"value": "int"}, 'zone: write "local", "+01:00" or'),
-        ({"observation": "row"}, {}, '"row" is not known; known are type, attr'),
-        ({"message_max": "1 GiB"}, {}, "must be at most 262144 B"),
-        ({"prot": 1}, {}, 'prot: no such setting; did you mean "port"?'),
-        ({"type": "A"}, {}, "type: no such setting"),
-    ],
-)
-def test_mistakes_in_settings_are_told(
-    settings: dict[str, Any], attrs: dict[str, str], told: str
-) -> None:
-    assert told in mistake({"kind": "hl7-mllp", **settings}, attrs)
-
-
 async def answered(made: Any, content: bytes, outlet: KeptOutlet, *, whole: bool = True) -> str:
     found = await made.answered(Frame(content, whole), outlet, "here")
     assert all(each[:1] == b"\x0b" and each[-2:] == b"\x1c\r" for each in found)
@@ -216,44 +197,35 @@ async def answered(made: Any, content: bytes, outlet: KeptOutlet, *, whole: bool
         (a_message("OBX|1|ST|A||x").encode() + b"\r" * 9, "AA", "7", ""),
     ],
 )
-def test_bad_messages_are_refused_with_a_reason(
+async def test_bad_messages_are_refused_with_a_reason(
     content: bytes, code: str, control: str, reason: str
 ) -> None:
-    async def refuse() -> None:
-        outlet = KeptOutlet()
-        made = an_input({"kind": "hl7-mllp"}, {"value": "float", "text": "str"})
-        said = await answered(made, content, outlet)
-        assert f"\rMSA|{code}|{control}" in said, said
-        assert reason in said.rpartition("|")[2]
-        assert (code == "AA") == (not outlet.told)
-        assert made.counts[f"refused_{code}"] == (code != "AA")
-
-    asyncio.run(refuse())
+    outlet = KeptOutlet()
+    made = an_input({"kind": "hl7-mllp"}, {"value": "float", "text": "str"})
+    said = await answered(made, content, outlet)
+    assert f"\rMSA|{code}|{control}" in said, said
+    assert reason in said.rpartition("|")[2]
+    assert (code == "AA") == (not outlet.told)
+    assert made.counts[f"refused_{code}"] == (code != "AA")
 
 
-def test_a_long_message_is_refused_by_its_control_id() -> None:
-    async def refuse() -> None:
-        made = an_input({"kind": "hl7-mllp", "message_max": "1 KiB"}, {})
-        said = await answered(made, a_message("OBX|1|ST|A||ä").encode()[:-3], KeptOutlet(),
-                              whole=False)  # fmt: skip
-        assert "MSA|AR|7|a message of more than 1024 bytes" in said
-
-    asyncio.run(refuse())
+async def test_a_long_message_is_refused_by_its_control_id() -> None:
+    made = an_input({"kind": "hl7-mllp", "message_max": "1 KiB"}, {})
+    said = await answered(made, a_message("OBX|1|ST|A||ä").encode()[:-3], KeptOutlet(),
+                          whole=False)  # fmt: skip
+    assert "MSA|AR|7|a message of more than 1024 bytes" in said
 
 
-def test_enhanced_mode_answers_what_is_asked_for() -> None:
-    async def ask() -> None:
-        made = an_input({"kind": "hl7-mllp", "map": {"bed": "PV1-3.3"}}, VITALS)
-        outlet = KeptOutlet()
-        first = await answered(made, PCD.encode(), outlet)
-        assert first.count("MSA|") == first.count("MSA|AA|MSGID1234") == 1
-        assert r"MSH|^~\&|||AcmeInc^ACDE48234567ABCD^EUI-64|" in first
-        both = PCD.replace("|NE|AL|", "|AL|AL|").encode()
-        said = await answered(made, both, outlet)
-        assert [line[:6] for line in said.split("\r") if line[:3] == "MSA"] == ["MSA|CA", "MSA|AA"]
-        never = PCD.replace("|NE|AL|", "|NE|ER|").encode()
-        assert await answered(made, never, outlet) == ""
-        wrong = PCD.replace("|NE|AL|", "|ER|NE|").replace("|120|", "|x|")
-        assert "MSA|CE|MSGID1234" in await answered(made, wrong.encode(), outlet)
-
-    asyncio.run(ask())
+async def test_enhanced_mode_answers_what_is_asked_for() -> None:
+    made = an_input({"kind": "hl7-mllp", "map": {"bed": "PV1-3.3"}}, VITALS)
+    outlet = KeptOutlet()
+    first = await answered(made, PCD.encode(), outlet)
+    assert first.count("MSA|") == first.count("MSA|AA|MSGID1234") == 1
+    assert r"MSH|^~\&|||AcmeInc^ACDE48234567ABCD^EUI-64|" in first
+    both = PCD.replace("|NE|AL|", "|AL|AL|").encode()
+    said = await answered(made, both, outlet)
+    assert [line[:6] for line in said.split("\r") if line[:3] == "MSA"] == ["MSA|CA", "MSA|AA"]
+    never = PCD.replace("|NE|AL|", "|NE|ER|").encode()
+    assert await answered(made, never, outlet) == ""
+    wrong = PCD.replace("|NE|AL|", "|ER|NE|").replace("|120|", "|x|")
+    assert "MSA|CE|MSGID1234" in await answered(made, wrong.encode(), outlet)

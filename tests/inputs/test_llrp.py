@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -23,7 +23,7 @@ from edge_agent.inputs.llrp.inventory import (
 from edge_agent.inputs.llrp.protocol import LlrpError, Messages
 from edge_agent.rows import Row
 from tests.inputs.emulated_reader import EmulatedReader
-from tests.inputs.outlet import NOW_NS, KeptOutlet, an_input, mistake
+from tests.inputs.outlet import NOW_NS, KeptOutlet, an_input, met
 
 ATTRS = {"tag": "str", "antenna": "int", "rssi": "int", "count": "int"}
 EPC = bytes.fromhex("3034257BF7194E4000001A85")
@@ -62,16 +62,6 @@ async def reading(
     await reader.stop()
 
 
-async def met(true: Callable[[], Any]) -> None:
-    async with asyncio.timeout(10):
-        while not true():
-            await asyncio.sleep(0.001)
-
-
-def run(check: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(asyncio.wait_for(check(), 20))  # type: ignore[arg-type]
-
-
 def test_a_report_is_read_as_the_standard_has_it() -> None:
     (found,) = Messages().feed(REPORT)
     assert (found.type, found.id) == (p.RO_ACCESS_REPORT, 5)
@@ -81,115 +71,94 @@ def test_a_report_is_read_as_the_standard_has_it() -> None:
     ]
 
 
-def test_tags_are_events() -> None:
-    async def check() -> None:
-        reader, outlet = EmulatedReader(), KeptOutlet()
-        async with reading(reader, outlet, antennas={"1": "SHELF", "2": "EXIT"}) as made:
-            await met(lambda: reader.reading and 64 in reader.seen)
-            assert reader.wrong == []
-            assert reader.rospecs[1].antennas == (1, 2)
-            reader.tag(EPC, 1, rssi=-48, count=2, at=7)
-            reader.tag(b"\x0a\x0b", 2)
-            reader.tag(EPC, 3)  # not wanted
-            await met(lambda: len(outlet.rows) == 2)
-            ts = UTC_NS + 7000
-            assert [row for _, row in outlet.rows] == [
-                Row(ts, ts, None, "SHELF", (EPC.hex().upper(), 1, -48, 2)),
-                Row(UTC_NS, UTC_NS, None, "EXIT", ("0A0B", 2, -50, 1)),
-            ]
-            await met(lambda: reader.keepalives >= 2)
-            assert made.counts == {"connected": 1, "reports": 2, "reads": 2}
-
-    run(check)
+async def test_tags_are_events() -> None:
+    reader, outlet = EmulatedReader(), KeptOutlet()
+    async with reading(reader, outlet, antennas={"1": "SHELF", "2": "EXIT"}) as made:
+        await met(lambda: reader.reading and 64 in reader.seen)
+        assert reader.wrong == []
+        assert reader.rospecs[1].antennas == (1, 2)
+        reader.tag(EPC, 1, rssi=-48, count=2, at=7)
+        reader.tag(b"\x0a\x0b", 2)
+        reader.tag(EPC, 3)  # not wanted
+        await met(lambda: len(outlet.rows) == 2)
+        ts = UTC_NS + 7000
+        assert [row for _, row in outlet.rows] == [
+            Row(ts, ts, None, "SHELF", (EPC.hex().upper(), 1, -48, 2)),
+            Row(UTC_NS, UTC_NS, None, "EXIT", ("0A0B", 2, -50, 1)),
+        ]
+        await met(lambda: reader.keepalives >= 2)
+        assert made.counts == {"connected": 1, "reports": 2, "reads": 2}
 
 
-def test_no_tag_is_missed_over_a_lost_connection() -> None:
-    async def check() -> None:
-        reader, outlet = EmulatedReader(), KeptOutlet()
-        async with reading(reader, outlet) as made:
-            await met(lambda: reader.reading and 64 in reader.seen)
-            reader.drop()
-            reader.tag(EPC, 1)  # while nobody is connected
-            await met(lambda: len(outlet.rows) == 1)
-            assert made.counts["lost"] == 1
-            assert reader.seen.count(p.ADD_ROSPEC) == 1  # it ran on
-
-    run(check)
+async def test_no_tag_is_missed_over_a_lost_connection() -> None:
+    reader, outlet = EmulatedReader(), KeptOutlet()
+    async with reading(reader, outlet) as made:
+        await met(lambda: reader.reading and 64 in reader.seen)
+        reader.drop()
+        reader.tag(EPC, 1)  # while nobody is connected
+        await met(lambda: len(outlet.rows) == 1)
+        assert made.counts["lost"] == 1
+        assert reader.seen.count(p.ADD_ROSPEC) == 1  # it ran on
 
 
-def test_a_reader_that_was_switched_off_is_set_up_anew() -> None:
-    async def check() -> None:
-        reader, outlet = EmulatedReader(), KeptOutlet()
-        async with reading(reader, outlet) as made:
-            await met(lambda: reader.reading and 64 in reader.seen)
-            await reader.stop()
-            await met(lambda: made.counts["not_connected"] >= 2)
-            reader.seen.clear()
-            await reader.start(made._settings.port)
-            await met(lambda: reader.reading and 64 in reader.seen)
-            reader.tag(EPC, 1)
-            await met(lambda: outlet.rows)
-
-    run(check)
+async def test_a_reader_that_was_switched_off_is_set_up_anew() -> None:
+    reader, outlet = EmulatedReader(), KeptOutlet()
+    async with reading(reader, outlet) as made:
+        await met(lambda: reader.reading and 64 in reader.seen)
+        await reader.stop()
+        await met(lambda: made.counts["not_connected"] >= 2)
+        reader.seen.clear()
+        await reader.start(made._settings.port)
+        await met(lambda: reader.reading and 64 in reader.seen)
+        reader.tag(EPC, 1)
+        await met(lambda: outlet.rows)
 
 
-def test_a_reader_that_falls_silent_is_connected_anew() -> None:
-    async def check() -> None:
-        reader, outlet = EmulatedReader(), KeptOutlet()
-        async with reading(reader, outlet) as made:
-            await met(lambda: reader.reading and 64 in reader.seen)
-            reader.mute = True
-            await met(lambda: made.counts["lost"] == 1)
-            reader.mute = False
-            await met(lambda: made.counts["connected"] >= 2)
-            assert "silent" in outlet.told[0]
-
-    run(check)
+async def test_a_reader_that_falls_silent_is_connected_anew() -> None:
+    reader, outlet = EmulatedReader(), KeptOutlet()
+    async with reading(reader, outlet) as made:
+        await met(lambda: reader.reading and 64 in reader.seen)
+        reader.mute = True
+        await met(lambda: made.counts["lost"] == 1)
+        reader.mute = False
+        await met(lambda: made.counts["connected"] >= 2)
+        assert "silent" in outlet.told[0]
 
 
 @pytest.mark.parametrize("refused", [p.ADD_ROSPEC, p.ENABLE_ROSPEC, p.SET_READER_CONFIG])
-def test_a_refusal_is_told_and_tried_again(refused: int) -> None:
-    async def check() -> None:
-        reader, outlet = EmulatedReader(), KeptOutlet()
-        reader.refuse[refused] = 101
-        async with reading(reader, outlet) as made:
-            await met(lambda: made.counts["lost"] >= 2)
-            assert f"the reader refuses message {refused}: 101" in outlet.told[0]
-            reader.refuse.clear()
-            await met(lambda: reader.reading)
-
-    run(check)
+async def test_a_refusal_is_told_and_tried_again(refused: int) -> None:
+    reader, outlet = EmulatedReader(), KeptOutlet()
+    reader.refuse[refused] = 101
+    async with reading(reader, outlet) as made:
+        await met(lambda: made.counts["lost"] >= 2)
+        assert f"the reader refuses message {refused}: 101" in outlet.told[0]
+        reader.refuse.clear()
+        await met(lambda: reader.reading)
 
 
-def test_a_reader_with_another_client_is_told() -> None:
-    async def check() -> None:
-        reader, outlet = EmulatedReader(), KeptOutlet()
-        async with reading(reader, outlet) as first:
-            await met(lambda: reader.reading)
-            second = an_input(
-                {"kind": "rfid-llrp", "host": "127.0.0.1", "port": first._settings.port}, ATTRS
-            )
-            task = asyncio.create_task(second.run(outlet))
-            await met(lambda: outlet.told)
-            assert "the reader refuses (ConnectionAttemptEvent 2)" in outlet.told[0]
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-    run(check)
+async def test_a_reader_with_another_client_is_told() -> None:
+    reader, outlet = EmulatedReader(), KeptOutlet()
+    async with reading(reader, outlet) as first:
+        await met(lambda: reader.reading)
+        second = an_input(
+            {"kind": "rfid-llrp", "host": "127.0.0.1", "port": first._settings.port}, ATTRS
+        )
+        task = asyncio.create_task(second.run(outlet))
+        await met(lambda: outlet.told)
+        assert "the reader refuses (ConnectionAttemptEvent 2)" in outlet.told[0]
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
-def test_times_are_moved_to_the_agent_s_clock() -> None:
-    async def check() -> None:
-        for settings, uptime, began in (({"clock": "agent"}, False, 0), ({}, True, -7)):
-            reader, outlet = EmulatedReader(utc_us=86_400 * 10**6, uptime=uptime), KeptOutlet()
-            async with reading(reader, outlet, {"last_seen": "int"}, **settings):
-                await met(lambda reader=reader: reader.reading and 64 in reader.seen)
-                reader.tag(EPC, 1, at=1000)
-                await met(lambda outlet=outlet: outlet.rows)
-                assert outlet.rows[0][1].ts == NOW_NS + (1000 + began) * 1000
-                assert outlet.rows[0][1].attrs == ((None if uptime else NOW_NS + 1_005_000),)
-
-    run(check)
+async def test_times_are_moved_to_the_agent_s_clock() -> None:
+    for settings, uptime, began in (({"clock": "agent"}, False, 0), ({}, True, -7)):
+        reader, outlet = EmulatedReader(utc_us=86_400 * 10**6, uptime=uptime), KeptOutlet()
+        async with reading(reader, outlet, {"last_seen": "int"}, **settings):
+            await met(lambda reader=reader: reader.reading and 64 in reader.seen)
+            reader.tag(EPC, 1, at=1000)
+            await met(lambda outlet=outlet: outlet.rows)
+            assert outlet.rows[0][1].ts == NOW_NS + (1000 + began) * 1000
+            assert outlet.rows[0][1].attrs == ((None if uptime else NOW_NS + 1_005_000),)
 
 
 @pytest.mark.parametrize(
@@ -282,21 +251,3 @@ def test_filters_forget_the_oldest_tags(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_clock_that_was_set_back_hides_nothing() -> None:
     found = ReadFilter(100, 2, 10)
     assert [found.passes(("a", 1), ts, 1) for ts in (1000, 1001, 5, 6)] == [None, 1000, None, 6]
-
-
-@pytest.mark.parametrize(
-    ("settings", "attrs", "told"),
-    [
-        ({}, {}, "host: must be given"),
-        ({"host": "r"}, {"rsi": "int"}, 'did you mean "rssi"?'),
-        ({"host": "r"}, {"tag": "int"}, "attribute tag (int) is nothing that a reader says"),
-        ({"host": "r", "antennas": {"a": "X"}}, {}, "a: write the number of an antenna"),
-        ({"host": "r", "antennas": {"0": "X"}}, {}, "0: write the number of an antenna"),
-        ({"host": "r", "ghost_reads": 21}, {}, "ghost_reads: write a whole number from 1 to 20"),
-        ({"host": "r", "clock": "wall"}, {}, '"wall" is not known; known are reader, agent'),
-    ],
-)
-def test_mistakes_in_settings_are_told(
-    settings: dict[str, Any], attrs: dict[str, str], told: str
-) -> None:
-    assert told in mistake({"kind": "rfid-llrp", **settings}, attrs)

@@ -8,6 +8,7 @@ import sys
 import tomllib
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,3 +80,43 @@ def test_ours_count_before_others_of_the_same_name(monkeypatch: pytest.MonkeyPat
     other = EntryPoint("replay", "geiger:geiger_input", GROUP)
     monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [other])
     assert an_input({"kind": "replay", "file": "a.csv"}, {})
+
+
+HL7, LLRP, MQTT, SOCCER = "hl7-mllp", "rfid-llrp", "mqtt", "soccer-udp"
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "attrs", "told"),
+    [
+        (HL7, {}, {"patnt": "str"}, 'patnt is no field of a message; did you mean "patient"?'),
+        (HL7, {"map": {"bed": "PV1-3"}}, {}, "stream events has no such attribute"),
+        (HL7, {"zone": "Mars/Base"}, {}, 'zone: write "local", "+01:00" or'),
+        (HL7, {"observation": "row"}, {}, '"row" is not known; known are type, attr'),
+        (HL7, {"message_max": "1 GiB"}, {}, "must be at most 262144 B"),
+        (HL7, {"prot": 1}, {}, 'prot: no such setting; did you mean "port"?'),
+        (HL7, {"type": "A"}, {}, "type: no such setting"),
+        (LLRP, {}, {}, "host: must be given"),
+        (LLRP, {"host": "r"}, {"rsi": "int"}, 'did you mean "rssi"?'),
+        (LLRP, {"host": "r"}, {"tag": "int"}, "attribute tag (int) is nothing that a reader says"),
+        (LLRP, {"host": "r", "antennas": {"a": "X"}}, {}, "a: write the number of an antenna"),
+        (LLRP, {"host": "r", "antennas": {"0": "X"}}, {}, "0: write the number of an antenna"),
+        (LLRP, {"host": "r", "ghost_reads": 21}, {}, "write a whole number from 1 to 20"),
+        (LLRP, {"host": "r", "clock": "wall"}, {}, '"wall" is not known; known are reader, agent'),
+        (MQTT, {}, {}, "topics: must be given"),
+        (MQTT, {"topics": []}, {}, "topics: write the topics to subscribe to"),
+        (MQTT, {"topics": ["a"], "parts": ["lin"]}, {"line": "int"}, 'did you mean "line"?'),
+        (MQTT, {"topics": ["a"], "value": "type"}, {}, '"type" is no field or attribute'),
+        (MQTT, {"topics": ["a"], "password": "x", "password_file": "y"}, {}, "not both"),
+        (MQTT, {"topics": ["a"], "keepalive": "1 ms"}, {}, "must be at least 1 s"),
+        (MQTT, {"topics": ["a"], "reconnect": "2 s", "reconnect_max": "1 s"}, {}, "at least 2 s"),
+        (MQTT, {"topics": ["a"], "tls": {"certificate": "a.pem"}}, {}, "key go together"),
+        (SOCCER, {}, {"speed": "int"}, "attribute speed (int) is no value of a position"),
+        (SOCCER, {}, {"ts": "int"}, "attribute ts (int) is no value"),
+        (SOCCER, {"zero": "noon"}, {}, 'zero: write an instant as "2013-06-29T13:00:00Z"'),
+        (SOCCER, {"types": {"4": 5}}, {}, "4: write a text in quotes"),
+    ],
+)
+def test_mistakes_in_settings_are_told(
+    kind: str, settings: dict[str, Any], attrs: dict[str, str], told: str
+) -> None:
+    assert told in mistake({"kind": kind, **settings}, attrs)

@@ -10,7 +10,7 @@ import pytest
 
 from edge_agent.inputs import datagrams
 from edge_agent.rows import Row
-from tests.inputs.outlet import KeptOutlet, an_input, mistake
+from tests.inputs.outlet import KeptOutlet, an_input, met
 
 # The schema and the first instant of the game as R19, Table 5.1, prints them; the ball is sensor 4.
 LINES = (
@@ -30,14 +30,11 @@ def sent(
         outlet = KeptOutlet()
         made = an_input({**SETTINGS, **settings}, attrs)
         task = asyncio.create_task(made.run(outlet))
-        async with asyncio.timeout(10):
-            while not made.port:
-                await asyncio.sleep(0.001)
-            with socket.socket(type=socket.SOCK_DGRAM) as sender:
-                for each in data:
-                    sender.sendto(each, ("127.0.0.1", made.port))
-            while made.counts["positions"] + made.counts["bad"] < wanted:
-                await asyncio.sleep(0.001)
+        await met(lambda: made.port)
+        with socket.socket(type=socket.SOCK_DGRAM) as sender:
+            for each in data:
+                sender.sendto(each, ("127.0.0.1", made.port))
+        await met(lambda: made.counts["positions"] + made.counts["bad"] >= wanted)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         return made, outlet
@@ -88,19 +85,3 @@ def test_what_does_not_fit_is_dropped_and_counted(monkeypatch: pytest.MonkeyPatc
         waiting.datagram_received(LINES, None)
     assert counts == {"datagrams": 5, "dropped_datagrams": 2}
     assert asyncio.run(waiting.take()) == [LINES] * 3
-
-
-@pytest.mark.parametrize(
-    ("settings", "attrs", "told"),
-    [
-        ({}, {"speed": "int"}, "attribute speed (int) is no value of a position"),
-        ({}, {"ts": "int"}, "attribute ts (int) is no value"),
-        ({"zero": "noon"}, {}, 'zero: write an instant as "2013-06-29T13:00:00Z"'),
-        ({"port": 70000}, {}, "port: write a whole number"),
-        ({"types": {"4": 5}}, {}, "4: write a text in quotes"),
-    ],
-)
-def test_mistakes_in_settings_are_told(
-    settings: dict[str, Any], attrs: dict[str, str], told: str
-) -> None:
-    assert told in mistake({**SETTINGS, **settings}, attrs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -23,6 +23,7 @@ from engine.server.watch.overview import Overview
 from engine.server.watch.source_figures import SourceFigures
 from engine.stream.frame import Frame
 from tests.gateway.conftest import SYNC, a_data, a_hello
+from tests.inputs.conftest import pytest_pyfunc_call  # noqa: F401
 
 S = 10**9
 EPOCH = 1_700_000_000 * S
@@ -110,8 +111,3 @@ async def events_of(answer: ClientResponse, count: int, kind: str) -> list[dict[
 @pytest.fixture(name="site")
 def _site() -> Site:
     return Site()
-
-
-@pytest.fixture(name="run", scope="session")
-def _run() -> Callable[[Coroutine[Any, Any, Any]], Any]:
-    return asyncio.run

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +20,12 @@ HOSTILE = '<script>"\\\n{source="x"} 1\n# EOF\né'
 NAME = re.compile(r"\bslackwater_[a-z_]+")
 
 
-def families(site: Site, run: Callable[..., Any], **settings: Any) -> dict[str, Metric]:
-    async def ask() -> str:
-        async with site.client(**settings) as client:
-            answer = await client.get("/metrics")
-            assert answer.status == 200
-            assert answer.content_type == "text/plain"
-            return str(await answer.text())
-
-    text = run(ask())
+async def families(site: Site, **settings: Any) -> dict[str, Metric]:
+    async with site.client(**settings) as client:
+        answer = await client.get("/metrics")
+        assert answer.status == 200
+        assert answer.content_type == "text/plain"
+        text = await answer.text()
     return {family.name: family for family in text_string_to_metric_families(text)}
 
 
@@ -38,11 +34,11 @@ def sample_names(found: dict[str, Metric]) -> set[str]:
     return {f"{n}_total" if f.type == "counter" else n for n, f in found.items()}
 
 
-def test_values_of_a_source(site: Site, run: Callable[..., Any]) -> None:
+async def test_values_of_a_source(site: Site) -> None:
     site.source("door", events=3, offset=2 * S)
     site.say("main/door", a_data(5, 2, site.now), a_data(0, 3, site.now))
     site.feed.publish([a_result(1), a_result(1, "-"), a_result(2)])
-    found = families(site, run)
+    found = await families(site)
 
     def value(name: str, **labels: str) -> float:
         (one,) = [
@@ -70,7 +66,7 @@ def test_values_of_a_source(site: Site, run: Callable[..., Any]) -> None:
     assert EPOCH / S <= seen <= site.now / S
 
 
-def test_addresses_that_are_turned_away_are_counted(run: Callable[..., Any]) -> None:
+async def test_addresses_that_are_turned_away_are_counted() -> None:
     """In the metrics by their reason, and on the page, which lists what it is given."""
     site = Site(tokens={}, listen="0.0.0.0", connections_per_address=2, failed_logins_per_minute=1)
     for number in range(5):
@@ -78,15 +74,15 @@ def test_addresses_that_are_turned_away_are_counted(run: Callable[..., Any]) -> 
     site.say("door", a_hello("door"))  # from this machine: refused, and not counted by its address
     site.core.received(0, wire.encode(a_hello("door")), site.now)
     site.core.connected("late", site.now, "10.0.0.7")
-    samples = families(site, run)["slackwater_faults"].samples
+    samples = (await families(site))["slackwater_faults"].samples
     found = {each.labels["reason"]: each.value for each in samples}
     assert found == {"connections_per_address": 3, "failed_logins_per_minute": 1, "token": 2}
     assert site.overview.sums.faults == found
 
 
-def test_names_follow_the_conventions(site: Site, run: Callable[..., Any]) -> None:
+async def test_names_follow_the_conventions(site: Site) -> None:
     site.source("door")
-    for name, family in families(site, run).items():
+    for name, family in (await families(site)).items():
         assert re.fullmatch(r"slackwater_[a-z]+(_[a-z]+)*", name)
         assert family.documentation.endswith(".")
         assert family.type in ("counter", "gauge")
@@ -96,16 +92,16 @@ def test_names_follow_the_conventions(site: Site, run: Callable[..., Any]) -> No
             assert set(sample.labels) <= {"site", "source", "state", "reason"}
 
 
-def test_every_metric_is_documented_and_no_other(site: Site, run: Callable[..., Any]) -> None:
+async def test_every_metric_is_documented_and_no_other(site: Site) -> None:
     site.source("door")
     table = (ROOT / "docs/reference.md").read_text().split("## Metrics")[1].split("\n## ")[0]
     gateway = table.split("### Of an agent")[0]
-    assert set(re.findall(r"`(slackwater_[a-z_]+)`", gateway)) == sample_names(families(site, run))
+    assert set(re.findall(r"`(slackwater_[a-z_]+)`", gateway)) == sample_names(await families(site))
 
 
-def test_the_dashboard_names_metrics_that_are_there(site: Site, run: Callable[..., Any]) -> None:
+async def test_the_dashboard_names_metrics_that_are_there(site: Site) -> None:
     site.source("door")
-    known = sample_names(families(site, run))
+    known = sample_names(await families(site))
     board = json.loads(DASHBOARD.read_text())
     expressions = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
     queries = [each["query"] for each in board["templating"]["list"] if each["type"] == "query"]
@@ -118,17 +114,17 @@ def test_the_dashboard_names_metrics_that_are_there(site: Site, run: Callable[..
     assert set(labels) == {"site", "source", "state", "reason"}
 
 
-def test_hostile_names_stay_labels(site: Site, run: Callable[..., Any]) -> None:
+async def test_hostile_names_stay_labels(site: Site) -> None:
     site.source(HOSTILE)
-    family = families(site, run)["slackwater_source_up"]
+    family = (await families(site))["slackwater_source_up"]
     (sample,) = family.samples
     assert sample.labels == {"site": "main", "source": HOSTILE}
 
 
-def test_sources_beyond_the_limit_have_no_series(site: Site, run: Callable[..., Any]) -> None:
+async def test_sources_beyond_the_limit_have_no_series(site: Site) -> None:
     for number in range(20):
         site.source(f"s{number}", events=1)
-    found = families(site, run, metrics_sources_max=7)
+    found = await families(site, metrics_sources_max=7)
     (left,) = found["slackwater_sources_without_series"].samples
     assert left.value == 13
     for name, family in found.items():

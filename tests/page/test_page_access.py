@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,21 +11,17 @@ from engine.server.page.access import HEADERS, OPEN
 from engine.server.site_file import read_site
 from tests.page.conftest import Site
 
-Run = Callable[..., Any]
 TOKEN = "correct horse battery"
 ALL = (*sorted(OPEN - {"/login"}), "/state", "/live", "/metrics", "/nothing", "/state?sort=wrong")
 
 
 @pytest.mark.parametrize("path", ALL)
-def test_every_answer_has_the_policy(site: Site, run: Run, path: str) -> None:
-    async def ask() -> None:
-        async with site.client() as client, client.get(path) as answer:
-            for name, value in HEADERS.items():
-                assert answer.headers[name] == value
-        async with site.client(token=TOKEN) as client, client.get(path) as answer:
-            assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'")
-
-    run(ask())
+async def test_every_answer_has_the_policy(site: Site, path: str) -> None:
+    async with site.client() as client, client.get(path) as answer:
+        for name, value in HEADERS.items():
+            assert answer.headers[name] == value
+    async with site.client(token=TOKEN) as client, client.get(path) as answer:
+        assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'")
 
 
 def test_nothing_is_loaded_from_elsewhere_and_no_script_stands_in_the_page() -> None:
@@ -46,100 +40,82 @@ def test_nothing_is_loaded_from_elsewhere_and_no_script_stands_in_the_page() -> 
 
 
 @pytest.mark.parametrize("path", ["/state", "/live", "/metrics"])
-def test_without_the_token_nothing_is_told(site: Site, run: Run, path: str) -> None:
-    async def ask() -> None:
-        site.source("door")
-        async with site.client(token=TOKEN) as client:
-            for headers in (
-                {},
-                {"Authorization": "Bearer wrong"},
-                {"Authorization": f"Basic {TOKEN}"},
-                {"Authorization": ""},
-                {"Authorization": "Bearer \xff"},
-                {"Cookie": f"slackwater_{client.port}={TOKEN}"},
-            ):
-                answer = await client.get(path, headers=headers)
-                assert answer.status == 401
-                assert "door" not in await answer.text()
-            good = await client.get(path, headers={"Authorization": f"Bearer {TOKEN}"})
-            assert good.status == 200
-            good.close()
-
-    run(ask())
+async def test_without_the_token_nothing_is_told(site: Site, path: str) -> None:
+    site.source("door")
+    async with site.client(token=TOKEN) as client:
+        for headers in (
+            {},
+            {"Authorization": "Bearer wrong"},
+            {"Authorization": f"Basic {TOKEN}"},
+            {"Authorization": ""},
+            {"Authorization": "Bearer \xff"},
+            {"Cookie": f"slackwater_{client.port}={TOKEN}"},
+        ):
+            answer = await client.get(path, headers=headers)
+            assert answer.status == 401
+            assert "door" not in await answer.text()
+        good = await client.get(path, headers={"Authorization": f"Bearer {TOKEN}"})
+        assert good.status == 200
+        good.close()
 
 
-def test_what_needs_no_token_says_nothing_of_the_site(site: Site, run: Run) -> None:
-    async def ask() -> None:
-        site.source("a-secret-door")
-        async with site.client(token=TOKEN) as client:
-            for path in OPEN - {"/login"}:
-                answer = await client.get(path)
-                assert answer.status == 200
-                assert "secret" not in await answer.text()
-
-    run(ask())
+async def test_what_needs_no_token_says_nothing_of_the_site(site: Site) -> None:
+    site.source("a-secret-door")
+    async with site.client(token=TOKEN) as client:
+        for path in OPEN - {"/login"}:
+            answer = await client.get(path)
+            assert answer.status == 200
+            assert "secret" not in await answer.text()
 
 
-def test_the_form_gives_a_cookie_that_is_not_the_token(site: Site, run: Run) -> None:
-    async def ask() -> None:
-        async with site.client(token=TOKEN) as client:
-            assert (await client.post("/login", data={"token": "wrong"})).status == 403
-            assert (await client.get("/state")).status == 401
-            answer = await client.post("/login", data={"token": TOKEN})
-            assert answer.status == 204
-            told = answer.headers["Set-Cookie"]
-            assert "HttpOnly" in told
-            assert "SameSite=Strict" in told
-            assert TOKEN not in told
-            cookie = told.split(";")[0]
-            name, _, value = cookie.partition("=")
-            assert (await client.get("/state", cookies={name: value})).status == 200
-            assert (await client.get("/state", cookies={name: value[:-1]})).status == 401
-
-    run(ask())
+async def test_the_form_gives_a_cookie_that_is_not_the_token(site: Site) -> None:
+    async with site.client(token=TOKEN) as client:
+        assert (await client.post("/login", data={"token": "wrong"})).status == 403
+        assert (await client.get("/state")).status == 401
+        answer = await client.post("/login", data={"token": TOKEN})
+        assert answer.status == 204
+        told = answer.headers["Set-Cookie"]
+        assert "HttpOnly" in told
+        assert "SameSite=Strict" in told
+        assert TOKEN not in told
+        cookie = told.split(";")[0]
+        name, _, value = cookie.partition("=")
+        assert (await client.get("/state", cookies={name: value})).status == 200
+        assert (await client.get("/state", cookies={name: value[:-1]})).status == 401
 
 
-def test_a_large_form_is_refused(site: Site, run: Run) -> None:
-    async def ask() -> None:
-        async with site.client(token=TOKEN) as client:
-            answer = await client.post("/login", data={"token": "x" * 100_000})
-            assert answer.status == 413
-
-    run(ask())
+async def test_a_large_form_is_refused(site: Site) -> None:
+    async with site.client(token=TOKEN) as client:
+        answer = await client.post("/login", data={"token": "x" * 100_000})
+        assert answer.status == 413
 
 
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:9751", "", "[::1", "127.0.0.1.evil"]
 )
-def test_without_a_token_other_names_of_this_machine_are_refused(
-    site: Site, run: Run, host: str
+async def test_without_a_token_other_names_of_this_machine_are_refused(
+    site: Site, host: str
 ) -> None:
-    async def ask() -> None:
-        async with site.client() as client:
-            assert (await client.get("/state", headers={"Host": host})).status in (400, 403)
-            for good in ("localhost", "localhost:80", "127.0.0.1:9751", "[::1]:9751"):
-                assert (await client.get("/state", headers={"Host": good})).status == 200
-        async with site.client(token=TOKEN) as client:
-            headers = {"Host": "my-gateway", "Authorization": f"Bearer {TOKEN}"}
-            assert (await client.get("/state", headers=headers)).status == 200
-
-    run(ask())
+    async with site.client() as client:
+        assert (await client.get("/state", headers={"Host": host})).status in (400, 403)
+        for good in ("localhost", "localhost:80", "127.0.0.1:9751", "[::1]:9751"):
+            assert (await client.get("/state", headers={"Host": good})).status == 200
+    async with site.client(token=TOKEN) as client:
+        headers = {"Host": "my-gateway", "Authorization": f"Bearer {TOKEN}"}
+        assert (await client.get("/state", headers=headers)).status == 200
 
 
-def test_health_and_readiness(site: Site, run: Run) -> None:
-    async def ask() -> None:
-        async with site.client() as client:
-            assert (await client.get("/healthz")).status == 200
-            assert (await client.get("/readyz")).status == 200
-            site.fails = True
-            site.source("door")
-            assert (await client.get("/readyz")).status == 503
-            assert (await client.get("/healthz")).status == 200
-            site.fails = False
-            site.later(10**10)
-            assert (await client.get("/readyz")).status == 200
-
-    run(ask())
+async def test_health_and_readiness(site: Site) -> None:
+    async with site.client() as client:
+        assert (await client.get("/healthz")).status == 200
+        assert (await client.get("/readyz")).status == 200
+        site.fails = True
+        site.source("door")
+        assert (await client.get("/readyz")).status == 503
+        assert (await client.get("/healthz")).status == 200
+        site.fails = False
+        site.later(10**10)
+        assert (await client.get("/readyz")).status == 200
 
 
 @pytest.mark.parametrize(
@@ -147,6 +123,8 @@ def test_health_and_readiness(site: Site, run: Run) -> None:
     [
         ('listen = "0.0.0.0"', "[page] token: must be given, as others can reach 0.0.0.0"),
         ('listen = "::"', "[page] token: must be given"),
+        ('listen = "::ffff:10.0.0.1"', "[page] token: must be given"),
+        ('listen = "gateway"', "[page] token: must be given"),
         ('token = "short"', "[page] token: can be guessed: at least 12 characters"),
         ("tls = true", "[page] tls: needs the certificate and key of [tls]"),
         ("prot = 1", '[page] prot: no such setting; did you mean "port"?'),
@@ -164,6 +142,9 @@ def test_settings_of_the_page(tmp_path: Path) -> None:
     file = tmp_path / "site.toml"
     file.write_text('[gateway]\nlog = "l"\n')
     assert read_site(file).page is None
+    # A socket of IPv6 that takes IPv4, too, is told of this machine by a mapped address.
+    file.write_text('[gateway]\nlog = "l"\n[page]\nlisten = "::ffff:127.0.0.1"\n')
+    assert read_site(file).page is not None
     file.write_text(f'[gateway]\nlog = "l"\n[page]\nlisten = "0.0.0.0"\ntoken = "{TOKEN}"\n')
     found = read_site(file)
     assert found.page is not None

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from edge_agent import messages as m
+from edge_agent import wire
 from engine.server.page import view
 from engine.server.watch.overview import SORTS
 from tests.gateway.conftest import a_data, a_hello
 from tests.page.conftest import EPOCH, S, Site, a_result
-
-Run = Callable[..., Any]
 
 
 def state(site: Site, **query: str) -> dict[str, Any]:
@@ -93,76 +90,48 @@ def test_rows_are_sorted_by_what_is_asked_for_and_the_unknown_come_last(site: Si
         ({"find": "x" * 201}, "find: 200 characters"),
     ],
 )
-def test_a_wrong_wish_is_told(site: Site, run: Run, query: dict[str, str], told: str) -> None:
-    async def ask() -> None:
-        async with site.client() as client:
-            for path in ("/state", "/live"):
-                answer = await client.get(path, params=query)
-                assert answer.status == 400
-                assert told in await answer.text()
-
-    run(ask())
+async def test_a_wrong_wish_is_told(site: Site, query: dict[str, str], told: str) -> None:
+    async with site.client() as client:
+        for path in ("/state", "/live"):
+            answer = await client.get(path, params=query)
+            assert answer.status == 400
+            assert told in await answer.text()
 
 
-def test_ten_thousand_sources_give_pages_of_fifty() -> None:
-    site = Site(connections_max=20_000)
-    for number in range(10_000):
+def test_thousands_of_sources_give_pages_of_fifty() -> None:
+    site = Site(connections_max=3_000)
+    for number in range(2_000):
         name = f"s{number:05}"
         site.core.connected(name, EPOCH, "127.0.0.1")
         sync = m.Sync(0, number, 10, EPOCH, 3, 50)
-        site.core.received(name, b"".join(map(_encoded, (a_hello(name), sync))), EPOCH)
+        site.core.received(name, b"".join(map(wire.encode, (a_hello(name), sync))), EPOCH)
         site.core.outputs()
         for each in range(3) if number < 20 else ():
             # As after a month: every row of the history is there.
             site.figures.history.add(number, EPOCH + each * 60 * S, number, 1)
     site.core.finish(EPOCH)
     told = state(site, sort="offset", order="desc", page="3")
-    assert (told["total"], told["matching"], told["pages"], told["page"]) == (
-        10_000,
-        10_000,
-        200,
-        3,
-    )
-    assert [row["source"] for row in told["rows"]] == [f"s{n:05}" for n in range(9849, 9799, -1)]
+    counted = [told[what] for what in ("total", "matching", "pages", "page")]
+    assert counted == [2_000, 2_000, 40, 3]
+    assert [row["source"] for row in told["rows"]] == [f"s{n:05}" for n in range(1849, 1799, -1)]
     assert len(told["clocks"]) == view.CLOCKS
     assert len(json.dumps(told)) < 40_000
-    assert state(site, page="999999")["page"] == 199
-    assert state(site, find="s0999")["matching"] == 10
+    assert state(site, page="999999")["page"] == 39
+    assert state(site, find="s0199")["matching"] == 10
 
 
-def _encoded(message: m.Message) -> bytes:
-    from edge_agent import wire  # noqa: PLC0415
-
-    return wire.encode(message)
-
-
-def test_names_that_look_like_markup_come_as_they_are(site: Site, run: Run) -> None:
-    async def ask() -> None:
-        site.source("<script>alert(1)</script>")
-        async with site.client() as client:
-            answer = await client.get("/state")
-            assert answer.content_type == "application/json"
-            (row,) = (await answer.json())["rows"]
-            assert row["source"] == "<script>alert(1)</script>"
-
-    run(ask())
-
-
-def test_state_gives_results_too(site: Site, run: Run) -> None:
-    async def ask() -> None:
-        site.feed.publish([a_result(1), a_result(2), a_result(1, "-")])
-        async with site.client() as client:
-            told = (await (await client.get("/state")).json())["results"]
-            assert told["end"] == 3
-            first, second, gone = told["results"]
-            assert first["key"] == gone["key"] != second["key"]
-            assert (first["op"], gone["op"]) == ("+", "-")
-            assert first["what"] == "SHELF → EXIT"
-            assert first["at"] == EPOCH / S
-            again = await client.get("/state", params={"after": "2"})
-            assert len((await again.json())["results"]["results"]) == 1
-
-    run(ask())
+async def test_state_gives_results_too(site: Site) -> None:
+    site.feed.publish([a_result(1), a_result(2), a_result(1, "-")])
+    async with site.client() as client:
+        told = (await (await client.get("/state")).json())["results"]
+        assert told["end"] == 3
+        first, second, gone = told["results"]
+        assert first["key"] == gone["key"] != second["key"]
+        assert (first["op"], gone["op"]) == ("+", "-")
+        assert first["what"] == "SHELF → EXIT"
+        assert first["at"] == EPOCH / S
+        again = await client.get("/state", params={"after": "2"})
+        assert len((await again.json())["results"]["results"]) == 1
 
 
 def test_a_look_is_not_taken_more_often_than_it_may_cost(site: Site) -> None:
@@ -170,5 +139,4 @@ def test_a_look_is_not_taken_more_often_than_it_may_cost(site: Site) -> None:
     view.state(site.overview, site.feed, view.Wish())
     site.source("b")
     assert view.state(site.overview, site.feed, view.Wish())["total"] == 1
-    asyncio.run(asyncio.sleep(1))
-    assert view.state(site.overview, site.feed, view.Wish())["total"] == 2
+    assert state(site)["total"] == 2

@@ -1,7 +1,8 @@
-"""Figures of sources against a plain loop over records."""
+"""Figures of sources against a plain loop over records, and points of clocks in bounded memory."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from edge_agent import records as r
 from edge_agent.records import Kind
+from engine.server.watch.clock_history import EACH_LEAST, EACH_MAX, SPAN_NS, ClockHistory
 from engine.server.watch.source_figures import MEMORY_NS, SourceFigures
 from engine.stream.frame import Frame
 
@@ -90,6 +92,7 @@ ROW = st.fixed_dictionaries(
         "step": st.integers(0, 3 * S),
     }
 )
+
 ROWS = st.lists(ROW, min_size=1, max_size=8)
 
 
@@ -149,12 +152,6 @@ def test_a_steady_source_shows_its_rate_and_lag_and_fades() -> None:
     assert np.isnan(silent.lag[0])
 
 
-def test_the_rate_of_a_young_source_is_not_too_low() -> None:
-    figures = SourceFigures(Nowhere(), 10)
-    events_at(figures, range(3), 20)
-    assert figures.means(3 * S).rate[0] == pytest.approx(20, rel=0.1)
-
-
 def test_one_event_of_the_future_makes_no_other_late() -> None:
     figures = SourceFigures(Nowhere(), 10)
     far = {"kind": Kind.EVENT, "source": "a", "ts": 10**15, "arrival": S, "offset": None}
@@ -189,3 +186,35 @@ def test_the_bound_grows_with_the_age_of_the_sync() -> None:
     assert figures.bound_ns(0, S) == 501 + 1001
     assert figures.bound_ns(0, 11 * S) == 501 + 1001 + 10 * 1001
     assert [tuple(point) for point in figures.history.points(0)] == [(S, 1001, 1502)]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 30)), max_size=400),
+    st.integers(1, 300),
+)
+def test_memory_is_bounded_and_the_newest_stays(
+    adds: list[tuple[int, int]], points_max: int
+) -> None:
+    history, now, given_ = ClockHistory(points_max), 0, dict[int, list[int]]()
+    for source, step in adds:
+        now += step * S
+        history.add(source, now, source, 1)
+        given_.setdefault(source, []).append(now)
+        total = sum(len(history.points(each)) for each in given_)
+        assert total <= max(points_max, EACH_LEAST * len(given_))
+        kept = [point.at for point in history.points(source)]
+        assert kept[-1] == now
+        assert kept == sorted(kept)
+        assert set(kept) <= set(given_[source])
+
+
+def test_an_hour_is_kept_evenly() -> None:
+    history = ClockHistory()
+    for second in range(10_000):
+        history.add(0, second * S, 0, 0)
+    points = [point.at for point in history.points(0)]
+    assert len(points) <= EACH_MAX
+    assert points[-1] == 9999 * S
+    assert SPAN_NS <= points[-1] - points[0] <= 1.2 * SPAN_NS
+    steps = [b - a for a, b in itertools.pairwise(points)]
+    assert max(steps) <= 1.2 * SPAN_NS / EACH_MAX

@@ -1,8 +1,11 @@
-"""A recording in Parquet is played like one in CSV."""
+"""A recording is played at its pace, of JSON or Parquet."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,8 +16,53 @@ import pytest
 
 from edge_agent.errors import AgentError
 from edge_agent.inputs import parquet
+from edge_agent.inputs.record_fields import read_fields
+from edge_agent.inputs.replay import ReplayInput
+from edge_agent.messages import StreamSchema
 from edge_agent.rows import Row
+from edge_agent.settings_file import Table
 from tests.inputs.outlet import KeptOutlet, an_input, mistake
+
+MS = 1_000_000
+
+
+class Outlet:
+    """Notes when rows were handed over [s, from the start], and their times [ms]."""
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[float, list[int]]] = []
+        self.began = time.monotonic()
+
+    async def take(self, stream: str, rows: Sequence[Row]) -> None:
+        assert stream == "events"
+        after = time.monotonic() - self.began
+        self.taken.append((after, [row.ts // MS for row in rows]))
+
+    def bad(self, what: str, place: str) -> None:
+        pytest.fail(f"{place}: {what}")
+
+
+def paced(folder: Path, times_ms: Sequence[int], pace: float) -> list[tuple[float, list[int]]]:
+    file = folder / "recording.jsonl"
+    file.write_text("".join(json.dumps({"ts": at * MS}) + "\n" for at in times_ms))
+    fields = read_fields(Table({}, "agent.toml"), {"events": StreamSchema("events")})
+    outlet = Outlet()
+    replay = ReplayInput(file, "jsonl", pace, restamp=False, fields=fields, wall_ns=lambda: 0)
+    asyncio.run(replay.run(outlet))
+    return outlet.taken
+
+
+@pytest.mark.parametrize(
+    "times", [list(range(0, 100, 1)), list(range(0, 100, 10)), [0, 30, 5, 60, 20]]
+)
+def test_events_wait_ten_milliseconds_at_most_for_later_ones(
+    tmp_path: Path, times: list[int]
+) -> None:
+    taken = paced(tmp_path, times, pace=1.0)
+    assert [at for _, rows in taken for at in rows] == times
+    assert all(max(rows) - rows[0] <= 10 for _, rows in taken)
+    # On a busy machine they may be late, the first of them, too; none is early.
+    assert all(after * 1000 >= max(rows) for after, rows in taken)
 
 
 def played(folder: Path, table: pa.Table, **settings: Any) -> KeptOutlet:
