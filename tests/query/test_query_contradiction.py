@@ -68,7 +68,7 @@ def possible(conditions: list[Predicate]) -> bool:
     return False
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(EASY)
 def test_finds_every_contradiction_of_comparisons_with_constants_and_in_order(
     conditions: list[Predicate],
@@ -76,7 +76,7 @@ def test_finds_every_contradiction_of_comparisons_with_constants_and_in_order(
     assert (find_conflict(conditions) is None) == possible(conditions)
 
 
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(HARD)
 def test_what_is_found_is_certain_and_names_what_is_needed(conditions: list[Predicate]) -> None:
     found = find_conflict(conditions)
@@ -89,7 +89,7 @@ def test_what_is_found_is_certain_and_names_what_is_needed(conditions: list[Pred
         assert find_conflict(core[:left_out] + core[left_out + 1 :]) is None
 
 
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(EASY, EASY)
 def test_what_shall_be_untrue_may_be_unknown(
     true: list[Predicate], untrue: list[Predicate]
@@ -111,14 +111,14 @@ def test_neither_a_condition_nor_not_of_it_is_true_of_null() -> None:
 
 
 def test_the_core_of_many() -> None:
-    plan_of = [Comparison("!=", Attribute("x"), Constant(number)) for number in range(500)]
+    plan_of = [Comparison("!=", Attribute("x"), Constant(number)) for number in range(200)]
     chain: list[Predicate] = [
         Comparison("<", Attribute(f"v{number}"), Attribute(f"v{number + 1}"))
-        for number in range(2000)
+        for number in range(500)
     ]
     assert find_conflict([*plan_of, *chain]) is None
     back = Comparison("<=", Attribute("v3"), Attribute("v1"))
-    assert find_conflict([*plan_of, *chain, back]) == Conflict(2500, (501, 502), None)
+    assert find_conflict([*plan_of, *chain, back]) == Conflict(700, (201, 202), None)
 
 
 def test_text_and_number_through_others() -> None:

@@ -7,7 +7,6 @@ import itertools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from engine.errors import UserError
 from engine.query import needed_attributes, query, shape, to_text
@@ -24,7 +23,7 @@ from engine.query.plan import (
     Step,
 )
 from engine.query.schema import check_attributes
-from engine.query.shape import Between, shape_of
+from engine.query.shape import shape_of
 
 
 def seq(text: str) -> SeqPlan:
@@ -89,23 +88,6 @@ def test_branches(text: str) -> None:
     )
 
 
-def test_the_groups_of_branches() -> None:
-    plan = either("EVENT AND(A a, OR(AND(B b, C c), SEQ(D d, E e))) WITHIN 5 s")
-    assert [branch.pattern for branch in plan.branches] == [
-        Group("AND", (0, 1, 2)),
-        Group("AND", (0, Group("SEQ", (1, 2)))),
-    ]
-    assert plan.pattern == Group(
-        "AND", (0, Group("OR", (Group("AND", (1, 2)), Group("SEQ", (3, 4)))))
-    )
-
-
-def test_negated_alternatives_alone_make_no_branches() -> None:
-    plan = seq("EVENT SEQ(A a, !OR(M m, OR(N n, O o)), B b)")
-    assert names(plan) == "a !m !n !o b"
-    assert to_text(plan) == "EVENT SEQ(A a, !M m, !N n, !O o, B b)"
-
-
 def test_each_branch_has_the_conditions_whose_steps_it_has() -> None:
     plan = either(
         "EVENT SEQ(A a, OR(E e, F f), B b)"
@@ -151,56 +133,6 @@ def test_what_an_or_needs_of_the_events() -> None:
         check_attributes(plan, {**dict.fromkeys("xyzv", "int"), "w": "str"})
     with pytest.raises(UserError, match="no event has an attribute 'v'"):
         check_attributes(plan, dict.fromkeys("xyzw", "int"))
-
-
-def test_only_computed_values_show_no_attributes() -> None:
-    plan = seq("EVENT SEQ(A a, B b) WHERE a.k = 1 RETURN b.v - a.v")
-    assert plan.computed[0].label == "b.v - a.v"
-    assert plan.returns == ()
-    assert needed_attributes(plan) == {"k", "v"}
-
-
-# ---- shape ------------------------------------------------------------------------------------
-def shaped(text: str) -> tuple[SeqPlan, shape.Shape]:
-    plan = seq(f"EVENT {text} WITHIN 5 s")
-    return plan, shape_of(plan)
-
-
-def test_shape_of_a_plain_sequence() -> None:
-    plan, found = shaped("SEQ(!L l, A a, !M m, !N n, B b, C c, !T t)")
-    assert found.positive == (1, 4, 5)
-    assert found.before == {(1, 4), (1, 5), (4, 5)}
-    assert (found.firsts, found.lasts, found.within) == ((1,), (5,), ((1, 4), (1, 5)))
-    assert found.between == (
-        Between(0, (), (1,)),
-        Between(2, (1,), (4,)),
-        Between(3, (1,), (4,)),
-        Between(6, (5,), ()),
-    )
-    assert shape_of(replace(plan, pattern=Group("SEQ", tuple(range(7))))) == found
-
-
-def test_shape_of_and() -> None:
-    _, found = shaped("AND(A a, SEQ(B b, !N n, C c))")
-    assert found.before == {(1, 3)}
-    assert (found.firsts, found.lasts) == ((0, 1), (0, 3))
-    assert found.within == ((0, 1), (0, 3), (1, 0), (1, 3))
-    assert found.between == (Between(2, (1,), (3,)),)
-
-
-def test_shape_of_negation_beside_groups() -> None:
-    _, found = shaped("SEQ(!L l, AND(A a, SEQ(B b, C c)), !M m, AND(D d, SEQ(E e, F f)), !T t)")
-    assert found.between == (
-        Between(0, (), (1, 2)),
-        Between(4, (1, 3), (5, 6)),
-        Between(8, (5, 7), ()),
-    )
-    assert (found.firsts, found.lasts) == ((1, 2), (5, 7))
-
-
-def test_shape_of_one_step_and_without_within() -> None:
-    assert shape_of(seq("EVENT SEQ(A a)")) == shape.Shape((0,), frozenset(), (0,), (0,), (), ())
-    assert shape_of(seq("EVENT AND(A a, B b)")).within == ()
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from engine.query.language.syntax import (
     EventQuery,
     GroupNode,
     IseqNode,
-    NegatedNode,
     SelectQuery,
 )
 from engine.query.plan import (
@@ -70,7 +69,7 @@ def attributes(*names: str) -> tuple[Attribute, ...]:
 
 
 @pytest.mark.parametrize("text", DESIGN)
-@pytest.mark.parametrize("change", [str, str.lower, str.upper])
+@pytest.mark.parametrize("change", [str.lower, str.upper])
 def test_design_examples_parse_in_any_case(text: str, change: type[str]) -> None:
     parsed = parse(change(text))
     assert isinstance(parsed, EventQuery if text.startswith("EVENT") else SelectQuery)
@@ -113,26 +112,6 @@ def test_design_intervals_and_trees_are_read_whole() -> None:
     assert isinstance(tree, EventQuery)
     assert isinstance(tree.pattern, GroupNode)
     assert [relation.word for relation in tree.pattern.relations] == ["BEFORE", "OVERLAP"]
-
-
-@pytest.mark.parametrize(
-    "relation",
-    ["BEFORE", "AFTER", "CONTAIN", "DURING", "OVERLAP", "MEET", "START", "FINISH", "EQUAL"],
-)
-def test_the_nine_relations(relation: str) -> None:
-    tree = parse(f"EVENT SEQ(A a {relation} B b)")
-    assert isinstance(tree, EventQuery)
-    assert isinstance(tree.pattern, GroupNode)
-    assert tree.pattern.relations[0].word == relation
-
-
-def test_nesting_of_groups() -> None:
-    tree = parse("EVENT SEQ(A, OR(B, AND(C, D)), !(E e), PAL(F, G)) WITHIN 1 s")
-    assert isinstance(tree, EventQuery)
-    assert isinstance(tree.pattern, GroupNode)
-    assert [getattr(part, "op", type(part)) for part in tree.pattern.parts[1:]] == [
-        "OR", NegatedNode, "PAL",
-    ]  # fmt: skip
 
 
 def test_r19_query_5_6_and_5_7() -> None:
@@ -214,12 +193,6 @@ def test_what_joins_steps_otherwise_stays_in_order() -> None:
     )
 
 
-def test_nested_and_is_split_and_not_is_kept() -> None:
-    plan = seq(THREE + "(a.x = 1 AND (b.x = 2 AND a.id = b.id)) AND NOT (c.x = 1 OR c.y = 2)")
-    assert [step.where is not None for step in plan.steps] == [True, True, True]
-    assert plan.equalities == (attributes("a.id", "b.id"),)
-
-
 def test_aliases_default_to_the_type() -> None:
     plan = seq('EVENT SEQ(A, B b, SEQ(A a2, "C d")) WHERE A.x = a2.x AND "C d"."y z" = 1')
     assert [step.alias for step in plan.steps] == ["A", "b", "a2", "C d"]
@@ -254,13 +227,6 @@ def test_literals() -> None:
     assert values == ["it's", True, -0.0015, -(2**63)]
 
 
-def test_negative_of_an_attribute() -> None:
-    plan = seq("EVENT SEQ(A a) WHERE -x < 1")
-    assert plan.steps[0].where == Comparison(
-        "<", Arithmetic("-", Constant(0), Attribute("x", "a")), Constant(1)
-    )
-
-
 def test_several_streams_and_all_aggregates() -> None:
     plan = select(
         "SELECT s, count(v), sum(v), min(v), max(v), stddev(v), quantile(v, 0.9) AS q90"
@@ -287,12 +253,6 @@ def test_needed_attributes_and_columns() -> None:
 
 
 KNOWN = {"tag": "str", "price": "float", "n": "int", "on": "bool"}
-
-
-def test_known_attributes_pass() -> None:
-    check_attributes(seq("EVENT SEQ(A a, B b) WHERE a.tag = b.tag AND a.n < b.price"), KNOWN)
-    check_attributes(select('SELECT count(tag), avg(n) WHERE "on" = true WINDOW TUMBLING 5'), KNOWN)
-    check_attributes(seq("EVENT SEQ(A a) WHERE source IN ('x') AND n * 2 > arrival"), {"n": "int"})
 
 
 def test_a_plan_from_python_has_no_caret() -> None:
@@ -325,7 +285,7 @@ def damaged(draw: st.DrawFn) -> str:
     return text[:start] + middle + text[end:]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(WORDY | damaged() | st.text() | WORDY.map(lambda text: "EVENT SEQ(A a) WHERE " + text))
 def test_any_text_gives_a_plan_or_a_user_error(text: str) -> None:
     try:

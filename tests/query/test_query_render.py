@@ -235,7 +235,7 @@ def canonical(plan: SeqPlan) -> bool:
 
 
 RANDOM = settings(
-    max_examples=75,
+    max_examples=12,
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
