@@ -12,9 +12,14 @@ import slackwater
 from engine.chain import Chain, ChainSettings
 from engine.order.registry import parse_order
 from engine.passes.asked import asked_of_queries
+from engine.pattern.seq import SeqMatcher
+from engine.pattern.settings import PatternSettings
 from engine.query import query
 from engine.query.endpoints.path import INDEXES
+from tests.interval.conftest import Event, matches
 from tests.order.conftest import frame
+from tests.pattern.conftest import run
+from tests.pattern.trees.definition import MIRRORS, RELATIONS, Span, stands
 
 TEXT = "EVENT ISEQ[A.ts < B.te < C.te < D.te](A, B, C, D) WITHIN 30"
 STREAM = "b3|6 d6|10 b9|11 c4|12 a7|14 d9|15 a8|16"
@@ -163,3 +168,44 @@ def traced(records: list[Record], *texts: str) -> list[list[str]]:
         )
         for of in chain.process([frame(numbered)]).results
     ]
+
+
+def test_each_pair_of_intervals_is_in_one_of_allens_relations() -> None:
+    """L10 Table 5.1: all proper intervals of a small line, two by two, each in one of 13."""
+    spans = [Span(start, end) for start in range(4) for end in range(start + 1, 5)]
+    events = [
+        Event(kind, span.start, long=span.end - span.start, source=kind)
+        for kind in "AB"
+        for span in spans
+    ]
+    every: list[tuple[int, ...]] = []
+    for word in [*RELATIONS, *MIRRORS]:
+        plan = query(f"EVENT ISEQ[a {word} b](A a, B b)")
+        settings = PatternSettings(keep_late_ns=10**6)
+        found = [*matches(run(lambda: SeqMatcher(plan, settings), events))]  # noqa: B023
+        assert found, word
+        assert all(stands(word, spans[a], spans[b - len(spans)]) for a, b in found), word
+        every += found
+    assert len(every) == len(set(every)) == len(spans) ** 2
+
+
+def test_the_probability_of_an_interval_relation() -> None:
+    """a overlaps b: a.ts < b.ts and a.te < b.te are open, b.ts < a.te is certain."""
+
+    def told(restrictions: str, *events: Event) -> tuple[str, float]:
+        steps = ", ".join(f"{event.type} {event.type.lower()}" for event in events)
+        plan = query(f"EVENT ISEQ[{restrictions}]({steps})")
+        (result,) = run(lambda: SeqMatcher(plan, PatternSettings()), list(events))
+        return result["certainty"], result["probability"]
+
+    a, b = Event("A", 0, 5, "x", long=40), Event("B", 0, 5, "y", long=40)
+    assert told("a OVERLAPS b", a, b) == ("uncertain", 0.5)
+    # Both ends move together, so the tighter of the two orders decides: b.te is 5 after a.te.
+    later = Event("B", 5, 5, "y", long=40)
+    assert told("a OVERLAPS b", a, later)[1] == pytest.approx(1 - 5**2 / (2 * 10**2))
+    # A third event that is certain: sampled, not by the closed form.
+    chance = told("a OVERLAPS b, a.te < c.ts", a, later, Event("C", 90))[1]
+    assert chance == pytest.approx(1 - 5**2 / (2 * 10**2), abs=0.01)
+    # One clock: exact.
+    one = [Event(kind, ref, 5, "x", 1, long=40) for ref, kind in enumerate("AB")]
+    assert told("a OVERLAPS b", *one) == ("confirmed", 1.0)

@@ -1,4 +1,6 @@
-"""A source that sends begins and no interval fills no memory, and costs no answer."""
+"""What intervals and their begins take: begins without an interval fill no memory and cost no
+answer.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bench.intervals import bytes_held, chain, stream, timed
 from engine.chain import Chain, ChainSettings
 from engine.interval import announced
 from engine.interval.announced import WAITING_MAX, Announced
@@ -97,3 +100,10 @@ def test_what_is_forgotten_costs_no_answer_and_hangs_on_no_batch(
         assert found == want
         for name in ("ibp", "ibp_forgotten", "ibp_late", "unannounced", "dropped"):
             assert counters[name] == whole[1][name], name
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_an_interval_takes_150_bytes_at_most(keyed: bool) -> None:
+    _, _, matcher = timed(query(chain(3, keyed=keyed)), stream(600), "ibp", 600)
+    assert matcher.table.n > 20
+    assert bytes_held(matcher) <= 150

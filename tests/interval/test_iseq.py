@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
@@ -146,8 +145,3 @@ def test_options_do_not_change_results_but_cost() -> None:
     assert told[0] == told[1] == told[2]
     assert told[0]
     assert looked[0] > looked[1] > looked[2]
-
-
-def test_an_unknown_index_is_refused() -> None:
-    with pytest.raises(UserError, match="naive, indexed, ibp"):
-        SeqMatcher(query("EVENT ISEQ[](A)"), PatternSettings(intervals="none"))

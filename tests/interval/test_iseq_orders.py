@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -195,18 +194,3 @@ def test_a_window_counts_an_interval_when_it_ends() -> None:
     found = slackwater.query(table, "SELECT count(*), min(ts) WINDOW TUMBLING 10")
     told = [(each["window"]["start"], each["value"]) for each in found]
     assert told == [(0, {"count(*)": 1, "min(ts)": 1}), (10, {"count(*)": 1, "min(ts)": 2})]
-
-
-@pytest.mark.slow
-@pytest.mark.spark
-def test_spark_answers_as_this_process() -> None:
-    text = "EVENT ISEQ[a OVERLAPS b, n DURING b](A a, B b, !N n) WHERE a.k = b.k WITHIN 40"
-    records = [
-        {"type": "ABABN"[n % 5], "ts": 3 * n - n * 11 % 17, "te": 3 * n, "k": n % 3}
-        for n in range(200)
-    ]
-    table = pa.Table.from_pylist(records)
-    here = list(slackwater.query(table, text, barrier="punctuation"))
-    there = list(slackwater.query(table, text, barrier="punctuation", master="local[2]"))
-    assert len(here) > 10
-    assert there == here

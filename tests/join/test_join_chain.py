@@ -1,4 +1,6 @@
-"""Joins in whole chains: orders, late events, cuts, state on disk, and on Spark."""
+"""Joins in whole chains: state on disk, and the lines that results make.
+
+Orders, barriers, cuts and hosts: tests/products."""
 
 from __future__ import annotations
 
@@ -22,7 +24,6 @@ from engine.pattern.settings import PatternSettings
 from engine.pattern.spill.settings import SpillSettings
 from engine.query import query
 from engine.results.export import export_jsonl
-from engine.stream.frame import Frame
 from tests.join.sides import Definition, Sided, tumbling, within
 from tests.spark.both_hosts import answers, log_of
 
@@ -78,51 +79,6 @@ def settings(order: str, barrier: str | None = None, **more: Any) -> ChainSettin
     return ChainSettings(parse_order(order), plans, in_force, guards=Guards(None), **more)
 
 
-def frames(made: Sequence[dict[str, Any]], folder: Path) -> list[Frame]:
-    path = folder / "t.jsonl"
-    path.write_text("".join(json.dumps(one) + "\n" for one in made), "utf-8")
-    return list(TraceRead(path, "ns"))
-
-
-def run(chosen: ChainSettings, given: Sequence[Frame], every: int) -> list[list[dict[str, Any]]]:
-    """Cut after so many rows, and restored there."""
-    chain, found = Chain(chosen, "main"), [list[dict[str, Any]]() for _ in TEXTS]
-    parts = [
-        Frame("main", frame.batch.slice(start, every))
-        for frame in given
-        for start in range(0, frame.rows, every)
-    ]
-    for part in parts:
-        for mine, results in zip(found, chain.process([part]).results, strict=True):
-            mine += list(results)
-        chain = Chain.restored(chosen, "main", chain.snapshot())
-    for mine, results in zip(found, chain.finish().results, strict=True):
-        mine += list(results)
-    return found
-
-
-@pytest.mark.parametrize(
-    ("order", "barrier"),
-    [
-        ("none", "immediate"), ("none", "bounded:60"), ("kslack:60", None), ("kslack:5", None),
-        ("sequence:latency=100,late=pass", None),
-    ],
-)  # fmt: skip
-def test_late_events_and_any_cut(tmp_path: Path, order: str, barrier: str | None) -> None:
-    made = records()
-    given, chosen = frames(made, tmp_path), settings(order, barrier)
-    whole = run(chosen, given, 10_000)
-    assert run(chosen, given, 53) == whole
-    taken_back = 0
-    for name, results in zip(TEXTS, whole, strict=True):
-        assert left_of(results) == expected(name, made)
-        taken_back += sum(one["op"] == "-" for one in results)
-    # What is in order when it comes, or waits long enough, is never taken back.
-    assert (taken_back > 0) == ((order, barrier) in {
-        ("none", "immediate"), ("kslack:5", None),
-    } or order.startswith("sequence"))  # fmt: skip
-
-
 @pytest.mark.parametrize("keyed", [True, False])
 def test_state_on_disk(tmp_path: Path, keyed: bool) -> None:
     """Events up to 300 late; memory holds 40."""
@@ -153,29 +109,14 @@ def test_values_are_the_same_one_by_one_and_as_lines(tmp_path: Path) -> None:
         "FROM a FULL JOIN b ON a.id = b.id WITHIN 12"
     )
     chosen = replace(settings("none", "immediate"), plans=(query(text),))
-    given = frames(made, tmp_path)
+    path = tmp_path / "t.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in made), "utf-8")
     chain = Chain(chosen, "main")
-    results = [*chain.process(given).results[0], *chain.finish().results[0]]
-    log = log_of((tmp_path / "t.jsonl").read_text(), tmp_path, 60, 30)
+    results = [*chain.process(list(TraceRead(path, "ns"))).results[0], *chain.finish().results[0]]
+    log = log_of(path.read_text(), tmp_path, 60, 30)
     run_in_process(log, chosen, tmp_path / "parts")
     with (tmp_path / "out").open("w") as out:
         export_jsonl(tmp_path / "parts", out)
     lines = (tmp_path / "out").read_text().splitlines()
     assert lines == [json.dumps(one, ensure_ascii=False) for one in results]
     assert {type(one["value"]["product"]) for one in results} == {float, type(None)}
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-def test_spark_gives_the_same(tmp_path: Path) -> None:
-    from engine.spark.host import run_on_spark  # noqa: PLC0415 - needs Java
-
-    made = [one | {"site": site} for one in records(400) for site in ("north", "south")]
-    log = log_of("".join(json.dumps(one) + "\n" for one in made), tmp_path, 200, 50)
-    chosen = settings("kslack:5")
-    run_in_process(log, chosen, tmp_path / "here")
-    there = run_on_spark(log, chosen, tmp_path / "there", "local[2]", files_per_batch=1)
-    assert len(there["batches"]) >= 3
-    here = answers(tmp_path / "here", TEXTS)
-    assert here.count('"op": "-"') > 10
-    assert answers(tmp_path / "there", TEXTS) == here

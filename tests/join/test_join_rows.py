@@ -85,7 +85,7 @@ def in_order(events: Sequence[Sided]) -> bool:
     return all(x.ref <= y.ref for x, y in itertools.pairwise(events))
 
 
-@settings(max_examples=125)
+@settings(max_examples=80)
 @given(
     events=EVENTS, kind=st.sampled_from([*KINDS]), on=st.sampled_from([*ON]),
     near=st.sampled_from([*NEAR]), barrier=st.sampled_from(BARRIERS),
@@ -112,7 +112,7 @@ def test_rows_are_those_of_the_definition(
         assert all(one["op"] == "+" for one in found)
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(
     events=EVENTS,
     kind=st.sampled_from([*KINDS]),
@@ -137,7 +137,7 @@ def test_where_chooses_among_rows(events: list[Sided], kind: str, near: str, ask
     assert set(net(found, lambda result: row_of(result, "a", "b"))) == want
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(events=EVENTS, kind=st.sampled_from([*KINDS]), on=st.sampled_from(["a key", "nothing"]))
 def test_a_stream_joined_with_itself(events: list[Sided], kind: str, on: str) -> None:
     """An event is not its own partner."""

@@ -48,7 +48,7 @@ LONG = (
     "windows_are_covered", "any_cut_gives", "alpha_falls", "every_pair_of_extreme_values",
     "taken_back_repeats", "long_streams", "stays_flat", "memory_is_bounded", "wrap_at_16",
     "does_not_grow", "may_become_fractions", "panes_and_nodes",
-    "panes_are_forgotten", "pandas", "state_on_disk", "late_events_and_any_cut",
+    "panes_are_forgotten", "pandas", "state_on_disk",
     "what_memory_does_not", "chunks_of_that_time", "traces_that_are_over",
     "what_an_open_trace_takes",
 )  # fmt: skip
