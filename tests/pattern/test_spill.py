@@ -178,7 +178,7 @@ def test_memory_is_bounded_by_what_is_hot(tools: Any) -> None:
             operators.append(make())
             return operators[-1]
 
-        tools.run(made, events, range(0, 600, 10))
+        tools.run(made, events, range(0, 600, 40))
         held[name] = max(operator.counters()["buffered_max"] for operator in operators)
     assert held["plain"] >= 400
     assert held["spill"] <= 120
@@ -364,7 +364,7 @@ def test_windows_larger_than_memory(tools: Any) -> None:
 
     def most(spill: SpillSettings | None) -> tuple[Any, int]:
         operators.clear()
-        found = tools.run(lambda: spilling(spill), events, range(0, 2000, 50))
+        found = tools.run(lambda: spilling(spill), events, range(0, 2000, 100))
         return results_of(found), max(operator.counters()["buffered_max"] for operator in operators)
 
     plain, all_of_them = most(None)

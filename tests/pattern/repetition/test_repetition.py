@@ -1,7 +1,10 @@
-"""Repetition against its definition: after every row of random streams, cut anywhere."""
+"""Repetition by definition: after every row of random streams, cut anywhere; under barriers and
+purges; and runs that stand from batch to batch.
+"""
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from typing import Any
 
@@ -10,10 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import slackwater
+from engine.barrier.registry import parse_barrier
+from engine.errors import UserError
+from engine.pattern.alone import Alone
 from engine.pattern.settings import PatternSettings
 from engine.query import query
 from engine.query.repeat_plan import RepeatPlan
+from engine.repetition import kernel
 from engine.repetition.matcher import RepeatMatcher
+from engine.stream.released import Strings
 from tests.pattern.repetition.slow_repetition import Slow
 
 PATTERNS = [
@@ -121,14 +129,14 @@ def check(tools: Any, plan: RepeatPlan, events: list[Any], cuts: list[int], **mo
         assert standing(results, rows) == by_definition(slow, rows), rows
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_exact_clocks(tools: Any, data: st.DataObject) -> None:
     plan, events = data.draw(queries()), data.draw(streams(tools))
     check(tools, plan, events, data.draw(st.lists(st.integers(1, 8), max_size=2)))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_chosen_matches(tools: Any, data: st.DataObject) -> None:
     plan, events = data.draw(queries(chosen=True)), data.draw(streams(tools, apart=True))
@@ -136,7 +144,7 @@ def test_chosen_matches(tools: Any, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("rule", ["pairwise", "max-delay"])
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_clocks_that_err(tools: Any, rule: str, data: st.DataObject) -> None:
     plan, events = data.draw(queries()), data.draw(streams(tools, unc=2))
@@ -182,3 +190,126 @@ def test_a_probability_hangs_on_no_other_match_of_the_same_call(tools: Any) -> N
     # The difference of two errors of 4 has a triangle as density, from -8 to 8: 1 - 3 ** 2 / 128
     # is above -5, less what is above 7; above -2 is 1 - 6 ** 2 / 128.
     assert chances([]) == chances([2]) == [1 - (9 + 1) / 128, 1 - 36 / 128]
+
+
+# ---- barriers, purges, runs -------------------------------------------------------------------
+END = 10**6
+BARRIERS = ["punctuation", "bounded:3", "bounded:40", "hold:2", "adaptive", "bounded:40,ordered"]
+
+
+@st.composite
+def apart(draw: st.DrawFn, tools: Any) -> list[Any]:
+    refs = draw(st.lists(st.integers(0, 20), min_size=1, max_size=9, unique=True))
+    return [
+        tools.Event(
+            draw(st.sampled_from("AABBCN")), ref,
+            attrs={"v": draw(st.integers(0, 4)), "k": draw(st.sampled_from([1, 1, 2]))},
+        )
+        for ref in refs
+    ]  # fmt: skip
+
+
+def answered(
+    tools: Any, plan: RepeatPlan, barrier: str, events: list[Any], cuts: list[int], keep: int
+) -> list[dict[str, Any]]:
+    settings_ = PatternSettings(keep_late_ns=keep)
+    found: list[dict[str, Any]] = tools.run(
+        lambda: Alone(RepeatMatcher(plan, settings_), parse_barrier(barrier)), events, cuts, end=END
+    )
+    return found
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data(), barrier=st.sampled_from(BARRIERS), chosen=st.booleans())
+def test_every_barrier_ends_with_the_definition(
+    tools: Any, data: st.DataObject, barrier: str, chosen: bool
+) -> None:
+    plan, events = data.draw(queries(chosen=chosen)), data.draw(apart(tools))
+    results = answered(tools, plan, barrier, events, [], END)
+    assert standing(results, END + 1) == by_definition(Slow(plan, events), len(events))
+    if barrier.startswith("bounded:40"):  # no event is later than that
+        assert {r["op"] for r in results} <= {"+"}
+    if "ordered" in barrier:
+        lasts = [r["events"][-1]["ref"] for r in results]
+        assert lasts == sorted(lasts)
+    cuts = data.draw(st.lists(st.integers(1, 8), max_size=3))
+    assert answered(tools, plan, barrier, events, cuts, END) == results
+
+
+@settings(max_examples=30, deadline=None)
+@given(data=st.data(), barrier=st.sampled_from(["immediate", "bounded:4"]), keep=st.integers(0, 6))
+def test_what_is_forgotten_is_forgotten_under_any_cut(
+    tools: Any, data: st.DataObject, barrier: str, keep: int
+) -> None:
+    plan, events = data.draw(queries()), data.draw(apart(tools))
+    whole = answered(tools, plan, barrier, events, [], keep)
+    every = list(range(1, len(events)))
+    assert answered(tools, plan, barrier, events, every, keep) == whole
+
+
+@pytest.mark.parametrize("choice", ["SKIP PAST LAST EVENT", "SKIP TO NEXT", "LIMIT 2"])
+@pytest.mark.parametrize("contiguity", ["", "CONTIGUITY NEXT", "CONTIGUITY STRICT"])
+def test_many_events_of_which_some_are_late_under_any_cut(
+    tools: Any, contiguity: str, choice: str
+) -> None:
+    chance, ref = random.Random(1), 0
+    events = []
+    for _ in range(80):
+        ref += chance.randint(1, 6)
+        late = chance.randint(10, 60) if chance.random() < 0.2 else 0
+        attrs = {"v": chance.randrange(10), "k": chance.randrange(3)}
+        events.append(tools.Event(chance.choice("AABBCD"), ref, release=ref + late, attrs=attrs))
+    events.sort(key=lambda event: event.release)
+    plan = query(f"EVENT SEQ(A a, B+ b[], C c) WITHIN 80 PARTITION BY k {contiguity} {choice}")
+    assert isinstance(plan, RepeatPlan)
+    whole = answered(tools, plan, "immediate", events, [], END)
+    assert len(whole) > 2
+    every = list(range(1, len(events)))
+    assert answered(tools, plan, "immediate", events, every, END) == whole
+
+
+def test_a_purge_by_promises_is_refused() -> None:
+    plan = query("EVENT SEQ(A+ a[], B b) WITHIN 5")
+    assert isinstance(plan, RepeatPlan)
+    with pytest.raises(UserError, match="kept by their time"):
+        RepeatMatcher(plan, PatternSettings(purge="promises"))
+
+
+RUNS = [
+    "SEQ(A a, B+ b[], C c) WITHIN 90 PARTITION BY k CONTIGUITY NEXT",
+    "SEQ(A a, B+ b[], !D n, C c) WITHIN 90 PARTITION BY k CONTIGUITY NEXT SKIP TO NEXT",
+    "SEQ(A+ a[], B+ b[]) WHERE b[i].v > b[i - 1].v WITHIN 90 CONTIGUITY STRICT SKIP PAST LAST",
+    "SEQ(A a, B{2,} b[] UNTIL b.v > 7, C c) WITHIN 900 PARTITION BY k CONTIGUITY NEXT LIMIT 2",
+]
+
+
+def events_of(tools: Any, late: float, seed: int) -> list[Any]:
+    chance, ref, events = random.Random(seed), 0, []
+    for _ in range(300):
+        ref += chance.randint(1, 6)
+        release = ref + (chance.randint(10, 60) if chance.random() < late else 0)
+        attrs = {"v": chance.randrange(10), "k": chance.randrange(9)}
+        events.append(tools.Event(chance.choice("AABBBCD"), ref, release=release, attrs=attrs))
+    return sorted(events, key=lambda event: event.release)
+
+
+@pytest.mark.parametrize(("late", "room"), [(0.0, 8), (0.03, 8), (0.0, 0)])
+@pytest.mark.parametrize("text", RUNS)
+def test_runs_stand_from_batch_to_batch(
+    tools: Any, monkeypatch: pytest.MonkeyPatch, text: str, late: float, room: int
+) -> None:
+    monkeypatch.setattr(kernel, "_LINKS", room)
+    plan, events = query(f"EVENT {text}"), events_of(tools, late, len(text))
+    assert isinstance(plan, RepeatPlan)
+    settings = PatternSettings(keep_late_ns=100)
+    whole = tools.run(lambda: Alone(RepeatMatcher(plan, settings)), events)
+    assert len(whole) > 2
+    matcher = RepeatMatcher(plan, settings)
+    operator, strings, found = Alone(matcher), Strings(), list[Any]()
+    for start in range(0, len(events), 7):
+        stop = min(start + 7, len(events))
+        found += operator.process(tools.batch(events, strings, start, stop))
+    assert [*found, *operator.finish(10**9)] == whole
+    walked = matcher.counters()["looked_at"]
+    assert late or bool(walked) == (not room)
+    assert matcher.table.n < 300 or "900" in text  # events were forgotten meanwhile
