@@ -15,9 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from edge_agent.drivers import metrics_server
 from edge_agent.drivers.metrics_server import MetricsServer
 from edge_agent.drivers.metrics_text import metrics_text
-from edge_agent.errors import SettingsError
-from edge_agent.listening import Listening, read_listening
-from edge_agent.settings_file import Table
+from edge_agent.listening import Listening
 
 REFERENCE = Path(__file__).parents[2] / "docs/reference.md"
 TOKEN = "a token of the agent"
@@ -158,20 +156,3 @@ def test_who_is_there_when_the_agent_stops_does_not_keep_it() -> None:
         writer.close()
 
     asyncio.run(run())
-
-
-def test_settings() -> None:
-    found = read_listening(Table({"token": TOKEN}, "a.toml", "metrics"), 9752)
-    assert (found.listen, found.port) == ("127.0.0.1", 9752)
-    # A socket of IPv6 that takes IPv4, too, is told of this machine by a mapped address.
-    mapped = Table({"listen": "::ffff:127.0.0.1"}, "a.toml", "metrics")
-    assert read_listening(mapped, 9752).listen == "::ffff:127.0.0.1"
-    assert TOKEN not in repr(found)
-    for values, told in (
-        ({"listen": "0.0.0.0"}, "must be given, as others can reach 0.0.0.0"),
-        ({"listen": "::ffff:10.0.0.1"}, "must be given"),
-        ({"listen": "gateway"}, "must be given"),
-        ({"token": "x"}, "can be guessed"),
-    ):
-        with pytest.raises(SettingsError, match=told):
-            read_listening(Table(values, "a.toml", "metrics"), 9752)

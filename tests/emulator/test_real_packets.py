@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 import statistics
@@ -19,58 +18,6 @@ from tests.live.conftest import ENV
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("links")]
 
 CONSTANT = '{ model = "constant", delay = "%s" }'
-RECEIVE = """
-import json, socket, time
-heard = socket.socket(type=socket.SOCK_DGRAM)
-heard.bind(("0.0.0.0", 9)); heard.settimeout(15)
-print("ready", flush=True)
-came = []
-while not came or came[-1][0] >= 0:
-    data, _ = heard.recvfrom(2048)
-    came.append((int(data[:8]), int(data[8:30]), time.time_ns()))
-    heard.settimeout(3)
-print(json.dumps(came[:-1]))
-"""
-SEND = """
-import socket, time
-to = ("10.203.0.2", 9)
-said = socket.socket(type=socket.SOCK_DGRAM)
-begin = time.monotonic()
-for number in range({count}):
-    time.sleep(max(begin + number * {gap} - time.monotonic(), 0))
-    said.sendto(b"%08d%022d" % (number, time.time_ns()) + bytes({size}), to)
-time.sleep(1)
-for _ in range(50):
-    said.sendto(b"%08d%022d" % (-1, 0), to)
-"""
-
-
-def datagrams(emulator: Emulator, count: int, gap: float, size: int = 70) -> list[list[int]]:
-    """Number, sending and receipt [ns] of each datagram that b got from a, in order of receipt."""
-    receiver = emulator.python("b", RECEIVE)
-    assert receiver.stdout is not None
-    assert receiver.stdout.readline() == "ready\n"
-    sender = emulator.python("a", SEND.format(count=count, gap=gap, size=size))
-    assert sender.wait(60) == 0, sender.communicate()
-    said, _ = receiver.communicate(timeout=30)
-    found: list[list[int]] = json.loads(said)
-    return found
-
-
-def delays_ms(came: list[list[int]]) -> list[float]:
-    return [(received - sent) / 1e6 for _, sent, received in came]
-
-
-def assert_sums_agree(emulator: Emulator) -> None:
-    """Of both ways: what comes when its socket is gone is answered (ICMP).
-
-    What was under way when the emulator stopped is counted as waiting.
-    """
-    waiting = json.loads((emulator.folder / "status.json").read_text())["waiting"]
-    ways = emulator.counters().values()
-    came = sum(way["entered"] + way["copied"] for way in ways)
-    went = ("delivered", "refused", "lost", "cut", "queue_dropped", "no_room")
-    assert came == waiting + sum(way[what] for way in ways for what in went)
 
 
 def test_ping_takes_both_delays_and_the_emulator_is_less_than_a_millisecond_late(
@@ -88,53 +35,6 @@ def test_ping_takes_both_delays_and_the_emulator_is_less_than_a_millisecond_late
         assert way["entered"] == way["delivered"] == 200
         assert way["late_mean_us"] < 1000
     assert "a -> b" in "\n".join(emulator.said)
-
-
-def test_loss_delay_and_reordering_of_datagrams_are_those_of_the_settings(
-    emulator: Emulator,
-) -> None:
-    emulator.start(
-        'up = { delay = { model = "uniform", low = "10 ms", high = "30 ms" }, fifo = false, '
-        "loss = 0.1, duplicate = 0.05 }"
-    )
-    came = datagrams(emulator, count=2000, gap=0.002)
-    emulator.stop()
-    up = emulator.counters()["up"]
-    assert up["lost"] == pytest.approx(205, abs=45)  # four deviations
-    assert up["copied"] == pytest.approx(92, abs=40)
-    assert_sums_agree(emulator)
-    assert len({number for number, *_ in came}) == pytest.approx(1800, abs=55)
-    delays = delays_ms(came)
-    assert statistics.mean(delays) == pytest.approx(20, abs=1)
-    assert min(delays) >= 10
-    assert statistics.quantiles(delays, n=10)[0] == pytest.approx(12, abs=1)
-    assert statistics.quantiles(delays, n=10)[-1] == pytest.approx(28, abs=1.5)
-    # 2 ms apart, uniform over 20 ms: one overtakes its predecessor with probability 0.9^2 / 2.
-    # Of those that were neither lost nor copied.
-    order = [number for number, *_ in came]
-    single = [number for number in order if order.count(number) == 1]
-    place = {number: at for at, number in enumerate(single)}
-    pairs = [(n, n + 1) for n in single if n + 1 in place]
-    overtaken = sum(place[later] < place[former] for former, later in pairs) / len(pairs)
-    assert overtaken == pytest.approx(0.405, abs=0.06)
-
-
-def test_fifo_keeps_the_order_in_spite_of_jitter(emulator: Emulator) -> None:
-    emulator.start('up = { delay = { model = "uniform", low = "1 ms", high = "30 ms" } }')
-    numbers = [number for number, *_ in datagrams(emulator, count=500, gap=0.002)]
-    assert numbers == list(range(500))
-
-
-def test_a_bottleneck_limits_the_rate_and_drops_at_its_tail(emulator: Emulator) -> None:
-    emulator.start("up = { rate_bytes_per_s = 50_000, queue_bytes = 10_000 }")
-    came = datagrams(emulator, count=200, gap=0.002, size=970)
-    emulator.stop()
-    assert emulator.counters()["up"]["queue_dropped"] > 150  # 500 kB/s into 50 kB/s
-    assert_sums_agree(emulator)
-    # The queue is full nearly all the time: 10 kB at 50 kB/s.
-    assert statistics.quantiles(delays_ms(came), n=10)[-1] == pytest.approx(195, abs=25)
-    span_s = (came[-1][2] - came[0][2]) / 1e9
-    assert (len(came) - 1) * 1028 / span_s == pytest.approx(50_000, rel=0.05)
 
 
 def test_tcp_survives_loss_jitter_and_an_outage(emulator: Emulator) -> None:

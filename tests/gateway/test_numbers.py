@@ -1,20 +1,23 @@
-"""Numbers of events and incarnations: what has come, is given up, or is refused."""
+"""Numbers, incarnations and promises: what has come, is given up, refused or proven."""
 
 from __future__ import annotations
 
 import itertools
+import struct
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_agent import messages as m
 from edge_agent import session as s
 from edge_agent import wire
+from edge_agent.promising import PromiseSettings
 from edge_agent.records import Kind
 from edge_agent.sequence import SEQ_MAX, Numbers
 from engine.gateway.core import Recalled
+from engine.gateway.promises import KEYS_MAX, Promised, WaitingPromises
 from engine.gateway.received import ReceivedSet
 from tests.gateway.conftest import SYNC, Bench, a_data, a_hello
 from tests.gateway.world import world_of
@@ -54,12 +57,6 @@ def compare(first: int, runs: list[tuple[int, int]]) -> None:
         assert (real.next, real.islands) == (twin.next, twin.islands)
         assert real.missing == twin.missing
         assert grows == (real.islands > before)
-
-
-def test_every_order_of_five_messages() -> None:
-    runs = [(0, 2), (2, 3), (3, 6), (6, 7), (7, 9)]
-    for order in itertools.permutations(runs):
-        compare(0, list(order))
 
 
 RUNS = st.tuples(st.integers(0, 30), st.integers(1, 8)).map(lambda t: (t[0], t[0] + t[1]))
@@ -136,16 +133,6 @@ def test_a_restart_with_a_smaller_or_equal_incarnation_is_told_which_one_to_exce
     assert bench.join("y", a_hello(incarnation=6, start=2), now=3) == [m.Welcome(0, (0,))]
 
 
-def test_a_lost_connection_is_no_new_start() -> None:
-    bench = Bench()
-    bench.join("c", a_hello(incarnation=5, start=1))
-    bench.say("c", SYNC, a_data(0, 3))
-    bench.core.finish(1)
-    bench.answers()
-    bench.core.disconnected("c", 1)
-    assert bench.join("x", a_hello(incarnation=5, start=1), now=2) == [m.Welcome(1, (3,))]
-
-
 def test_a_restarted_gateway_knows_incarnations_numbers_and_types_from_its_log() -> None:
     bench = Bench()
     bench.join("c", a_hello(incarnation=5, start=1))
@@ -164,40 +151,6 @@ def test_a_restarted_gateway_knows_incarnations_numbers_and_types_from_its_log()
         (3, 50, None), (4, 50, None), (5, 50, None), (8, 50, None),
     ]  # fmt: skip
     assert again.core.counts["main", "d", "duplicate"] == 5
-
-
-def test_an_agent_takes_the_next_incarnation_and_loses_nothing() -> None:
-    world = world_of(1, {})
-    world.boot(7)
-    world.run(S)
-    world.emit("events", 5)
-    world.run(S)
-    world.boot(3)
-    world.emit("events", 4)
-    world.settle()
-    world.check()
-    assert world.agent.incarnation == 8
-    assert world.agent.counts["incarnation_raised"] == 1
-    assert {key: len(have) for key, have in world.log.numbers.items()} == {
-        (7, "events"): 5,
-        (8, "events"): 4,
-    }
-
-
-def test_an_agent_whose_incarnation_only_the_log_knows_takes_another() -> None:
-    """The WELCOME has numbers that it never sent."""
-    world = world_of(2, {})
-    world.boot(7)
-    world.run(S)
-    world.emit("events", 5)
-    world.run(S)
-    world.start_gateway()
-    world.boot(7)
-    world.emit("events", 4)
-    world.settle()
-    world.check()
-    assert world.agent.incarnation == 8
-    assert [len(have) for have in world.log.numbers.values()] == [5, 4]
 
 
 def test_an_agent_that_was_welcomed_does_not_take_its_name_back() -> None:
@@ -261,3 +214,119 @@ def test_a_start_that_said_nothing_does_not_end_its_site() -> None:
     assert rows[1:4] == [(Kind.EVENT, seq, MS) for seq in range(3)]
     assert rows[-1] == (Kind.TICK, None, 1101 * MS)
     assert not bench.core._sites
+
+
+def a_promise(number: int, ts: int, next_seq: int, type_: str | None = None) -> m.Promise:
+    return m.Promise(number, ts, type_, ((0, next_seq),))
+
+
+def said(bench: Any, *messages: m.Message) -> list[tuple[Any, ...]]:
+    """Events and POGs in the log after ``messages``, one an ms."""
+    for at, message in enumerate(messages, 2):
+        assert bench.say("c", message, now=at * MS) == []
+    bench.core.finish(1000 * MS)
+    rows = bench.log.rows("kind", "seq", "ts", "type", "arrival")
+    return [(Kind(row[0]).name, *row[1:]) for row in rows if row[0] in (Kind.EVENT, Kind.POG)]
+
+
+def joined(*, resend: bool = True) -> Any:
+    bench = Bench()
+    bench.join("c", a_hello("d", 0, resend=resend), now=0)
+    bench.say("c", SYNC, now=MS)
+    return bench
+
+
+def test_a_promise_whose_numbers_have_come_is_written_at_once() -> None:
+    rows = said(joined(), a_data(0, 1), a_promise(1, 99, 1, "A"))
+    assert rows == [("EVENT", 0, 100, None, 2 * MS), ("POG", 1, 99, "A", 3 * MS)]
+
+
+def test_a_promise_that_overtook_its_numbers_waits_for_them() -> None:
+    bench = joined()
+    rows = said(bench, a_promise(1, 102, 3, "A"), a_data(2, 1), a_data(0, 1), a_data(1, 1))
+    assert [row[:2] for row in rows] == [("EVENT", 2), ("EVENT", 0), ("EVENT", 1), ("POG", 3)]
+    assert rows[-1] == ("POG", 3, 102, "A", 5 * MS), "it arrives when it is proven"
+    assert bench.core.counts["main", "d", "promise_waited"] == 1
+
+
+def test_a_promise_of_a_source_that_does_not_resend_is_the_engines_to_judge() -> None:
+    rows = said(joined(resend=False), a_promise(1, 102, 3), a_data(2, 1))
+    assert [row[:2] for row in rows] == [("POG", 3), ("EVENT", 2)]
+
+
+def test_the_first_and_the_newest_that_wait_are_kept() -> None:
+    promises = [a_promise(n, 100 + n, n) for n in (1, 2, 3)]
+    rows = said(joined(), *promises, a_data(0, 1), a_data(1, 1), a_data(2, 1))
+    assert [row[:3] for row in rows if row[0] == "POG"] == [("POG", 1, 101), ("POG", 3, 103)]
+
+
+def test_a_repeated_promise_is_written_once() -> None:
+    bench = joined()
+    early = a_promise(1, 101, 1)
+    bench.say("c", early, now=2 * MS)
+    bench.say("c", early, now=3 * MS)
+    rows = said(bench, a_data(0, 1))
+    assert [row[:2] for row in rows] == [("EVENT", 0), ("POG", 1)]
+
+
+def test_refused_events_prove_a_promise_too() -> None:
+    # The engine will never see them: nothing below the promise can come any more.
+    wrong = m.Data(0, 0, 1, struct.pack("<q", 100), None, None, None, ())
+    rows = said(joined(), a_promise(1, 101, 1), wrong)
+    assert [row[:3] for row in rows] == [("POG", 1, 101)]
+
+
+def test_promises_without_end_take_no_memory_without_end() -> None:
+    waiting = WaitingPromises()
+    kept = [waiting.wait(0, Promised(f"T{n}", 5, 1)) for n in range(KEYS_MAX + 3)]
+    assert kept == [True] * KEYS_MAX + [False] * 3
+    assert len(waiting.proven(0, 5)) == KEYS_MAX
+    assert waiting.wait(0, Promised("T", 6, 1))
+
+
+@settings(max_examples=30)
+@given(
+    promises=st.lists(st.tuples(st.sampled_from(["A", "B", None]), st.integers(1, 9))),
+    order=st.permutations(range(1, 10)),
+)
+def test_waiting_promises_against_looking_at_all(
+    promises: list[tuple[str | None, int]], order: list[int]
+) -> None:
+    waiting = WaitingPromises()
+    for name, number in promises:
+        assert waiting.wait(0, Promised(name, number, 10 * number))
+    next_seq = 0
+    for at in order:
+        next_seq = max(next_seq, at)
+        told = waiting.proven(0, next_seq)
+        assert all(each.next_seq <= next_seq for each in told), "never too early"
+    assert waiting.proven(0, 9) == []
+    best = {name: max(n for of, n in promises if of == name) for name, _ in promises}
+    # What is still told at the end says as much as all that was promised.
+    rerun = WaitingPromises()
+    for name, number in promises:
+        rerun.wait(0, Promised(name, number, 10 * number))
+    assert {each.type: each.next_seq for each in rerun.proven(0, 9)} == best
+
+
+@pytest.mark.parametrize("by_type", [False, True])
+@pytest.mark.parametrize("network", [{"whole": False}, {"breaks": 5, "delay_ns_max": 30 * MS}])
+def test_every_punctuation_in_the_log_holds_where_it_stands(
+    network: dict[str, Any], by_type: bool
+) -> None:
+    for seed in range(5):
+        promises = PromiseSettings(share=0.3, by_type=by_type)
+        world = world_of(seed, network, connections=3, promises=promises, heartbeat_lag_ns=0)
+        for _ in range(30):
+            world.run(4 * MS)
+            world.emit("events", 3)
+        world.settle()
+        world.check()
+        rows = [row for row in world.log.rows if row["stream"] == "events"]
+        told = [at for at, row in enumerate(rows) if row["kind"] == Kind.POG]
+        assert len(told) > 5
+        assert {rows[at]["type"] for at in told} >= ({"start 0"} if by_type else {None})
+        for at in told:
+            later = [row for row in rows[at:] if row["kind"] == Kind.EVENT]
+            assert all(row["ts"] >= rows[at]["ts"] for row in later)
+            assert all(row["seq"] >= rows[at]["seq"] for row in later)

@@ -71,6 +71,18 @@ class Program:
 
         return str(until(looked, f"{words!r} of\n{self.text}"))
 
+    def feed(self, *lines: str) -> None:
+        """Into its standard input."""
+        assert self.process.stdin is not None
+        self.process.stdin.writelines(f"{line}\n" for line in lines)
+        self.process.stdin.flush()
+
+    def finish(self) -> None:
+        """Its input ends, and with it the program, in good order."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        assert self.end(None) == 0, self.text
+
     def end(self, number: int | None = signal.SIGTERM) -> int:
         """Sends a signal (None: none), waits for the end, gives the exit code."""
         if number is not None and self.process.poll() is None:
@@ -141,14 +153,43 @@ class Field:
             "restamp = true\n"
         )
 
+    def change(self, name: str, old: str, new: str) -> None:
+        """In a file of settings."""
+        text = (self.folder / name).read_text()
+        assert old in text
+        self.write(name, text.replace(old, new))
+
+    def agent(self, name: str, **options: Any) -> Program:
+        """An agent with a file of settings."""
+        return self.start("agent", "--config", name, **options)
+
+    def fed(self, name: str) -> Program:
+        """An agent that waits for what is fed to it."""
+        return self.agent(name, stdin=subprocess.PIPE)
+
+    def run_through(self, source: str, values: range, **settings: str) -> Program:
+        """An agent that sends these values and ends."""
+        name = self.agent_file(source, self.replay(f"{source}.jsonl", values, pace=1), **settings)
+        agent = self.agent(name)
+        assert agent.end(None) == 0, agent.text
+        return agent
+
+    def rows(self, kind: int = 0) -> list[dict[str, Any]]:
+        """Records of the log as it is now, in its order."""
+        if not list((self.folder / "site.log").glob("*.parquet")):
+            return []
+        rows = (
+            row for frame in LogReader(self.folder / "site.log") for row in frame.batch.to_pylist()
+        )
+        return [row for row in rows if row.get("kind", 0) == kind]
+
     def values(self, source: str) -> list[int]:
         """``v`` of every event of ``source`` in the log, in its order."""
-        return [
-            row["attrs.v"]
-            for frame in LogReader(self.folder / "site.log")
-            for row in frame.batch.to_pylist()
-            if row.get("kind", 0) == 0 and row["source"] == source
-        ]
+        return [row["attrs.v"] for row in self.rows() if row["source"] == source]
+
+    def numbered(self) -> list[tuple[int, int, int]]:
+        """(incarnation, seq, v) of every event in the log, in its order."""
+        return [(row.get("incarnation", 0), row["seq"], row["attrs.v"]) for row in self.rows()]
 
     def close(self) -> None:
         for program in self.programs:

@@ -19,137 +19,108 @@ from engine.results.answer_tables import AnswerTables
 from engine.results.checked_length import MARKS, CheckedLength
 from engine.results.filed_tables import FiledTables
 from engine.results.live_beginning import check_begin
-from tests.live.test_live_engine import KEYS, QUERIES, Life, lines_at, passed, rows_at
-from tests.spark.test_growing_log import Growing, trace
-
-WAYS = ("flip", "hole", "zeros", "short", "gone", "other")
+from tests.live.engine_life import Answered, grown, hurt, lines_at, passed, state_of
+from tests.live.test_live_engine import KEYS, QUERIES, SETTINGS, live, rows_at
 
 
-def hurt(path: Path, way: str, random: Random) -> None:
-    content = path.read_bytes()
-    at = random.randrange(len(content))
-    size = random.randint(1, len(content) - at)
-    match way:
-        case "flip":
-            path.write_bytes(content[:at] + bytes([content[at] ^ 16]) + content[at + 1 :])
-        case "hole":
-            path.write_bytes(content[:at] + content[at + size :])
-        case "zeros":
-            path.write_bytes(content[:at] + bytes(size) + content[at + size :])
-        case "short":
-            path.write_bytes(content[:at])
-        case "gone":
-            path.unlink()
-        case _:
-            path.write_bytes(b"{}\n")
-
-
-@pytest.fixture(scope="module")
-def answered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, dict[tuple, bytes]]:
+@pytest.fixture(name="right", scope="module")
+def _right(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int, Answered]:
     """A folder with a log and its answers, in lines and tables; the log's files; what is right."""
     folder = tmp_path_factory.mktemp("answered")
-    growing = Growing(trace(Random(5).randrange, 150), folder, 7)
-    files = len(growing.left)
-    growing.grow(files)
+    files = grown(folder)
     for number in (files // 3, files):
-        life = Life(folder)
-        life.engine.upto(number)
-        life.engine.close()
-    return folder, files, passed(folder)
+        live(folder).end_at(number)
+    return folder, files, passed(folder, SETTINGS)
 
 
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("way", WAYS)
+@pytest.fixture(name="damaged")
+def _damaged(right: tuple[Path, int, Answered], tmp_path: Path) -> Path:
+    """A copy to be damaged."""
+    shutil.copytree(right[0], tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(6, 100))]
+)
 @pytest.mark.parametrize("kind", ["*.jsonl", "*.parquet"])
-def test_what_was_damaged_is_told_and_made_anew(
-    answered: tuple[Path, int, dict[tuple, bytes]],
-    kind: str, way: str, seed: int, tmp_path: Path,
-) -> None:  # fmt: skip
-    folder, files, whole = answered
-    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+def test_damage_is_told_and_answers_are_made_again(
+    right: tuple[Path, int, Answered], damaged: Path, kind: str, seed: int
+) -> None:
+    _, files, whole = right
     random = Random(seed)
-    victim = random.choice(sorted((tmp_path / "answers").rglob(kind)))
+    victim = random.choice(sorted((damaged / "answers").rglob(kind)))
     before = victim.read_bytes()
-    hurt(victim, way, random)
-    if victim.exists() and victim.read_bytes() == before:
-        return  # zeros for zeros
-    life = Life(tmp_path)
+    while victim.exists() and victim.read_bytes() == before:  # zeros for zeros
+        hurt(victim, random)
+    life = live(damaged)
     place = victim.name if victim.exists() else victim.name.split(".")[0]
     assert place in life.said[0]
-    assert life.said[0].endswith("answers are to be made again from the log's beginning")
-    life.engine.upto(files)
-    life.engine.close()
-    for key, lines in whole.items():
-        assert lines_at(tmp_path, key) + lines_at(tmp_path, key, ".end") == lines
-        assert len(rows_at(tmp_path, key)) == lines_at(tmp_path, key).count(b"\n")
-    again = Life(tmp_path)
+    life.end_at(files)
+    assert life.written() == whole
+    for key in KEYS:
+        assert len(rows_at(damaged, key)) == lines_at(damaged, key).count(b"\n")
+    again = live(damaged)
     assert (again.said, again.engine.done) == ([], files)
 
 
 def test_a_flipped_bit_is_mended_where_it_is(
-    answered: tuple[Path, int, dict[tuple, bytes]], tmp_path: Path
+    right: tuple[Path, int, Answered], damaged: Path
 ) -> None:
-    folder, files, _ = answered
-    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
-    path = max((tmp_path / "answers").rglob("*.jsonl"), key=lambda path: path.stat().st_size)
+    path = max((damaged / "answers").rglob("*.jsonl"), key=lambda path: path.stat().st_size)
     content = bytearray(path.read_bytes())
     content[1000] ^= 1
     path.write_bytes(content)
-    life = Life(tmp_path)
-    life.engine.upto(files)
+    life = live(damaged)
+    life.engine.upto(right[1])
     (told,) = [line for line in life.said if "is mended" in line]
     assert told.startswith(f"{path}: was damaged, and is mended: from byte 1000 on; what stood")
     assert path.with_name(f"{path.name}.cut").read_bytes()[:1] == content[1000:1001]
 
 
 def test_what_the_log_has_no_more_is_left_as_it_is(
-    answered: tuple[Path, int, dict[tuple, bytes]], tmp_path: Path
+    right: tuple[Path, int, Answered], damaged: Path
 ) -> None:
     """The line on the damaged file, then a refusal that says what to do; nothing is removed."""
-    folder, files, _ = answered
-    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
-    log, answers = tmp_path / "log", tmp_path / "answers"
-    assert retire(log, numbered_files(log)[: files - 2], {}, None) is not None
-    assert Life(tmp_path).said == []
+    log, answers = damaged / "log", damaged / "answers"
+    assert retire(log, numbered_files(log)[: right[1] - 2], {}, None) is not None
+    assert live(damaged).said == []
     for victim in (min(answers.rglob("*.parquet")), min(answers.rglob("*.jsonl"))):
         content = victim.read_bytes()
         victim.unlink()
         there = sorted(answers.rglob("*"))
         with pytest.raises(AnswersDamaged, match="is gone"):
-            open_as_saved(tmp_path)
+            open_as_saved(damaged)
         with pytest.raises(UserError, match=r"a file of answers was damaged \(said above\)"):
             check_begin(log, answers, list(QUERIES))
         assert sorted(answers.rglob("*")) == there
         victim.write_bytes(content)
-    assert Life(tmp_path).said == []
+    assert live(damaged).said == []
 
 
 def open_as_saved(folder: Path) -> None:
     """As an engine opens what its state names, before it asks ``check_begin``."""
-    known = load(folder / "answers" / ".state")["answers"]
+    known = (load(state_of(folder)) or {})["answers"]
     AnswerLines(folder / "answers", list(QUERIES), known["lines"], print)
     AnswerTables(folder / "answers", known["tables"], 0.0, 1, {}, print)
 
 
-def test_tables_of_another_life_are_looked_at_too(
-    answered: tuple[Path, int, dict[tuple, bytes]], tmp_path: Path
-) -> None:
+def test_tables_of_another_life_are_looked_at_too(damaged: Path) -> None:
     """Of which no checksum is known: pages have their own."""
-    folder, _, _ = answered
-    shutil.copytree(folder / "answers", tmp_path, dirs_exist_ok=True)
-    key = next(key for key in KEYS if len(list((tmp_path / key[0]).glob(f"{key[1]}.rows-*"))) > 1)
-    first, *rest = sorted((tmp_path / key[0]).glob(f"{key[1]}.rows-*"))
+    answers = damaged / "answers"
+    key = next(key for key in KEYS if len(list((answers / key[0]).glob(f"{key[1]}.rows-*"))) > 1)
+    first, *rest = sorted((answers / key[0]).glob(f"{key[1]}.rows-*"))
     content = bytearray(first.read_bytes())
     content[len(content) // 3] ^= 1
     first.write_bytes(content)
     said: list[str] = []
-    assert FiledTables(tmp_path / key[0] / key[1], said.append).end == 0
+    assert FiledTables(answers / key[0] / key[1], said.append).end == 0
     assert said == [f"{first}: was damaged, and is made anew; kept as {first.name}.damaged"]
     assert not any(path.exists() for path in (first, *rest))
     assert first.with_name(f"{first.name}.damaged").read_bytes() == content
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     st.lists(st.binary(min_size=1, max_size=5000), min_size=1, max_size=40),
     st.integers(min_value=0),

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import time
-from pathlib import Path
-from random import Random
 
 import pyarrow.parquet as pq
 import pytest
 
+from engine.passes.run_history import key_histories
+from engine.results.side_output import SIDE_OUTPUT
 from engine.results.store.sole_use import sole_use
-from tests.live.conftest import ENV, SLACKWATER, Field, Program, until
+from tests.check.test_history_file import known
+from tests.check.test_kept_history import FLAPS
+from tests.live.conftest import ENV, SLACKWATER, Field, until
 
 COUNTS = "SELECT count(*), sum(v) FROM events GROUP BY type WINDOW TUMBLING 100 ms"
 PAIRS = "EVENT SEQ(A a, A b) WHERE b.v = a.v + 1 WITHIN 1 s"
@@ -56,87 +57,43 @@ def assert_all_answered(field: Field, queries: dict[str, str] = QUERIES) -> None
 
 
 def test_answers_come_with_the_events_and_are_those_of_a_query(field: Field) -> None:
-    field.site(asked(more='formats = ["jsonl", "parquet"]'))
+    """The way from agents over the gateway and its log to the engine's answers."""
+    tokens = '[tokens]\n"main/door" = "one"\n"main/gate" = "two"\n'
+    field.site(tokens + asked(more='formats = ["jsonl", "parquet"]'))
     gateway = field.serve()
-    names = [
-        field.agent_file(source, field.replay(f"{source}.jsonl", range(8000), pace=1))
-        for source in ("door", "gate")
-    ]
-    agents = [field.start("agent", "--config", name) for name in names]
+    door = field.replay("door.jsonl", range(500), pace=1)
+    first = field.agent(field.agent_file("door", door, token="one"))
+    second = field.fed(field.agent_file("gate", '[[input]]\nkind = "stdin"', token="two"))
+    second.feed(*(json.dumps({"type": "A", "v": v}) for v in range(200)))
     early = until(lambda: answered(field, "q2"), "answers")
-    assert all(agent.process.poll() is None for agent in agents), "only after the agents had ended"
-    assert [agent.end(None) for agent in agents] == [0, 0]
+    assert second.process.poll() is None, "only after the agents had ended"
+    second.finish()
+    assert first.end(None) == 0, first.text
+    assert "done: 500 events acked" in first.text
     assert gateway.end() == 0
+    assert (field.values("door"), field.values("gate")) == (list(range(500)), list(range(200)))
     assert_all_answered(field)
     assert answered(field, "q2").startswith(early)
     folder = field.folder / "site.log.answers" / "q2"
-    tables = [pq.read_table(path) for path in sorted(folder.glob("*.parquet"))]
-    told = [json.loads(line) for line in answered(field, "q2").splitlines()]
-    rows = [row for table in tables for row in table.to_pylist()]
-    assert [row["at"] for row in rows] == [line["at"] for line in told]
-    assert [row["events"][0]["attrs"] for row in rows] == [
-        line["events"][0]["attrs"] for line in told
+    rows = [
+        row for path in sorted(folder.glob("*.parquet")) for row in pq.read_table(path).to_pylist()
     ]
-
-
-def kill_engine(gateway: Program) -> None:
-    """Kills the server's child, in which answers are made."""
-    children = Path(f"/proc/{gateway.process.pid}/task/{gateway.process.pid}/children")
-    for child in children.read_text().split():
-        subprocess.run(["kill", "-9", child], check=False)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("seed", "kills"), [(1, 4), pytest.param(2, 40, marks=pytest.mark.deep)])
-def test_kills_lose_and_double_nothing(field: Field, seed: int, kills: int) -> None:
-    """Server or engine are killed at random; every reader's view only ever grows."""
-    random = Random(seed)
-    field.site(asked(more='formats = ["jsonl", "parquet"]\nparquet_every = "300 ms"'))
-    gateway = field.serve()
-    name = field.agent_file("door", field.replay("d.jsonl", range(kills * 1000), pace=1))
-    agent = field.start("agent", "--config", name)
-    seen = dict.fromkeys(QUERIES, b"")
-    for _ in range(kills):
-        time.sleep(random.uniform(0.2, 1.5))
-        if random.random() < 0.5:
-            kill_engine(gateway)
-        else:
-            gateway.end(signal.SIGKILL)
-            gateway = field.serve()
-        for query, before in seen.items():
-            now = answered(field, query)
-            whole = before[: before.rfind(b"\n") + 1]
-            assert now.startswith(whole)
-            seen[query] = now
-    assert agent.end(None) == 0, agent.text
-    assert gateway.end() == 0
-    assert_all_answered(field)
-    for query in QUERIES:
-        files = sorted((field.folder / "site.log.answers" / query).glob("main.rows-*.parquet"))
-        ends = [int(path.stem.rpartition("-")[2]) for path in files]
-        begins = [int(path.stem.split("-")[-2]) for path in files]
-        assert begins == [0, *ends[:-1]]
-        assert sum(pq.read_metadata(path).num_rows for path in files) == ends[-1]
-        assert ends[-1] == answered(field, query).count(b"\n")
-
-
-def run_through(field: Field, source: str, values: range) -> None:
-    """An agent that sends these values and ends."""
-    name = field.agent_file(source, field.replay(f"{source}.jsonl", values, pace=1))
-    agent = field.start("agent", "--config", name)
-    assert agent.end(None) == 0, agent.text
+    told = [json.loads(line) for line in answered(field, "q2").splitlines()]
+    assert [(row["at"], row["events"][0]["attrs"]) for row in rows] == [
+        (line["at"], line["events"][0]["attrs"]) for line in told
+    ]
 
 
 @pytest.mark.slow
 def test_a_query_more_is_answered_from_the_beginning_and_another_is_refused(field: Field) -> None:
     field.site(asked({"q1": COUNTS}))
     gateway = field.serve()
-    run_through(field, "door", range(500))
+    field.run_through("door", range(500))
     assert gateway.end() == 0
     first = answered(field, "q1")
     field.site(asked({"q1": COUNTS, "q2": RIVALS}))
     gateway = field.serve()
-    run_through(field, "gate", range(500))
+    field.run_through("gate", range(500))
     assert gateway.end() == 0
     assert answered(field, "q1").startswith(first)
     assert_all_answered(field, {"q1": COUNTS, "q2": RIVALS})
@@ -146,7 +103,7 @@ def test_a_query_more_is_answered_from_the_beginning_and_another_is_refused(fiel
     assert "q1 has answers with another query: give the query another name" in refused.text
     field.site(asked({"q1": COUNTS}, engine="none"))
     gateway = field.serve()
-    run_through(field, "porch", range(10))
+    field.run_through("porch", range(10))
     assert gateway.end() == 0
     assert answered(field, "q1").startswith(first)
 
@@ -158,7 +115,7 @@ def test_a_full_disk_under_answers_keeps_no_event_out(field: Field) -> None:
     path.parent.mkdir(parents=True)
     path.symlink_to("/dev/full")
     gateway = field.serve()
-    run_through(field, "door", range(500))
+    field.run_through("door", range(500))
     gateway.says("wait: No space left on device; tried again each second")
     path.unlink()
     gateway.says("are written again")
@@ -170,7 +127,7 @@ def test_a_full_disk_under_answers_keeps_no_event_out(field: Field) -> None:
 def test_a_query_that_events_do_not_fit_stops_answers_and_no_event(field: Field) -> None:
     field.site(asked({"q1": "SELECT sum(w) FROM events WINDOW TUMBLING 1 s"}))
     gateway = field.serve()
-    run_through(field, "door", range(50))
+    field.run_through("door", range(50))
     gateway.says("warning: query q1: query line 1, column 12: no event has an attribute 'w'")
     checked = field.start("serve", "--config", "site.toml", "--check")
     assert checked.end(None) == 2
@@ -180,7 +137,7 @@ def test_a_query_that_events_do_not_fit_stops_answers_and_no_event(field: Field)
     gateway = field.serve()
     gateway.says("no more answers: query line 1")
     gateway.says("answers have stopped; events are still received")
-    run_through(field, "gate", range(50))
+    field.run_through("gate", range(50))
     assert gateway.end() == 0
     assert field.values("gate") == list(range(50))
 
@@ -189,7 +146,10 @@ def test_a_query_that_events_do_not_fit_stops_answers_and_no_event(field: Field)
 @pytest.mark.spark
 @pytest.mark.parametrize(
     "turns",
-    ["embedded spark", "embedded spark! spark embedded! spark"],
+    [
+        "spark! embedded",
+        pytest.param("embedded spark! spark embedded! spark", marks=pytest.mark.deep),
+    ],
 )
 def test_engines_take_turns(field: Field, turns: str) -> None:
     """Each goes on where the files are, whoever wrote them, also after kills of the server (!)."""
@@ -199,7 +159,7 @@ def test_engines_take_turns(field: Field, turns: str) -> None:
         field.site(asked(engine=engine, more=more))
         gateway = field.serve()
         before = answered(field, "q2")
-        run_through(field, f"door{number}", range(800))
+        field.run_through(f"door{number}", range(800))
         until(lambda b=before: len(answered(field, "q2")) > len(b) + 1000, "answers", 120)
         assert answered(field, "q2").startswith(before)
         assert gateway.end(signal.SIGKILL if killed else signal.SIGTERM) == (-9 if killed else 0)
@@ -215,8 +175,7 @@ def test_a_stop_while_an_earlier_engine_still_runs_says_that_answers_are_missing
     field.serve().end(signal.SIGTERM)
     with sole_use(field.folder / "site.log.answers" / ".state"):
         gateway = field.serve()
-        name = field.agent_file("door", field.replay("door.jsonl", range(300), pace=1))
-        assert field.start("agent", "--config", name).end(None) == 0
+        field.run_through("door", range(300))
         assert gateway.end() == 0
         assert "not all are written yet; the next start goes on" in gateway.text
         assert "no more answers" not in gateway.text
@@ -224,3 +183,67 @@ def test_a_stop_while_an_earlier_engine_still_runs_says_that_answers_are_missing
     assert gateway.end() == 0
     assert "not all are written" not in gateway.text
     assert_all_answered(field)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "engine", ["embedded", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.deep])]
+)
+def test_a_server_with_spill_and_late_events_answers_as_a_query(field: Field, engine: str) -> None:
+    more = (
+        'spill = "state,hot=500ms,chunk=500ms,parts=1,pending=50,wait=1s"\nlate = true\n'
+        'order = "none"\nguard = "1 h"\nmaster = "local[1]"'
+    )
+    field.site(asked({"q1": PAIRS}, engine, more))
+    for source in ("door", "gate"):
+        gateway = field.serve()
+        field.run_through(source, range(600))
+        assert gateway.end() == 0, gateway.text
+    while "not all are written yet" in gateway.text:
+        gateway = field.serve()
+        before = answered(field, "q1")
+        until(lambda b=before: answered(field, "q1") != b, "more answers", 240)
+        assert gateway.end() == 0, gateway.text
+    said = subprocess.run(
+        [
+            *SLACKWATER, "query", PAIRS, "--input", "site.log", "--quiet", "--order", "none",
+            "--late", "late.jsonl", "--guard", "1h", "--spill",
+            "chunks,hot=500ms,chunk=500ms,parts=1,pending=50,wait=1s", "--in-process",
+        ],
+        cwd=field.folder, env=ENV, check=True, capture_output=True,
+    ).stdout  # fmt: skip
+
+    assert said
+    assert answered(field, "q1") + answered(field, "q1", ".end") == said
+    aside = b"".join(answered(field, kind) for kind in SIDE_OUTPUT.folders)
+    assert aside == (field.folder / "late.jsonl").read_bytes()
+
+
+@pytest.mark.slow
+def test_a_server_begins_with_it_and_keeps_it_through_a_kill(field: Field) -> None:
+    field.site(asked({"q1": FLAPS}, more='history = "found.db"'))
+    history = field.folder / "found.db"
+    gateway = field.serve()
+    field.run_through("door", range(40))
+    until(lambda: history.exists() and [*key_histories(history)], "a history")
+    gateway.end(signal.SIGKILL)
+    gateway = field.serve()
+    field.run_through("gate", range(40))
+    assert gateway.end() == 0, gateway.text
+    other = ("--history", "other.db")
+    said = subprocess.run(
+        [*SLACKWATER, "query", FLAPS, "--input", "site.log", "--quiet", *other],
+        cwd=field.folder, env=ENV, check=True, capture_output=True,
+    ).stdout  # fmt: skip
+    assert answered(field, "q1") + answered(field, "q1", ".end") == said
+    assert known(history) == known(field.folder / "other.db") != []
+    doubtful = ["doubtful" in json.loads(line) for line in said.splitlines()]
+    assert not any(doubtful[:50])
+    assert all(doubtful[50:])
+    assert len(doubtful) > 60
+    for name in ("site.log", "site.log.answers"):
+        (field.folder / name).rename(field.folder / f"first.{name}")
+    gateway = field.serve()
+    field.run_through("door2", range(5))
+    assert gateway.end() == 0, gateway.text
+    assert "doubtful" in json.loads(answered(field, "q1").splitlines()[0])

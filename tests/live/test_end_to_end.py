@@ -1,123 +1,120 @@
-"""Agents, a gateway, its log and a query over it: as processes, on the sockets of this machine."""
+"""Agents, a gateway and its log, as processes on the sockets of this machine."""
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import json
+import os
+import re
 import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-import ntplib
 import pytest
 
+from edge_agent.command import main
+from edge_agent.drivers.systemd import Systemd
+from engine.cli.app import run
 from tests.live.conftest import ENV, SLACKWATER, Field, until
 
-
-def test_what_agents_send_is_what_a_query_finds(field: Field) -> None:
-    field.site('[tokens]\n"main/door" = "one"\n"main/gate" = "two"\n')
-    gateway = field.serve()
-    door = field.agent_file("door", field.replay("door.jsonl", range(3000)), token="one")
-    gate = field.agent_file("gate", '[[input]]\nkind = "stdin"', token="two")
-    first = field.start("agent", "--config", door)
-    second = field.start("agent", "-c", gate, stdin=subprocess.PIPE)
-    assert second.process.stdin is not None
-    for v in range(0, 2000, 100):
-        lines = [json.dumps({"type": "B", "v": each}) for each in range(v, v + 100)]
-        second.process.stdin.write("\n".join(lines) + "\n")
-        second.process.stdin.flush()
-    second.process.stdin.close()
-    assert (first.end(None), second.end(None)) == (0, 0), first.text + second.text
-    assert "done: 3000 events acked" in first.text
-    assert gateway.end() == 0
-    assert field.values("door") == list(range(3000))
-    assert field.values("gate") == list(range(2000))
-    query = "SELECT count(*), sum(v) FROM events WHERE type = 'A' WINDOW TUMBLING 1 d"
-    found = subprocess.run(
-        [*SLACKWATER, "query", query, "--input", "site.log", "--quiet"],
-        cwd=field.folder, env=ENV, check=True, capture_output=True, text=True,
-    )  # fmt: skip
-    values = [json.loads(line)["value"] for line in found.stdout.splitlines()]
-    assert sum(value["count(*)"] for value in values) == 3000
-    assert sum(value["sum(v)"] for value in values) == sum(range(3000))
+OUTBOX = '[outbox]\nfolder = "outbox"\n'
+STDIN = '[[input]]\nkind = "stdin"'
+STATUS = '[agent]\nstatus = "status.json"\nstatus_every = "20 ms"\n'
 
 
-def test_a_wrong_token_is_told_and_ends_the_agent(field: Field) -> None:
-    field.site('[tokens]\n"main/door" = "right"\n')
-    field.serve()
-    door = field.agent_file("door", field.replay("d.jsonl", range(3)), token="wrong")
-    agent = field.start("agent", "--config", door)
-    assert agent.end(None) == 1
-    assert "the gateway refuses: token: no such source, or not its token" in agent.text
+def status_of(field: Field) -> dict[str, object]:
+    path = field.folder / "status.json"
+    return dict(json.loads(path.read_text())) if path.exists() else {}
 
 
-def test_an_ntp_client_may_ask_the_gateway(field: Field) -> None:
+@pytest.mark.slow
+def test_an_outage_is_made_up_for_and_the_closing_line_counts_all(field: Field) -> None:
+    """What waits of streams as they were is sent first, then what comes of the new ones."""
+    name = field.agent_file("door", field.replay("a.jsonl", range(50)), OUTBOX)
+    first = field.agent(name)
+    first.says("Connect call failed")
+    until(lambda: list((field.folder / "outbox").glob("*/*.seg")), "the events on the disk")
+    first.end()
+    assert "wait in" in first.text
+    field.agent_file("door", field.replay("b.jsonl", range(50, 70)), OUTBOX)
+    field.change(name, '{ v = "int" }', '{ v = "int", w = "str" }')
     field.site()
     field.serve()
-    answer = ntplib.NTPClient().request("127.0.0.1", version=4, port=field.port, timeout=10)
-    assert answer.stratum == 10
-    assert answer.leap == 0
-    assert abs(answer.offset) < answer.delay / 2 + 0.001  # one clock, asked by itself
-    with socket.socket(type=socket.SOCK_DGRAM) as asker:
-        asker.settimeout(0.3)
-        asker.sendto(b"no question", ("127.0.0.1", field.port))
-        with pytest.raises(TimeoutError):
-            asker.recv(100)
+    second = field.agent(name)
+    assert second.end(None) == 0
+    assert second.said[-1] == "done: 70 events acked"
+    assert field.values("door") == list(range(70))
 
 
-def test_a_gateway_that_is_killed_goes_on_with_its_log(field: Field) -> None:
-    field.site('[limits]\nframe_every = "20 ms"\n')
+@pytest.mark.slow
+def test_an_outbox_belongs_to_one_agent_and_one_source(field: Field) -> None:
+    name = field.agent_file("door", STDIN, OUTBOX)
+    running = field.fed(name)
+    running.says("door: connecting")
+    other = field.agent(name)
+    assert other.end(None) == 1
+    assert "another agent has this outbox" in other.text
+    running.end()
+    second = field.agent(field.agent_file("gate", STDIN, OUTBOX))
+    assert second.end(None) == 2
+    assert "holds events of main/door, and this agent is main/gate" in second.text
+
+
+@pytest.mark.slow
+def test_the_oldest_are_dropped_and_the_gap_is_told(field: Field) -> None:
+    """Without a gateway, a small outbox keeps the newest; the log's numbers show what is gone."""
+    more = f'{OUTBOX}max = "1 MiB"\n'
+    name = field.agent_file("door", field.replay("d.jsonl", range(60_000)), more)
+    field.change(name, "attrs = { v", 'when_full = "drop-oldest"\nattrs = { v')
+    field.change(name, "[agent]\n", STATUS)
+    agent = field.agent(name)
+    until(lambda: status_of(field).get("next_seq") == {"events": 60_000}, "all that is read")
+    field.site()
     gateway = field.serve()
-    door = field.agent_file("door", field.replay("door.jsonl", range(1500), pace=1))
-    agent = field.start("agent", "--config", door)
-    for _ in range(2):
-        time.sleep(0.4)
-        gateway.end(signal.SIGKILL)
-        gateway = field.serve()
     assert agent.end(None) == 0, agent.text
     assert gateway.end() == 0
-    assert field.values("door") == list(range(1500))
+    dropped = int(next(line for line in agent.said if "oldest events were" in line).split()[0])
+    found = field.numbered()
+    assert dropped > 0
+    assert len(found) == 60_000 - dropped
+    assert all(seq == v for _, seq, v in found)
+    assert max(v for _, _, v in found) == 59_999
 
 
+@pytest.mark.slow
 def test_an_agent_that_is_stopped_says_what_was_not_acked(field: Field) -> None:
-    door = field.agent_file("door", '[[input]]\nkind = "stdin"')
-    agent = field.start("agent", "--config", door, stdin=subprocess.PIPE)
-    assert agent.process.stdin is not None
-    agent.process.stdin.write('{"v": 1}\n{"v": 2}\nnonsense\n')
-    agent.process.stdin.flush()
+    agent = field.fed(field.agent_file("door", STDIN))
+    agent.feed('{"v": 1}', '{"v": 2}', "nonsense")
     agent.says("not JSON")
     assert agent.end() == 1
     assert "stopped: 2 of 2 events are not acked" in agent.text
     assert "1 records were left out as bad" in agent.text
 
 
+@pytest.mark.slow
 def test_the_status_file_says_what_goes_on(field: Field) -> None:
     field.site()
     field.serve()
-    door = field.agent_file("door", '[[input]]\nkind = "stdin"')
-    text = (field.folder / door).read_text()
-    field.write(door, text.replace("[agent]", '[agent]\nstatus = "s.json"\nstatus_every = "20 ms"'))
-    agent = field.start("agent", "--config", door, stdin=subprocess.PIPE)
-    assert agent.process.stdin is not None
-    agent.process.stdin.write('{"v": 1}\n')
-    agent.process.stdin.flush()
-    path = field.folder / "s.json"
-    status = until(
-        lambda: path.exists() and (said := json.loads(path.read_text()))["state"] == "running"
-        and said["session"].get("acked") and said,
-        "an ack in the status file",
-    )  # fmt: skip
+    name = field.agent_file("door", STDIN, OUTBOX)
+    field.change(name, "[agent]\n", STATUS)
+    agent = field.fed(name)
+    agent.feed('{"v": 1}')
+    until(lambda: status_of(field).get("session", {}).get("acked"), "an ack in the status file")
+    status = status_of(field)
+    assert (status["state"], status["clock"]) == ("running", "synced")
     assert (status["interface"], status["address"]) == ("lo", "127.0.0.1")
-    assert (status["clock"], status["next_seq"]) == ("synced", {"events": 1})
-    agent.process.stdin.write('{"v": 2}\n' * 3)
-    agent.process.stdin.close()
-    assert agent.end(None) == 0
-    last = json.loads(path.read_text())
+    assert status["next_seq"] == {"events": 1}
+    assert status["outbox"]["events"]["committed"] == 1
+    agent.feed('{"v": 2}', '{"v": 2}', '{"v": 2}')
+    agent.finish()
+    last = status_of(field)
     assert (last["state"], last["next_seq"]) == ("done", {"events": 4})
 
 
+@pytest.mark.slow
 def test_a_program_is_run_and_started_again(field: Field) -> None:
     field.site()
     gateway = field.serve()
@@ -125,18 +122,13 @@ def test_a_program_is_run_and_started_again(field: Field) -> None:
     code += "; p.write_text('x' * (n + 1)); print('{\"v\": %d}' % n); sys.exit(n < 2)"
     command = json.dumps([sys.executable, "-c", code])
     inputs = f'[[input]]\nkind = "exec"\ncommand = {command}\nrestart_wait = "10 ms"\n'
-    agent = field.start("agent", "--config", field.agent_file("door", inputs))
+    agent = field.agent(field.agent_file("door", inputs))
     assert agent.end(None) == 0, agent.text
     assert gateway.end() == 0
     assert field.values("door") == [0, 1, 2]
 
 
-def test_the_base_install_runs_the_agent(field: Field) -> None:
-    """Nothing but the standard library, msgpack, ntplib and netifaces can be imported."""
-    field.site()
-    gateway = field.serve()
-    door = field.agent_file("door", field.replay("d.jsonl", range(5)))
-    code = """
+DEVICE = """
 import sys
 class Device:
     def find_spec(name, path=None, target=None):
@@ -148,15 +140,36 @@ sys.meta_path.insert(0, Device)
 from engine.cli import main
 main()
 """
+
+
+def test_the_base_install_runs_the_agent(field: Field) -> None:
+    """Nothing but the standard library, msgpack, ntplib and netifaces can be imported."""
+    name = field.agent_file("door", field.replay("d.jsonl", range(2)))
+    field.change(name, "restamp = true", "")
     done = subprocess.run(
-        [sys.executable, "-c", code, "agent", "--config", door],
+        [sys.executable, "-c", DEVICE, "agent", "--config", name, "--dry-run"],
         cwd=field.folder, env=ENV, check=False, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [
+        {"site": "main", "source": "door", "stream": "events", "type": "A", "ts": 10**6 * v,
+         "attrs": {"v": v}}
+        for v in range(2)
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_the_base_install_sends_what_it_reads(field: Field) -> None:
+    field.site()
+    gateway = field.serve()
+    name = field.agent_file("door", field.replay("d.jsonl", range(5)))
+    words = [sys.executable, "-c", DEVICE, "agent", "--config", name]
+    subprocess.run(words, cwd=field.folder, env=ENV, check=True)
     assert gateway.end() == 0
     assert field.values("door") == list(range(5))
 
 
+@pytest.mark.slow
 def test_python_m_edge_agent_is_the_same_command(tmp_path: Path) -> None:
     said = [
         subprocess.run(
@@ -168,16 +181,93 @@ def test_python_m_edge_agent_is_the_same_command(tmp_path: Path) -> None:
     assert "--dry-run" in said[0]
 
 
-def test_a_dry_run_prints_the_events(field: Field) -> None:
-    door = field.agent_file("door", field.replay("d.jsonl", range(2)))
-    text = (field.folder / door).read_text()
-    field.write(door, text.replace("restamp = true", ""))
-    done = subprocess.run(
-        [*SLACKWATER, "agent", "--config", door, "--dry-run"],
-        cwd=field.folder, env=ENV, check=True, capture_output=True, text=True,
-    )  # fmt: skip
-    assert [json.loads(line) for line in done.stdout.splitlines()] == [
-        {"site": "main", "source": "door", "stream": "events", "type": "A", "ts": 10**6 * v,
-         "attrs": {"v": v}}
-        for v in range(2)
-    ]  # fmt: skip
+@pytest.fixture(name="outbox")
+def _outbox(field: Field) -> Path:
+    """An outbox with three events, of an agent that never had a gateway and was killed."""
+    agent = field.fed(field.agent_file("door", STDIN, OUTBOX))
+    agent.feed('{"type": "A", "ts": 5, "v": 7}', '{"ts": 6, "te": 8}', '{"ts": 7, "v": -1}')
+    folder = field.folder / "outbox"
+    until(lambda: [f for f in folder.glob("*/*.seg") if f.stat().st_size > 60], "a segment")
+    agent.end(signal.SIGKILL)
+    return folder
+
+
+def test_a_spool_is_listed_dumped_and_verified(
+    outbox: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spool(word: str) -> tuple[int, str]:
+        return main(["spool", word, str(outbox)]), capsys.readouterr().out
+
+    code, said = spool("ls")
+    assert code == 0
+    assert re.search(r"main/door, incarnation \d+", said)
+    assert "events: 3 events wait, numbers 0 to 2, 1 files" in said
+    found = [json.loads(line) for line in spool("dump")[1].splitlines()]
+    assert {each.pop("incarnation") for each in found} != {0}
+    same = {"site": "main", "source": "door", "stream": "events"}
+    assert found == [
+        {**same, "seq": 0, "type": "A", "ts": 5, "te": 5, "attrs": {"v": 7}},
+        {**same, "seq": 1, "ts": 6, "te": 8},
+        {**same, "seq": 2, "ts": 7, "te": 7, "attrs": {"v": -1}},
+    ]
+    assert "0 faults" in spool("verify")[1]
+    segment = next(outbox.glob("*/*.seg"))
+    whole = segment.read_bytes()
+    for content, told in ((whole[:-3], "torn end of"), (b"XX" + whole[2:], "bytes are damaged")):
+        segment.write_bytes(content)
+        code, said = spool("verify")
+        assert (code, told in said, segment.read_bytes()) == (1, True, content)  # not mended
+
+    def bad_sector(path: Path) -> bytes:
+        raise OSError(errno.EIO, "Input/output error", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", bad_sector)
+    code, said = spool("verify")
+    assert (code, "bytes are damaged" in said) == (1, True)
+    assert main(["spool", "ls", str(outbox / "none")]) == 1
+
+
+@pytest.mark.slow
+def test_systemd_is_told_ready_alive_and_stopping(field: Field, tmp_path: Path) -> None:
+    name = field.agent_file("door", STDIN)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as link:
+        link.bind(str(tmp_path / "notify"))
+        link.settimeout(20)
+        env = ENV | {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "300000"}
+        running = field.agent(name, stdin=subprocess.PIPE, env=env)
+        said: list[str] = []
+        while "STOPPING=1" not in said:
+            said.append(link.recv(4096).decode())
+            if said.count("WATCHDOG=1") == 3:
+                running.process.terminate()
+        assert running.end(None) in (0, 1)
+    assert "READY=1" in said
+    assert any(line.startswith("STATUS=main/door: connecting") for line in said)
+
+
+def test_systemd_is_told_nothing_where_it_does_not_ask(tmp_path: Path) -> None:
+    Systemd({}).ready()
+    Systemd({"NOTIFY_SOCKET": str(tmp_path / "gone")}).ready()
+    asyncio.run(Systemd({"WATCHDOG_USEC": "1", "WATCHDOG_PID": str(os.getpid() + 1)}).watch())
+    asyncio.run(Systemd({"WATCHDOG_USEC": "many"}).watch())
+    address = f"slackwater-test-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as link:
+        link.bind(f"\0{address}")
+        link.settimeout(5)
+        Systemd({"NOTIFY_SOCKET": f"@{address}"}).doing("one\ntwo")
+        assert link.recv(100) == b"STATUS=one"
+
+
+def test_what_cannot_start_is_refused(field: Field, capsys: pytest.CaptureFixture[str]) -> None:
+    """A demonstration with settings, none at all, certificates that are not there."""
+    field.site('[tls]\ncertificate = "gateway.pem"\nkey = "gateway.key"\n')
+    site = str(field.folder / "site.toml")
+    door = field.agent_file("door", STDIN, '[tls]\non = true\nauthorities = "ca.pem"\n')
+    for words, told in (
+        (["serve", "--demo", "--config", site], "--demo has settings of its own"),
+        (["serve"], "--config FILE must be given; --demo shows what it is like"),
+        (["serve", "--config", site, "--check"], "gateway.pem"),
+        (["agent", "check", str(field.folder / door)], "ca.pem: No such file"),
+    ):
+        assert run(words) == 2
+        assert told in capsys.readouterr().err

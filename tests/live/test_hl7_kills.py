@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import socket
 import threading
 import time
 from random import Random
-from typing import Any
 
 import pytest
 
-from tests.live.conftest import Field, Program, free_port, until
+from tests.live.conftest import Field, free_port, until
 
 pytestmark = pytest.mark.slow
 
@@ -55,26 +53,27 @@ class Device(threading.Thread):
         return True
 
 
-def play(field: Field, messages: int, kills: int, seed: int) -> None:
-    random = Random(seed)
-    port = free_port()
+@pytest.mark.parametrize(
+    ("messages", "kills", "seed"),
+    [(100, 3, 1), *(pytest.param(600, 12, seed, marks=pytest.mark.deep) for seed in range(2, 6))],
+)
+def test_every_message_is_in_the_log_once_though_the_agent_is_killed(
+    field: Field, messages: int, kills: int, seed: int
+) -> None:
+    random, port = Random(seed), free_port()
     settings = f'[[input]]\nkind = "hl7-mllp"\nport = {port}\n[input.map]\nv = "value"\n'
     name = field.agent_file("monitor", settings, '[outbox]\nfolder = "outbox"\n')
     field.site()
     field.serve()
     device = Device(port, messages)
     device.start()
-
-    def agent() -> Program:
-        return field.start("agent", "--config", name)
-
-    running = agent()
+    running = field.agent(name)
     for _ in range(kills):
         before = device.acknowledged
         until(lambda before=before: device.acknowledged > before, "an acknowledgement")
         time.sleep(random.random() * 0.05)
         running.end(signal.SIGKILL)
-        running = agent()
+        running = field.agent(name)
     device.join(60)
     assert device.acknowledged == messages
     wanted = [v for n in range(1, messages + 1) for v in (n, -n)]
@@ -82,41 +81,3 @@ def play(field: Field, messages: int, kills: int, seed: int) -> None:
     assert running.end() == 0
     assert field.values("monitor") == wanted
     assert device.sent_again > 0
-
-
-def test_every_message_is_in_the_log_once_though_the_agent_is_killed(field: Field) -> None:
-    play(field, messages=100, kills=3, seed=1)
-
-
-@pytest.mark.parametrize(
-    "seed", [2, *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(3, 6))]
-)
-def test_many_kills(field: Field, seed: int) -> None:
-    play(field, messages=600, kills=12, seed=seed)
-
-
-def test_without_an_outbox_the_gateway_s_ack_counts(field: Field) -> None:
-    port = free_port()
-    settings = f'[[input]]\nkind = "hl7-mllp"\nport = {port}\nname = "bed-1"\n'
-    name = field.agent_file("monitor", settings + '[input.map]\nv = "value"\n')
-    text = (field.folder / name).read_text()
-    (field.folder / name).write_text(
-        text.replace("[agent]\n", '[agent]\nstatus = "status.json"\nstatus_every = "20 ms"\n')
-    )
-    field.site()
-    running = field.start("agent", "--config", name)
-    running.says("Connect call failed")
-    device = Device(port, 1)
-    device.start()
-    time.sleep(0.3)
-    assert device.acknowledged == 0
-    field.serve()
-    until(lambda: device.acknowledged == 1, "the answer")
-    assert field.values("monitor") == [1, -1]
-
-    def status() -> dict[str, Any]:
-        return dict(json.loads((field.folder / "status.json").read_text()))
-
-    until(lambda: status()["inputs"]["bed-1"].get("accepted") == 1, "the status")
-    assert status()["outbox"] == {}
-    running.end()

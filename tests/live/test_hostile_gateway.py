@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from edge_agent import messages as m
 from edge_agent import wire
 from tests.live.conftest import Field, Program, until
-from tests.live.test_abstracting_agent import ABSTRACT, feed
+from tests.live.test_abstracting_agent import ABSTRACT, readings_of
 
 pytestmark = pytest.mark.slow
 
@@ -83,7 +82,6 @@ def memory_mb(agent: Program) -> float:
 
 def agent_file(field: Field, outbox: str, ack_timeout: str, hello_timeout: str) -> str:
     name = field.agent_file("fridge", ABSTRACT, outbox)
-    text = (field.folder / name).read_text()
     patience = "".join(
         f'{setting} = "{seconds}"\n'
         for setting, seconds in (
@@ -91,7 +89,7 @@ def agent_file(field: Field, outbox: str, ack_timeout: str, hello_timeout: str) 
             ("hello_timeout", hello_timeout),
         )
     )  # fmt: skip
-    (field.folder / name).write_text(text.replace("[delivery]\n", f"[delivery]\n{patience}"))
+    field.change(name, "[delivery]\n", f"[delivery]\n{patience}")
     return name
 
 
@@ -108,13 +106,11 @@ def kept_of(gateway: Gateway) -> list[tuple[int, int]]:
     return [(1, each) for each in ids]
 
 
-@pytest.mark.parametrize("outbox", ["", '[outbox]\nfolder = "box"\nsync_every = "1 ms"\n'])
-def test_a_million_wishes_do_not_fill_an_agent(field: Field, gateway: Gateway, outbox: str) -> None:
-    agent = field.start(
-        "agent", "-c", agent_file(field, outbox, "10 min", "1 min"), stdin=subprocess.PIPE
-    )
+def test_a_million_wishes_do_not_fill_an_agent(field: Field, gateway: Gateway) -> None:
+    outbox = '[outbox]\nfolder = "box"\nsync_every = "1 ms"\n'
+    agent = field.fed(agent_file(field, outbox, "10 min", "1 min"))
     gateway.accept()
-    feed(agent, [(n, 10 + 60 * (n % 2)) for n in range(2000)])
+    agent.feed(*readings_of([(n, 10 + 60 * (n % 2)) for n in range(2000)]))
     until(lambda: gateway.read() or gateway.acks[2] >= 1000, "intervals")
     (one, *_), before = kept_of(gateway), memory_mb(agent)
     wishes = [(1, n) for n in range(m.WANTED_MAX)]
@@ -126,7 +122,7 @@ def test_a_million_wishes_do_not_fill_an_agent(field: Field, gateway: Gateway, o
     assert memory_mb(agent) < before + ROOM_MB
     # It goes on: what it says can be read, and new readings come.
     acked = gateway.acks[2]
-    feed(agent, [(3000 + n, 10 + 60 * (n % 2)) for n in range(100)])
+    agent.feed(*readings_of([(3000 + n, 10 + 60 * (n % 2)) for n in range(100)]))
     until(lambda: gateway.read() or gateway.acks[2] > acked, "what is new")
     assert all(
         len(each.gone) <= m.WANTED_MAX for each in gateway.said if isinstance(each, m.Lacking)
@@ -137,16 +133,14 @@ def test_a_million_wishes_do_not_fill_an_agent(field: Field, gateway: Gateway, o
 def test_a_connection_that_nobody_reads_is_given_up_with_what_waits_on_it(
     field: Field, gateway: Gateway
 ) -> None:
-    agent = field.start(
-        "agent", "-c", agent_file(field, "", "500 ms", "3 s"), stdin=subprocess.PIPE
-    )
+    agent = field.fed(agent_file(field, "", "500 ms", "3 s"))
     gateway.accept()
-    feed(agent, [(n, 10 + 60 * (n % 2)) for n in range(2000)])
+    agent.feed(*readings_of([(n, 10 + 60 * (n % 2)) for n in range(2000)]))
     until(lambda: gateway.read() or gateway.acks[2] >= 1000, "intervals")
     (one, *_), before = kept_of(gateway), sockets(agent)
     for _ in range(10):
         gateway.send(*[m.Wanted((one,))] * 500)
-    feed(agent, [(3000, 10), (3001, 70)])  # what is not acked
+    agent.feed(*readings_of([(3000, 10), (3001, 70)]))  # what is not acked
     gateway.accept()
     until(lambda: gateway.read() or sockets(agent) <= before, "one connection")
     agent.end()

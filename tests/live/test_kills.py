@@ -1,31 +1,25 @@
-"""Agents and gateways that are killed at random: what was acked is in the log, once."""
+"""Agents, gateway and engine together, any of which is killed at any time: none of it shows."""
 
 from __future__ import annotations
 
 import json
+import os
 import signal
-import subprocess
 import time
+from collections import Counter
 from random import Random
 
+import pyarrow.parquet as pq
 import pytest
 
-from engine.log.arrival_log import LogReader
-from tests.live.conftest import Field, Program
-
-pytestmark = pytest.mark.slow
+from bench.soak.watched import command, family
+from tests.live.conftest import Field, Program, until
+from tests.live.test_answers import QUERIES, answered, asked, assert_all_answered
 
 PER_LIFE = 1_000_000
-
-
-def numbered(field: Field) -> list[tuple[int, int, int]]:
-    """(incarnation, seq, v) of every event in the log, in its order."""
-    return [
-        (row.get("incarnation", 0), row["seq"], row["attrs.v"])
-        for frame in LogReader(field.folder / "site.log")
-        for row in frame.batch.to_pylist()
-        if row.get("kind", 0) == 0
-    ]
+AGENTS = ("door", "gate")
+START_SECONDS = 40
+"""What an engine may take until it answers, with its JVM."""
 
 
 class Feeder:
@@ -37,13 +31,11 @@ class Feeder:
 
     def feed(self, seconds: float, random: Random) -> None:
         """Some lines at a time, for so long."""
-        assert self._agent.process.stdin is not None
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             count = random.randint(1, 40)
-            lines = [json.dumps({"type": "A", "v": self._next + i}) for i in range(count)]
-            self._agent.process.stdin.write("\n".join(lines) + "\n")
-            self._agent.process.stdin.flush()
+            numbers = range(self._next, self._next + count)
+            self._agent.feed(*(json.dumps({"type": "A", "v": v}) for v in numbers))
             self._next += count
             time.sleep(random.uniform(0, 0.01))
 
@@ -51,106 +43,160 @@ class Feeder:
         return self._next % PER_LIFE
 
 
-def lives(field: Field, seed: int, count: int) -> None:
-    print(f"seed {seed}, {count} lives")
+class Fed:
+    """An agent, its lives, and what each of them was given."""
+
+    def __init__(self, field: Field, source: str) -> None:
+        self._field = field
+        outbox = f'[outbox]\nfolder = "{source}.outbox"\n'
+        self._file = field.agent_file(source, '[[input]]\nkind = "stdin"', outbox)
+        self.source = source
+        self.lives: list[Feeder] = []
+        self.start()
+
+    def start(self) -> None:
+        """A life more."""
+        self.agent = self._field.fed(self._file)
+        self.agent.says(f"{self.source}: ")
+        self.lives.append(Feeder(self.agent, len(self.lives)))
+
+    def finish(self) -> None:
+        """Its input ends; it ends when all is acked."""
+        self.agent.finish()
+        assert "done" in self.agent.text
+        assert not list((self._field.folder / f"{self.source}.outbox").glob("0*"))
+
+    def check(self) -> None:
+        """Each number once and none missing; of each life a beginning, of the last one all."""
+        rows = [row for row in self._field.rows() if row["source"] == self.source]
+        assert len({row.get("incarnation", 0) for row in rows}) == 1
+        found = sorted((row["seq"], row["attrs.v"]) for row in rows)
+        assert [seq for seq, _ in found] == list(range(len(found)))
+        values = [v for _, v in found]
+        assert values == sorted(values)
+        for life, feeder in enumerate(self.lives):
+            of_life = [v % PER_LIFE for v in values if v // PER_LIFE == life]
+            # What the agent had written when it was killed is a beginning of what it was given.
+            assert of_life == list(range(len(of_life))), (self.source, life)
+            assert len(of_life) <= len(feeder)
+        assert len(of_life) == len(self.lives[-1])
+
+
+class Served:
+    """A gateway, its engine, and what followers of the answers have seen."""
+
+    def __init__(self, field: Field, engine: str) -> None:
+        self._field = field
+        self._seen = dict.fromkeys(QUERIES, b"")
+        more = 'formats = ["jsonl", "parquet"]\nparquet_every = "300 ms"\nmaster = "local[1]"'
+        settings = asked(engine=engine, more=more)
+        field.site(settings.replace("[limits]\n", '[limits]\ntakeover = "100 ms"\n'))
+        self._gateway = field.serve()
+
+    @property
+    def engine(self) -> list[int]:
+        """Its processes; none: it waits for its next start."""
+        return family(self._gateway.process.pid)
+
+    def kill_engine(self, what: str) -> bool:
+        """Whether there was one, or its JVM."""
+        wanted = {"engine": "python", "jvm": "java"}[what]
+        found = [each for each in self.engine if name_of(each) == wanted]
+        for each in found[:1]:
+            os.kill(each, signal.SIGKILL)
+        return bool(found)
+
+    def kill(self, wait_s: float) -> None:
+        """The gateway alone: its engine is left behind, and finds that out by itself."""
+        self._gateway.process.kill()
+        self._gateway.process.wait()
+        time.sleep(wait_s)
+        self._gateway = self._field.serve()
+
+    def look(self) -> bool:
+        """Answers only grow; whether they have."""
+        before = self._seen
+        self._seen = {query: answered(self._field, query) for query in before}
+        for query, now in self._seen.items():
+            was = before[query]
+            assert now.startswith(was[: was.rfind(b"\n") + 1])
+        return self._seen != before
+
+    def stop(self) -> None:
+        """In good order, when all is answered."""
+        for _ in range(5):
+            until(lambda: self.engine, "the engine's next start", 120)
+            assert self._gateway.end() == 0
+            if "not all are written yet" not in self._gateway.text:
+                return
+            self._gateway = self._field.serve()
+            deadline = time.monotonic() + START_SECONDS
+            while not self.look() and time.monotonic() < deadline:
+                time.sleep(0.1)  # all may be answered but what the end makes known
+        raise AssertionError(self._gateway.text)
+
+    def check(self) -> None:
+        """Lines are those of a query; tables follow one another, and have as many rows."""
+        assert_all_answered(self._field)
+        for query in QUERIES:
+            folder = self._field.folder / "site.log.answers" / query
+            files = sorted(folder.glob("main.rows-*.parquet"))
+            begins, ends = zip(*(path.stem.split("-")[-2:] for path in files), strict=True)
+            assert [0, *map(int, ends[:-1])] == list(map(int, begins))
+            assert sum(pq.read_metadata(path).num_rows for path in files) == int(ends[-1])
+            assert int(ends[-1]) == answered(self._field, query).count(b"\n")
+
+
+def name_of(pid: int) -> str:
+    """Of a process; "" when it has just ended."""
+    try:
+        return command(pid)
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("engine", "kills", "seed"),
+    [
+        ("embedded", 12, 5),
+        pytest.param("embedded", 100, 6, marks=pytest.mark.deep),
+        pytest.param("spark", 8, 5, marks=[pytest.mark.spark, pytest.mark.deep]),
+    ],
+)
+def test_whatever_is_killed_nothing_is_lost_or_doubled(
+    field: Field, engine: str, kills: int, seed: int
+) -> None:
+    """With Spark its JVM may be killed, too; often what is killed is waited for."""
     random = Random(seed)
-    field.site('[limits]\nframe_every = "20 ms"\ntakeover = "100 ms"\n')
-    name = field.agent_file("door", '[[input]]\nkind = "stdin"', '[outbox]\nfolder = "outbox"\n')
-    gateway = field.serve()
-    fed = []
-    for life in range(count):
-        agent = field.start("agent", "--config", name, stdin=subprocess.PIPE)
-        agent.says("door: ")
-        feeder = Feeder(agent, life)
-        fed.append(feeder)
-        feeder.feed(random.uniform(0, 0.6), random)
-        if random.random() < 0.5:
-            gateway.end(signal.SIGKILL)
-            feeder.feed(random.uniform(0, 0.2), random)
-            gateway = field.serve()
-            feeder.feed(random.uniform(0, 0.3), random)
-        agent.end(random.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM)))
-    agent = field.start("agent", "--config", name, stdin=subprocess.DEVNULL)
-    assert agent.end(None) == 0, agent.text
-    assert "done" in agent.text
-    assert not list((field.folder / "outbox").glob("0*"))
-    assert gateway.end() == 0
-    check(field, fed)
-
-
-def check(field: Field, fed: list[Feeder]) -> None:
-    found = numbered(field)
-    assert len({incarnation for incarnation, _, _ in found}) == 1
-    assert sorted(seq for _, seq, _ in found) == list(range(len(found)))
-    values = sorted(v for _, _, v in found)
-    assert [v for _, _, v in sorted(found)] == values
-    for life, feeder in enumerate(fed):
-        of_life = [v % PER_LIFE for v in values if v // PER_LIFE == life]
-        # What the agent had written when it was killed is a beginning of what it was given.
-        assert of_life == list(range(len(of_life)))
-        assert len(of_life) <= len(feeder)
-    assert found
-
-
-def test_what_is_killed_goes_on(field: Field) -> None:
-    lives(field, seed=1, count=4)
-
-
-@pytest.mark.parametrize("seed", [2, pytest.param(3, marks=pytest.mark.deep)])
-def test_what_is_killed_often_goes_on(field: Field, seed: int) -> None:
-    lives(field, seed, count=20)
-
-
-def test_an_outage_fills_the_outbox_and_is_made_up_for(field: Field) -> None:
-    """No gateway while everything is read: what is on the disk is sent when there is one."""
-    name = field.agent_file(
-        "door", field.replay("d.jsonl", range(5000)), '[outbox]\nfolder = "outbox"\n'
-    )
-    agent = field.start("agent", "--config", name)
-    time.sleep(1.0)
-    agent.end(signal.SIGTERM)
-    assert "wait in" in agent.text
-    field.site()
-    gateway = field.serve()
-    # The recording is played once more: another 5000 events, after those that wait.
-    again = field.start("agent", "--config", name)
-    assert again.end(None) == 0, again.text
-    assert gateway.end() == 0
-    values = field.values("door")
-    assert sorted(values) == sorted([*range(5000), *range(5000)])
-
-
-def test_an_outbox_belongs_to_one_agent_and_one_source(field: Field) -> None:
-    more = '[outbox]\nfolder = "outbox"\n'
-    first = field.agent_file("door", '[[input]]\nkind = "stdin"', more)
-    running = field.start("agent", "--config", first, stdin=subprocess.PIPE)
-    running.says("door: connecting")
-    other = field.start("agent", "--config", first)
-    assert other.end(None) == 1
-    assert "another agent has this outbox" in other.text
-    running.end()
-    second = field.start(
-        "agent", "--config", field.agent_file("gate", '[[input]]\nkind = "stdin"', more)
-    )
-    assert second.end(None) == 2
-    assert "holds events of main/door, and this agent is main/gate" in second.text
-
-
-def test_the_oldest_are_dropped_and_the_gap_is_told(field: Field) -> None:
-    """Without a gateway, a small outbox keeps the newest; the log's numbers show what is gone."""
-    more = '[outbox]\nfolder = "outbox"\nmax = "1 MiB"\n'
-    name = field.agent_file("door", field.replay("d.jsonl", range(60_000)), more)
-    text = (field.folder / name).read_text()
-    field.write(name, text.replace("attrs = { v", 'when_full = "drop-oldest"\nattrs = { v'))
-    agent = field.start("agent", "--config", name)
-    time.sleep(4.0)
-    field.site()
-    gateway = field.serve()
-    assert agent.end(None) == 0, agent.text
-    assert gateway.end() == 0
-    dropped = int(next(line for line in agent.said if "oldest events were" in line).split()[0])
-    found = numbered(field)
-    assert dropped > 0
-    assert len(found) == 60_000 - dropped
-    assert all(seq == v for _, seq, v in found)
-    assert max(v for _, _, v in found) == 59_999
+    served = Served(field, engine)
+    agents = [Fed(field, source) for source in AGENTS]
+    killed: Counter[str] = Counter()
+    while killed.total() < kills:
+        for each in agents:
+            each.lives[-1].feed(random.uniform(0, 0.4), random)
+        if engine == "spark" and random.random() < 0.6:
+            served.look()
+            agents[0].lives[-1].feed(0.1, random)
+            until(served.look, "answers", 240)
+            time.sleep(random.uniform(0, 3))
+        victims = ("agent", "gateway", "engine", *(["jvm"] if engine == "spark" else []))
+        victim = random.choice(victims)
+        if victim in ("engine", "jvm"):
+            if not served.kill_engine(victim):
+                continue  # it waits for its next start
+        elif victim == "agent":
+            one = random.choice(agents)
+            one.agent.end(random.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM)))
+            one.start()
+        else:
+            served.kill(random.choice((0.0, random.uniform(0, 0.3))))
+        killed[victim] += 1
+        served.look()
+    print(dict(killed))
+    for each in agents:
+        each.finish()
+    served.stop()
+    for each in agents:
+        each.check()
+    served.check()

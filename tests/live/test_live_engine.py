@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,7 +17,6 @@ from engine.chain import ChainSettings
 from engine.errors import UserError
 from engine.live.attribute_watch import LogWatch
 from engine.live.claim import QUERY_FILE, claim
-from engine.live.embedded import EmbeddedEngine, Place
 from engine.log import compaction
 from engine.log.arrival_log import LogWriter
 from engine.log.files.folder import numbered_files
@@ -27,13 +25,10 @@ from engine.log.input.trace import TraceRead
 from engine.log.retention import Limits, beyond, retire
 from engine.order.base import Guards
 from engine.order.registry import parse_order
-from engine.passes.inprocess import run_in_process
 from engine.query import query
-from engine.results.answer_lines import AnswerLines, AnswersDamaged, site_file
-from engine.results.answer_tables import AnswerTables
-from engine.results.export import export_jsonl
-from engine.results.live_answers import LiveAnswers
+from engine.results.answer_lines import AnswersDamaged, site_file
 from engine.results.live_beginning import check_begin
+from tests.live.engine_life import KilledError, Life, grown, hurt, lines_at, passed, state_of
 from tests.spark.test_growing_log import QUERIES, Growing, tidied, trace
 
 SETTINGS = ChainSettings(
@@ -42,54 +37,8 @@ SETTINGS = ChainSettings(
     parse_barrier("immediate"),
     guards=Guards(None),
 )
+SEEDS = [*range(5), *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(5, 100))]
 KEYS = [(query, site) for query in QUERIES for site in "ns"]
-
-
-class KilledError(Exception):
-    """The process ends here."""
-
-
-class Life:
-    """One life of an engine, whose answers are in ``folder``; it dies at its ``last`` writing."""
-
-    def __init__(self, folder: Path, last: float = float("inf"), every_s: float = 0.0) -> None:
-        self.said: list[str] = []
-        self.fed: list[bytes] = []
-        self._left = last
-        self._folder = folder
-        self._every_s = every_s
-        place = Place(folder / "log", folder / "answers" / ".state", 1e9)
-        self.engine = EmbeddedEngine(place, SETTINGS, self._opened, self.said.append)
-
-    def _opened(self, known: dict[str, Any]) -> LiveAnswers:
-        folder = self._folder / "answers"
-        lines = AnswerLines(folder, list(QUERIES), known.get("lines", {}), self.said.append)
-        tables = AnswerTables(
-            folder, known.get("tables", {}), self._every_s, 1, {}, self.said.append
-        )
-        return LiveAnswers(lines, tables, 1, {}, self.fed.append, self._patient)
-
-    def _patient(self, what: Callable[[], Any]) -> Any:
-        self._left -= 1
-        if self._left < 0:
-            raise KilledError
-        return what()
-
-
-def passed(folder: Path) -> dict[tuple[str, str], bytes]:
-    """What a pass over the whole log gives, by query and site."""
-    run_in_process(folder / "log", SETTINGS, folder / "parts")
-    export_jsonl(folder / "parts", folder / "all.jsonl", queries=list(QUERIES))
-    found = dict.fromkeys(KEYS, b"")
-    for line in (folder / "all.jsonl").read_bytes().splitlines(keepends=True):
-        result = json.loads(line)
-        found[result["query"], result["site"]] += line
-    return found
-
-
-def lines_at(folder: Path, key: tuple[str, str], ending: str = "") -> bytes:
-    path = folder / "answers" / key[0] / f"{key[1]}.jsonl{ending}"
-    return path.read_bytes() if path.exists() else b""
 
 
 def rows_at(folder: Path, key: tuple[str, str]) -> list[dict[str, Any]]:
@@ -102,26 +51,19 @@ def rows_at(folder: Path, key: tuple[str, str]) -> list[dict[str, Any]]:
     return rows
 
 
-def hurt(folder: Path, random: Random) -> None:
-    """What a power cut, or somebody, may do to a file of answers."""
-    key = random.choice(KEYS)
-    path = folder / "answers" / key[0] / f"{key[1]}.jsonl"
-    if not path.exists():
-        return
-    content = path.read_bytes()
-    at = random.randrange(len(content) + 1)
-    match random.randrange(4):
-        case 0:
-            path.write_bytes(content[:at])
-        case 1:
-            path.write_bytes(content + b"nonsense\n")
-        case 2:
-            path.write_bytes(content[:at] + b"\0" * (len(content) - at))
-        case _:
-            path.unlink()
+def live(folder: Path, last: float = float("inf"), every_s: float = 0.0) -> Life:
+    """A life that answers in lines and tables."""
+    return Life(folder, SETTINGS, last, tables_every_s=every_s)
 
 
-@pytest.mark.parametrize("seed", range(12))
+def hurt_an_answer(folder: Path, random: Random) -> None:
+    query, site = random.choice(KEYS)
+    path = folder / "answers" / query / f"{site}.jsonl"
+    if path.exists() and path.stat().st_size:
+        hurt(path, random)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_kills_and_damage_change_no_answer(seed: int) -> None:
     random = Random(seed)
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patch:
@@ -130,7 +72,7 @@ def test_kills_and_damage_change_no_answer(seed: int) -> None:
         growing = Growing(trace(random.randrange, 150), folder, 7)
         there = 0
         while growing.left:
-            life = Life(folder, random.choice([3, 10, 30, float("inf")]), random.choice([0.0, 1e9]))
+            life = live(folder, random.choice([3, 10, 30, float("inf")]), random.choice([0.0, 1e9]))
             try:
                 for _ in range(random.randint(1, 4)):
                     some = random.randint(1, 5)
@@ -142,24 +84,23 @@ def test_kills_and_damage_change_no_answer(seed: int) -> None:
             except KilledError:
                 pass
             if random.random() < 0.3:
-                hurt(folder, random)
+                hurt_an_answer(folder, random)
             if random.random() < 0.4:
                 tidied(folder / "log")
-        life = Life(folder)
-        life.engine.upto(there)
-        life.engine.close()
-        whole = passed(folder)
+        life = live(folder)
+        life.end_at(there)
+        whole = passed(folder, SETTINGS)
         assert sum(map(len, whole.values())) > 1000
-        for key, lines in whole.items():
+        assert life.written() == whole
+        for key in KEYS:
             mine = lines_at(folder, key)
-            assert mine + lines_at(folder, key, ".end") == lines
             told = [json.loads(line) for line in mine.splitlines()]
             assert [(r["op"], r["at"]) for r in rows_at(folder, key)] == [
                 (line["op"], line["at"]) for line in told
             ]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_what_is_retired_behind_the_saved_state_changes_no_answer(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -168,7 +109,7 @@ def test_what_is_retired_behind_the_saved_state_changes_no_answer(
     growing = Growing(trace(random.randrange, 150), tmp_path, 7)
     log, there = tmp_path / "log", 0
     while growing.left:
-        life = Life(tmp_path)
+        life = live(tmp_path)
         there += len(growing.left[:4])
         growing.grow(4)
         life.engine.upto(there)
@@ -179,27 +120,23 @@ def test_what_is_retired_behind_the_saved_state_changes_no_answer(
         found = beyond(log, Limits(bytes=1), 0, life.engine.saved)
         if found.files:
             assert retire(log, found.files, {}, life.engine.saved) is not None
-    last = Life(tmp_path)
-    last.engine.upto(there)
-    last.engine.close()
+    last = live(tmp_path)
+    last.end_at(there)
     assert retired(log).upto > 5
     assert retired(log).unread == 0
     assert not any("anew" in line or "unread" in line for line in last.said)
     shutil.rmtree(log)
     (tmp_path / "all").rename(log)
-    for key, lines in passed(tmp_path).items():
-        assert lines_at(tmp_path, key) + lines_at(tmp_path, key, ".end") == lines
+    assert last.written() == passed(tmp_path, SETTINGS)
 
 
 def test_behind_what_was_retired_unread_answers_go_on_and_say_so(tmp_path: Path) -> None:
-    growing = Growing(trace(Random(5).randrange, 150), tmp_path, 7)
-    log, files = tmp_path / "log", len(growing.left)
-    growing.grow(files)
-    life = Life(tmp_path)
+    log, files = tmp_path / "log", grown(tmp_path)
+    life = live(tmp_path)
     life.engine.upto(3)
     life.engine.save()
     retire(log, numbered_files(log)[:6], {}, life.engine.saved)
-    again = Life(tmp_path)
+    again = live(tmp_path)
     again.engine.upto(files)
     assert again.said == [
         "answers: the log's files 4 to 6 were retired unread: they lack those",
@@ -209,10 +146,8 @@ def test_behind_what_was_retired_unread_answers_go_on_and_say_so(tmp_path: Path)
 
 
 def test_answers_to_what_is_gone_are_not_replaced(tmp_path: Path) -> None:
-    growing = Growing(trace(Random(5).randrange, 150), tmp_path, 7)
-    log, answers, files = tmp_path / "log", tmp_path / "answers", len(growing.left)
-    growing.grow(files)
-    life = Life(tmp_path)
+    log, answers, files = tmp_path / "log", tmp_path / "answers", grown(tmp_path)
+    life = live(tmp_path)
     life.engine.upto(files - 1)
     life.engine.save()
     mine = {"w": {"query": "SELECT ...", "order": "none"}}
@@ -224,37 +159,31 @@ def test_answers_to_what_is_gone_are_not_replaced(tmp_path: Path) -> None:
         check_begin(log, answers, QUERIES)
     shutil.rmtree(answers)
     check_begin(log, answers, QUERIES)
-    fresh = Life(tmp_path)
+    fresh = live(tmp_path)
     assert "they begin behind them" in fresh.said[0]
     assert fresh.engine.saved == files - 1
-    assert Life(tmp_path).said == []
+    assert live(tmp_path).said == []
 
 
 def test_lookers_on_get_each_line_once_without_kills(tmp_path: Path) -> None:
-    growing = Growing(trace(Random(5).randrange, 150), tmp_path, 7)
-    files = len(growing.left)
-    growing.grow(files)
+    files = grown(tmp_path)
     fed = b""
     for number in range(1, files + 1, 3):
-        life = Life(tmp_path)
-        life.engine.upto(number)
-        life.engine.close()
+        life = live(tmp_path)
+        life.end_at(number)
         fed += b"".join(life.fed)
     written = [line for key in KEYS for line in lines_at(tmp_path, key).splitlines()]
     assert sorted(fed.splitlines()) == sorted(written)
 
 
 def test_more_than_the_log_gives_is_cut_and_kept(tmp_path: Path) -> None:
-    growing = Growing(trace(Random(5).randrange, 150), tmp_path, 7)
-    files = len(growing.left)
-    growing.grow(files)
-    life = Life(tmp_path)
-    life.engine.upto(files)
-    life.engine.close()
+    files = grown(tmp_path)
+    life = live(tmp_path)
+    life.end_at(files)
     path = tmp_path / "answers" / "w" / "n.jsonl"
     before = path.read_bytes()
     path.write_bytes(before + b"more\n")
-    again = Life(tmp_path)
+    again = live(tmp_path)
     again.engine.upto(files)
     assert path.read_bytes() == before
     assert path.with_name("n.jsonl.cut").read_bytes() == b"more\n"
@@ -262,21 +191,18 @@ def test_more_than_the_log_gives_is_cut_and_kept(tmp_path: Path) -> None:
 
 
 def test_a_state_of_other_settings_or_another_log_is_not_gone_on_with(tmp_path: Path) -> None:
-    growing = Growing(trace(Random(5).randrange, 150), tmp_path, 7)
-    files = len(growing.left)
-    growing.grow(files)
-    life = Life(tmp_path)
-    life.engine.upto(files)
-    life.engine.close()
-    state = tmp_path / "answers" / ".state"
+    files = grown(tmp_path)
+    life = live(tmp_path)
+    life.end_at(files)
+    state = state_of(tmp_path)
     whole = state.read_bytes()
-    assert Life(tmp_path).engine.done == files
+    assert live(tmp_path).engine.done == files
     state.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    assert Life(tmp_path).engine.done == 0
+    assert live(tmp_path).engine.done == 0
     state.write_bytes(whole)
     last = max((tmp_path / "log").glob("*.parquet"))
     last.unlink()
-    other = Life(tmp_path)
+    other = live(tmp_path)
     assert other.engine.done == 0
     assert "begins anew" in other.said[0]
 
@@ -299,20 +225,16 @@ def test_a_name_stands_for_one_query_and_one_log(tmp_path: Path) -> None:
 
 
 def test_a_file_that_goes_meanwhile_is_made_anew_from_its_beginning(tmp_path: Path) -> None:
-    growing = Growing(trace(Random(5).randrange, 150), tmp_path, 7)
-    files = len(growing.left)
-    growing.grow(files)
-    life = Life(tmp_path)
+    files = grown(tmp_path)
+    life = live(tmp_path)
     life.engine.upto(files - 4)  # site n comes last
     life.engine.save()
     (tmp_path / "answers" / "p" / "n.jsonl").unlink()
     with pytest.raises(AnswersDamaged, match=r"n.jsonl: is gone"):
         life.engine.upto(files)
-    again = Life(tmp_path)
-    again.engine.upto(files)
-    again.engine.close()
-    for key, lines in passed(tmp_path).items():
-        assert lines_at(tmp_path, key) + lines_at(tmp_path, key, ".end") == lines
+    again = live(tmp_path)
+    again.end_at(files)
+    assert again.written() == passed(tmp_path, SETTINGS)
 
 
 def test_names_of_sites_are_names_of_files() -> None:
@@ -320,13 +242,6 @@ def test_names_of_sites_are_names_of_files() -> None:
     names = [site_file(site) for site in hostile]
     assert len(set(names)) == len(hostile)
     assert all(len(name) <= 160 and "/" not in name and not name.startswith(".") for name in names)
-
-
-def test_a_table_whose_rows_are_gone_is_told(tmp_path: Path) -> None:
-    tables = AnswerTables(tmp_path, {}, 0.0, 1, {}, print)
-    assert tables.state() == {}
-    with pytest.raises(AnswersDamaged, match="the file of its rows from 0 on is gone"):
-        AnswerTables(tmp_path, {("p", "n"): ("matches", 3, [], (3, 0))}, 0.0, 1, {}, print)
 
 
 def test_on_spark_missing_attributes_are_told_too(tmp_path: Path) -> None:

@@ -1,49 +1,58 @@
-"""``slackwater serve`` with its page, and ``--demo``: real processes, from start to Ctrl-C."""
+"""``slackwater serve`` with its page, with TLS, and ``--demo``: real processes."""
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 import socket
+import ssl
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
+from urllib.error import URLError
+from urllib.request import urlopen
 
 import pytest
 
 from bench.soak.watched import family
 from tests.live.conftest import ENV, Field, free_port, until
 
-TOKEN = "a token of the page"
+pytestmark = pytest.mark.slow
 
 
-def ask(port: int, path: str, **headers: str) -> bytes:
-    with urlopen(Request(f"http://127.0.0.1:{port}{path}", headers=headers), timeout=20) as told:
+def ask(port: int, path: str) -> bytes:
+    with urlopen(f"http://127.0.0.1:{port}{path}", timeout=20) as told:
         return bytes(told.read())
 
 
-def state(port: int, **headers: str) -> dict[str, Any]:
-    return dict(json.loads(ask(port, "/state", **headers)))
+def state(port: int) -> dict[str, Any]:
+    return dict(json.loads(ask(port, "/state")))
 
 
-def test_a_gateway_shows_its_sources(field: Field) -> None:
-    page = free_port()
+def test_a_gateway_shows_its_sources_and_an_agent_its_metrics(field: Field) -> None:
+    """Of a device whose clock is bent as its settings say."""
+    page, metrics = free_port(), free_port()
     field.site(f"[page]\nport = {page}\n")
     gateway = field.serve()
     gateway.says(f"page at http://127.0.0.1:{page}/")
-    agent = field.start("agent", "--config", field.agent_file("d", field.replay("a", range(50))))
-    assert agent.end(None) == 0
+    bent = f"[clock]\nahead_ms = -90000\nfast_ppm = 10000\n[metrics]\nport = {metrics}\n"
+    agent = field.fed(field.agent_file("d", '[[input]]\nkind = "stdin"', bent))
+    agent.says(f"metrics at port {metrics}")
+    agent.feed(*(json.dumps({"v": v}) for v in range(50)))
+    acked = b'slackwater_agent_session_total{what="acked"} 50'
+    until(lambda: acked in ask(metrics, "/metrics"), "acks")
+    assert ask(metrics, "/healthz") == b"alive\n"
+    agent.finish()
     told = until(lambda: (now := state(page))["sums"]["logged"] == 50 and now, "50 events")
     (row,) = told["rows"]
     assert (row["source"], row["state"], row["events"], row["missing"]) == ("d", "ended", 50, 0)
-    assert abs(row["offset"]) < 0.05
+    assert 89.9 < row["offset"] < 90.0
     assert told["sums"]["balance"] == 0
-    assert b'slackwater_source_events_recorded_total{site="main",source="d"} 50.0' in ask(
-        page, "/metrics"
-    )
+    recorded = b'slackwater_source_events_recorded_total{site="main",source="d"} 50.0'
+    assert recorded in ask(page, "/metrics")
     assert ask(page, "/readyz") == b"ready\n"
     with socket.create_connection(("127.0.0.1", page)) as open_page:
         open_page.sendall(b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -54,30 +63,18 @@ def test_a_gateway_shows_its_sources(field: Field) -> None:
     assert gateway.said[-1] == "stopped; everything that came is in the log"
 
 
-def test_a_page_with_a_token(field: Field) -> None:
-    page = free_port()
-    field.site(f'[page]\nlisten = "0.0.0.0"\nport = {page}\ntoken = "{TOKEN}"\n')
-    gateway = field.serve()
-    gateway.says("page at")
-    with pytest.raises(HTTPError) as refused:
-        ask(page, "/state")
-    refused.value.close()
-    assert refused.value.code == 401
-    assert state(page, Authorization=f"Bearer {TOKEN}")["total"] == 0
-    assert ask(page, "/healthz") == b"alive\n"
-    assert gateway.end() == 0
-    assert TOKEN not in gateway.text
-
-
-def test_a_page_whose_port_is_taken_is_told(field: Field) -> None:
+def test_a_port_that_is_taken_is_told(field: Field) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        page = taken.getsockname()[1]
-        field.site(f"[page]\nport = {page}\n")
+        port = taken.getsockname()[1]
+        field.site(f"[page]\nport = {port}\n")
         gateway = field.start("serve", "--config", "site.toml")
-        assert gateway.end(None) == 2
-    assert f"[page] port {page} at 127.0.0.1" in gateway.text
+        settings = field.agent_file("d", field.replay("a", range(3)), f"[metrics]\nport = {port}\n")
+        agent = field.agent(settings)
+        assert (gateway.end(None), agent.end(None)) == (2, 2)
+    assert f"[page] port {port} at 127.0.0.1" in gateway.text
+    assert f"[metrics] port {port} at 127.0.0.1" in agent.text
 
 
 def readers() -> list[str]:
@@ -94,11 +91,9 @@ def readers() -> list[str]:
     return found
 
 
-@pytest.mark.slow
 @pytest.mark.xdist_group("demonstration")  # each looks for what others leave
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_demonstration_shows_bent_clocks_and_leaves_nothing(
-    field: Field, number: signal.Signals
+    field: Field,
 ) -> None:
     demo = field.start("serve", "--demo", env=ENV | {"TMPDIR": str(field.folder)})
     url = demo.says("page at")
@@ -114,7 +109,7 @@ def test_the_demonstration_shows_bent_clocks_and_leaves_nothing(
         assert abs(found[source] - offset) < 0.1
     until(lambda: state(port)["sums"]["inserted"] > 0, "a result", 120)
     assert state(port)["sums"]["balance"] == 0
-    assert demo.end(number) == 0
+    assert demo.end(signal.SIGINT) == 0
     assert demo.said[-1] == "the demonstration has ended; nothing of it is left"
     assert list(field.folder.glob("slackwater-demo-*")) == []
     assert readers() == []
@@ -128,7 +123,6 @@ def lives(pid: int) -> bool:
         return False
 
 
-@pytest.mark.slow
 @pytest.mark.xdist_group("demonstration")  # each looks for what others leave
 def test_a_demonstration_that_is_killed_leaves_no_agent(field: Field) -> None:
     demo = field.start("serve", "--demo", env=ENV | {"TMPDIR": str(field.folder)})
@@ -142,49 +136,96 @@ def test_a_demonstration_that_is_killed_leaves_no_agent(field: Field) -> None:
     until(lambda: not any(map(lives, started)), "the end of all that it has started")
 
 
-def test_the_demonstration_takes_no_settings(field: Field) -> None:
-    field.site()
-    both = field.start("serve", "--demo", "--config", "site.toml")
-    assert both.end(None) == 2
-    assert "--demo has settings of its own" in both.text
-    neither = field.start("serve")
-    assert neither.end(None) == 2
-    assert "--config FILE must be given; --demo shows what it is like" in neither.text
+SERVER = '[tls]\ncertificate = "gateway.pem"\nkey = "gateway.key"\n'
+
+AGENT = '[tls]\non = true\nauthorities = "ca.pem"\n'
+
+TURNED_AWAY = re.compile("certificate required|closed the connection", re.IGNORECASE)
+
+DEVICE = 'certificate = "device.pem"\nkey = "device.key"\n'
 
 
-def test_a_running_agent_tells_its_metrics(field: Field) -> None:
-    port = free_port()
-    field.site()
-    field.serve()
-    inputs = field.replay("a.jsonl", range(1000), pace=1, step_ms=20)
-    settings = field.agent_file("d", inputs, f"[metrics]\nport = {port}\n")
-    agent = field.start("agent", "--config", settings)
-    agent.says(f"metrics at port {port}")
-    acked = re.compile(rb'^slackwater_agent_session_total\{what="acked"\} [1-9]', re.MULTILINE)
-    until(lambda: acked.search(ask(port, "/metrics")), "acks")
-    assert ask(port, "/healthz") == b"alive\n"
-    agent.end()
+def openssl(folder: Path, *words: str) -> None:
+    subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
 
 
-def test_a_clock_is_bent_as_its_settings_say(field: Field) -> None:
+def authority(folder: Path, name: str) -> None:
+    openssl(
+        folder, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj",
+        f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.pem",
+    )  # fmt: skip
+
+
+def certificate(folder: Path, name: str, ca: str) -> None:
+    (folder / "names").write_text("subjectAltName=IP:127.0.0.1")
+    openssl(
+        folder, "req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}",
+        "-keyout", f"{name}.key", "-out", f"{name}.csr",
+    )  # fmt: skip
+    openssl(
+        folder, "x509", "-req", "-in", f"{name}.csr", "-CA", f"{ca}.pem", "-CAkey", f"{ca}.key",
+        "-CAcreateserial", "-days", "2", "-extfile", "names", "-out", f"{name}.pem",
+    )  # fmt: skip
+
+
+@pytest.fixture(name="made", scope="module")
+def _made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("openssl") is None:
+        pytest.skip("certificates are made with openssl")
+    folder = tmp_path_factory.mktemp("certificates")
+    authority(folder, "ca")
+    authority(folder, "other")
+    certificate(folder, "gateway", "ca")
+    certificate(folder, "device", "ca")
+    return folder
+
+
+@pytest.fixture(name="tls")
+def _tls(field: Field, made: Path) -> Field:
+    shutil.copytree(made, field.folder, dirs_exist_ok=True)
+    return field
+
+
+def test_a_device_with_its_certificate_is_admitted(tls: Field) -> None:
+    tls.site(SERVER + 'clients = "ca.pem"\n')
+    gateway = tls.serve()
+    assert "(TLS)" in gateway.text
+    door = tls.agent_file("door", tls.replay("d.jsonl", range(500)), AGENT + DEVICE)
+    agent = tls.agent(door)
+    assert agent.end(None) == 0, agent.text
+    assert gateway.end() == 0
+    assert tls.values("door") == list(range(500))
+
+
+def test_a_device_without_a_certificate_is_not(tls: Field) -> None:
+    tls.site(SERVER + 'clients = "ca.pem"\n')
+    gateway = tls.serve()
+    agent = tls.agent(tls.agent_file("door", tls.replay("d.jsonl", range(5)), AGENT))
+    until(lambda: TURNED_AWAY.search(agent.text), "the refusal")
+    assert agent.end() == 1
+    assert gateway.end() == 0
+    assert tls.rows() == []
+
+
+def test_the_page_is_encrypted_and_asks_browsers_for_no_certificate(tls: Field) -> None:
     page = free_port()
-    field.site(f"[page]\nport = {page}\n")
-    field.serve()
-    bent = "[clock]\nahead_ms = -90000\nfast_ppm = 10000\n"
-    inputs = field.replay("a.jsonl", range(300), pace=1, step_ms=10)
-    agent = field.start("agent", "--config", field.agent_file("d", inputs, bent))
-    assert agent.end(None) == 0
-    (row,) = until(lambda: state(page)["rows"], "a source")
-    assert 89.9 < row["offset"] < 90.0
+    tls.site(f'{SERVER}clients = "ca.pem"\n[page]\nport = {page}\ntls = true\n')
+    gateway = tls.serve()
+    gateway.says(f"page at https://127.0.0.1:{page}/")
+    trusts = ssl.create_default_context(cafile=tls.folder / "ca.pem")
+    with urlopen(f"https://127.0.0.1:{page}/healthz", timeout=20, context=trusts) as answer:
+        assert answer.read() == b"alive\n"
+    with pytest.raises(URLError, match="CERTIFICATE_VERIFY_FAILED"):
+        urlopen(f"https://127.0.0.1:{page}/healthz", timeout=20)
+    assert gateway.end() == 0
 
 
-def test_a_metrics_port_that_is_taken_is_told(field: Field) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        inputs = field.replay("a.jsonl", range(3))
-        settings = field.agent_file("d", inputs, f"[metrics]\nport = {port}\n")
-        agent = field.start("agent", "--config", settings)
-        assert agent.end(None) == 2
-    assert f"[metrics] port {port} at 127.0.0.1" in agent.text
+def test_a_gateway_of_another_authority_is_not_believed(tls: Field) -> None:
+    tls.site(SERVER)
+    tls.serve()
+    more = '[tls]\non = true\nauthorities = "other.pem"\n'
+    agent = tls.start(
+        "agent", "--config", tls.agent_file("door", tls.replay("d.jsonl", range(5)), more)
+    )
+    agent.says("certificate verify failed")
+    assert agent.end() == 1

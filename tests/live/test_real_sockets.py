@@ -1,18 +1,18 @@
-"""The proof on real sockets: agents with wrong clocks behind bad links, and what was predicted.
+"""The benches on real sockets: what was predicted is what happens, and nothing grows.
 
-Some 70 s, of which 45 are events; needs root, network namespaces, TUN and libfaketime.
+The first takes some 70 s, of which 45 are events; it needs root, network namespaces, TUN and
+libfaketime.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
 from bench.real_sockets.both_worlds import (
     SECONDS,
-    Both,
     both_tables,
     disagreements,
     run_both,
@@ -22,7 +22,9 @@ from bench.real_sockets.both_worlds import (
 from bench.real_sockets.device_clock import Bend, Reading
 from bench.real_sockets.measures import Checked, Measured
 from bench.real_sockets.real_run import lacks
-from bench.real_sockets.setup import DEVICES, Setup
+from bench.real_sockets.setup import Setup
+from bench.soak.__main__ import Soak, keep
+from bench.soak.watched import Watched
 
 SEEDS = (Setup.seed, 1)
 """Of the second only if the first is off; what is true is asked of each."""
@@ -30,7 +32,6 @@ SEEDS = (Setup.seed, 1)
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("links")
-@pytest.mark.timeout(600)
 def test_the_simulator_predicts_what_real_sockets_do() -> None:
     reason = lacks()
     if reason is not None:
@@ -70,13 +71,6 @@ def test_what_is_untrue_is_seen() -> None:
     assert wrong == ["3 of 2000 offsets are beyond their bound", "1 confirmed matches are none"]
 
 
-def test_the_table_names_every_measure() -> None:
-    checked = Checked(*range(6))
-    table = both_tables(Both(measured(), checked, measured(disorder=9.0), checked))
-    assert all(name in table for name in [*asdict(measured()), *asdict(checked)])
-    assert "disorder          10.00 %      9.00 %       -10.0%" in table
-
-
 @pytest.mark.parametrize("rate", [0.9998, 1.0, 1.0002])
 def test_a_bend_is_read_both_ways(rate: float) -> None:
     bend = Bend(Reading(10**18, 10**18 - 3600 * 10**9, 0), rate)
@@ -85,8 +79,38 @@ def test_a_bend_is_read_both_ways(rate: float) -> None:
     assert bend.device_ns(10**18 + 10**9) - bend.device_ns(10**18) == round(10**9 * rate)
 
 
-def test_the_setup_has_the_clocks_that_it_is_to_prove() -> None:
-    assert len(DEVICES) == 8
-    assert max(abs(device.fast_ns) for device in DEVICES) == 3600 * 10**9
-    assert max(abs(device.rate_ppm) for device in DEVICES) == 200
-    assert {device.connections for device in DEVICES} == {1, 2}
+@pytest.mark.slow
+def test_memory_and_files_stay_as_they_are(tmp_path: Path) -> None:
+    soak = Soak(tmp_path, agents=3, rate=6_000, seconds=40)
+    soak.run()
+    assert soak.events() == dict.fromkeys(soak.names, 80_000)
+    assert soak.counted() == 240_000
+    assert soak.pairs() > 100
+    assert [each.name for each in soak.watched] == ["gateway", *soak.names, "engine"]
+    assert all(len(each.at) > 20 for each in soak.watched)
+    assert [told for each in soak.watched for told in each.grows()] == []
+    keep(soak.watched, tmp_path / "kept", "a minute")
+    assert (tmp_path / "kept" / "soak.csv").read_text().count("\n") > 100
+    root = ET.parse(tmp_path / "kept" / "soak.svg").getroot()
+    lines = root.findall(".//{http://www.w3.org/2000/svg}polyline")
+    assert len(lines) == 2 * len(soak.watched)
+
+
+def looked(kb: list[int], files: list[int]) -> Watched:
+    return Watched("p", 1, [float(i) for i in range(len(kb))], kb, files)
+
+
+def test_what_grows_is_seen() -> None:
+    flat = [100_000, 101_000] * 20
+    assert looked(flat, [9] * 40).grows() == []
+    leak = [100_000 + 1_000 * i for i in range(40)]
+    assert looked(leak, [9] * 40).grows() == [
+        "p: memory grows by 18.6 MB over the second half, 3515.6 MB/h"
+    ]
+    assert looked(leak, [9] * 40).verdict().endswith("+3515.6 MB/h, 9 -> 9 files: grows")
+    peaks = [100_000 + 90_000 * (i % 9 == 0) for i in range(40)]
+    assert looked(peaks, [9] * 40).grows() == []
+    assert looked(peaks, [9] * 40).verdict().endswith("MB,    +0.0 MB/h, 9 -> 9 files: flat")
+    assert looked(flat, list(range(40))).grows() == ["p: open files grow from 24 to 34"]
+    warmed_up = [1_000 * min(i, 15) + 50_000 for i in range(40)]
+    assert looked(warmed_up, [9] * 40).grows() == []

@@ -24,8 +24,7 @@ import slackwater
 from engine.chain import Chain
 from engine.log.input.trace import TraceRead
 from engine.log.row_export import write_csv, write_parquet_rows
-from tests.live.test_live_engine import KilledError
-from tests.live.test_live_options import Life, passed
+from tests.live.engine_life import KilledError, Life, passed
 from tests.order.conftest import frame
 from tests.products.questions import Result
 from tests.products.test_every_product import Run, runs, standing

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -10,6 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from edge_agent.messages import StreamSchema
+from edge_agent.outbox.drain import DrainLimit
+from edge_agent.outbox.folder import OutboxFolder
 from edge_agent.outbox.outbox import START, Outbox, Start
 from edge_agent.outbox.segment import Record
 from edge_agent.outbox.whole_record import load
@@ -140,6 +144,10 @@ def play(seed: int, steps: list[str], failing: float, bytes_max: int) -> Model:
     return model
 
 
+SEEDS = pytest.mark.parametrize(
+    "seeds", [range(40), pytest.param(range(40, 2000), marks=pytest.mark.deep)], ids=str
+)
+
 STEPS = ["append", "append", "append", "commit", "read", "ack", "cut", "kill"]
 
 
@@ -153,24 +161,23 @@ def test_what_was_committed_is_sent_whatever_happens(
     play(seed, steps, failing, 1 << 20)
 
 
-@pytest.mark.parametrize("seed", range(150))
+@SEEDS
 @pytest.mark.parametrize("failing", [0.0, 0.1])
-def test_long_lives(seed: int, failing: float) -> None:
-    random = Random(seed)
-    model = play(seed, random.choices([*STEPS[:-2] * 3, *STEPS], k=300), failing, 1 << 20)
-    assert model.sent
+def test_long_lives(seeds: range, failing: float) -> None:
+    for seed in seeds:
+        steps = Random(seed).choices([*STEPS[:-2] * 3, *STEPS], k=300)
+        assert play(seed, steps, failing, 1 << 20).sent
 
 
-@pytest.mark.parametrize("seed", range(100))
-def test_a_small_outbox_drops_its_oldest_and_stays_small(seed: int) -> None:
-    random = Random(seed)
-    model = play(seed, random.choices([*STEPS[:-2], "append", "drop"], k=300), 0.0, 4000)
-    assert model.spool.counts["dropped"] == sum(model.committed[n].rows for n in model.dropped)
-
-
-def test_some_small_outbox_drops_something() -> None:
-    steps = [*["append", "commit"] * 100, "drop", "append", "drop"]
-    assert play(1, steps, 0.0, 4000).dropped
+@SEEDS
+def test_a_small_outbox_drops_its_oldest_and_stays_small(seeds: range) -> None:
+    dropped = 0
+    for seed in seeds:
+        steps = Random(seed).choices([*STEPS[:-2], "append", "drop"], k=300)
+        model = play(seed, steps, 0.0, 4000)
+        assert model.spool.counts["dropped"] == sum(model.committed[n].rows for n in model.dropped)
+        dropped += len(model.dropped)
+    assert dropped
 
 
 def test_a_full_disk_keeps_what_was_appended_in_memory() -> None:
@@ -302,3 +309,64 @@ def test_a_renewed_start_sends_of_whole_streams_what_the_gateway_does_not_have()
     assert outbox.resumed().acked == (begin, 2)
     assert [record.first for record in lost.read(1 << 20)] == [begin]
     assert [record.first for record in whole.read(1 << 20)] == [2, 3, 4, 5, 6]
+
+
+S = 10**9
+
+STREAM = StreamSchema("vitals", {"value": "float", "low": "float", "units": "str"})
+
+OTHER = StreamSchema("vitals", {"low": "float", "value": "float", "units": "str"})
+
+
+def opened(folder: Path, stream: StreamSchema) -> list[tuple[int, list[str]]]:
+    """Incarnation and attributes of each start, the newest last."""
+    outboxes = OutboxFolder(folder, lambda line: None)
+    try:
+        found = outboxes.open("main", "door", [stream], [1 << 20], 5, lambda: 7)
+        return [(each.start.incarnation, list(each.start.streams[0].attrs)) for each in found]
+    finally:
+        outboxes.close()
+
+
+def test_attributes_keep_their_order_on_the_disk() -> None:
+    start = Start(site="main", source="door", incarnation=1, start=2, streams=(STREAM,))
+    again = Start.from_dict(json.loads(json.dumps(start.as_dict(), sort_keys=True)))
+    assert again == start
+    assert list(again.streams[0].attrs) == ["value", "low", "units"]
+
+
+def test_another_process_goes_on_with_the_same_columns(tmp_path: Path) -> None:
+    assert opened(tmp_path, STREAM) == [(5, ["value", "low", "units"])]
+    assert opened(tmp_path, STREAM) == [(5, ["value", "low", "units"])]
+
+
+def test_attributes_in_another_order_are_another_start(tmp_path: Path) -> None:
+    opened(tmp_path, STREAM)
+    assert opened(tmp_path, OTHER) == [
+        (5, ["value", "low", "units"]),
+        (6, ["low", "value", "units"]),
+    ]
+
+
+@given(st.integers(1, 10**6), st.lists(st.tuples(st.integers(0, S), st.integers(1, 5000))))
+def test_no_span_has_more_than_the_rate_and_one_message(
+    rate: int, tries: list[tuple[int, int]]
+) -> None:
+    limit, now, sent = DrainLimit(rate), 0, []
+    for step, rows in tries:
+        now += step
+        if limit.wait_ns(now) == 0:
+            limit.sent(rows, now)
+            sent.append((now, rows))
+    for place, (began, _) in enumerate(sent):
+        total = 0
+        for at, rows in sent[place:]:
+            # Before the last message, what was sent is paid for (whole ns are rounded down).
+            assert total * S <= (at - began + len(sent)) * rate
+            total += rows
+
+
+def test_without_a_limit_nothing_waits() -> None:
+    limit = DrainLimit(0)
+    limit.sent(10**9, 0)
+    assert limit.wait_ns(0) == 0

@@ -1,17 +1,19 @@
-"""Settings files of agents and gateways: every mistake is told with its place and a remedy."""
+"""Settings of agents and gateways: what is read, and mistakes told with file, line and remedy."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from edge_agent.drivers.agent_file import AgentSettings, read_agent
 from edge_agent.errors import SettingsError
 from edge_agent.messages import StreamSchema
-from edge_agent.settings_file import Table, quantity, read_toml, shown_ns
+from edge_agent.settings_file import quantity, shown_ns
 from edge_agent.units import NS_PER
 from engine.errors import UserError
 from engine.gateway.settings import GatewaySettings
@@ -19,6 +21,7 @@ from engine.log.retention import Limits
 from engine.server.log_keeper import KeepSettings
 from engine.server.site_file import read_site
 from engine.units import parse_duration
+from tests.scenario_file.test_damage import SIGNS, WRONG
 
 INPUT = '[[input]]\nkind = "stdin"\n'
 
@@ -26,7 +29,7 @@ INPUT = '[[input]]\nkind = "stdin"\n'
 def an_agent(folder: Path, text: str) -> AgentSettings:
     path = folder / "agent.toml"
     path.write_text(text)
-    return read_agent(path, lambda: 0, lambda: "device-1")
+    return agent(path)
 
 
 def test_an_agent_of_few_words_has_defaults(tmp_path: Path) -> None:
@@ -53,19 +56,13 @@ def test_standard_time_servers_are_asked_after_the_gateway(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (
-            "[agent]\nsorce = 'a'\n" + INPUT,
-            '[agent] sorce: no such setting; did you mean "source"?',
-        ),
         ("[agnt]\n" + INPUT, 'agent.toml:1: agnt: no such setting; did you mean "agent"?'),
         ("", "agent.toml: input: there is none: write [[input]] with its kind"),
         ("[[input]]\n", "[input] kind: must be given"),
         ("[[input]]\nkind = 'sdtin'\n", '"sdtin" is not known; did you mean "stdin"?'),
         ("[[input]]\nkind = 'exec'\ncommand = 'ls'\n", "command: write a list of texts"),
-        (INPUT + "pace = 2\n", "[input] pace: no such setting"),
         ("[gateway]\nport = 70000\n" + INPUT, "port: write a whole number from 1 to 65535"),
         ("[gateway]\nport = true\n" + INPUT, "port: write a whole number"),
-        ("[delivery]\nreconnect = 5\n" + INPUT, 'reconnect: write a duration as "200 ms"'),
         ("[delivery]\nreconnect = '5 parsecs'\n" + INPUT, "is not a duration"),
         ("[delivery]\nreconnect = '11 s'\n" + INPUT, "reconnect_ns_max must not be below"),
         ("[[stream]]\nname = 'a'\nattrs = {v = 'number'}\n" + INPUT, '"number" is not known'),
@@ -92,19 +89,10 @@ def test_a_mistake_of_an_agent_is_told(text: str, told: str, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("[gateway]\n", "[gateway] log: must be given"),
         ("[gateway]\nlog = 'a'\nlisten = '0.0.0.0'\n", "has no tokens, so anyone could write"),
-        ("[gateway]\nlog = 'a'\n[limits]\nframe_evry = '1 s'\n", 'did you mean "frame_every"?'),
-        ("[gateway]\nlog = 'a'\n[limits]\nframe_rows = 0\n", "from 1 to"),
         ("[gateway]\nlog = 'a'\n[tokens]\n'/x' = 'a'\n", 'write "SITE/SOURCE" = "TOKEN"'),
-        ("[gateway]\nlog = 'a'\n[tokens]\nx = ''\n", "an empty token lets anyone in"),
         ("[gateway]\nlog = 'a'\n[log]\nkeep = '30 s'\n", "[log] keep: must be at least 1 min"),
-        ("[gateway]\nlog = 'a'\n[log]\nkeep = 30\n", 'keep: write a duration as "200 ms"'),
         ("[gateway]\nlog = 'a'\n[log]\nkeep_size = '1 KiB'\n", "must be at least 1 MiB"),
-        (
-            "[gateway]\nlog = 'a'\n[log]\nkept = '1 d'\n",
-            'kept: no such setting; did you mean "keep"',
-        ),
         ("[gateway]\nlog = 'a'\n[log]\nunread = 'drop'\n", '"drop" is not known'),
         ("[gateway]\nlog = 'a'\n[tls]\nkey = 'x'\n", "certificate: must be given with TLS"),
     ],
@@ -159,13 +147,110 @@ def test_durations_are_written_as_in_queries() -> None:
         assert quantity(text, NS_PER, "a duration") == parse_duration(text) == 90 * NS_PER["s"]
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="No such file"):
-        read_toml(tmp_path / "none.toml")
+FOLDER = Path(__file__).parent / "settings"
+
+SETTING = re.compile(r'(?P<key>[\w."/]+) = ')
+
+WHOLE = ("not TOML", "must be given", "there is none", "give ", "has no tokens")
+"""Mistakes of what is not there, or of the file as a whole; a parser of TOML names its own line."""
 
 
-def test_what_nobody_asked_for_is_refused_in_inner_tables() -> None:
-    table = Table({"a": {"b": 1}}, "f")
-    table.table("a")
-    with pytest.raises(SettingsError, match=r"f: \[a\] b: no such setting"):
-        table.done()
+def agent(path: Path) -> AgentSettings:
+    return read_agent(path, lambda: 0, lambda: "device-1")
+
+
+READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
+    "agent.toml": ((FOLDER / "agent.toml").read_text(), agent),
+    "site.toml": ((FOLDER / "site.toml").read_text(), read_site),
+}
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> tuple[str, str]:
+    """Which file, and its text with one or two things wrong, or not so wrong."""
+    name = draw(st.sampled_from(sorted(READERS)))
+    lines = READERS[name][0].splitlines()
+    kept = list(lines)
+    numbers = [number for number, line in enumerate(lines) if SETTING.match(line)]
+    for _ in range(draw(st.integers(1, 2))):
+        how = draw(st.sampled_from(["value", "value", "key", "sign", "gone", "twice", "table"]))
+        number = draw(st.sampled_from(numbers if how in ("value", "key") else range(len(lines))))
+        line = lines[number]
+        found = SETTING.match(line)
+        if how == "value" and found:
+            lines[number] = f"{found['key']} = {draw(st.sampled_from(WRONG))}"
+        elif how == "key" and found:
+            lines[number] = line.replace(found["key"], found["key"].strip('"/') + "x", 1)
+        elif how == "sign" and line:
+            at = draw(st.integers(0, len(line) - 1))
+            lines[number] = line[:at] + draw(st.sampled_from(SIGNS)) + line[at + 1 :]
+        elif how == "gone":
+            lines[number] = ""
+        elif how == "table":
+            lines[number] = f"{line}\n[{draw(st.sampled_from(['agent', 'gateway', 'x', 'log']))}]"
+        else:
+            lines[number] = f"{line}\n{draw(st.sampled_from(kept))}"
+    return name, "\n".join(lines)
+
+
+@given(damaged())
+@settings(deadline=None)
+@example(("agent.toml", "a = " + "[" * 5_000))
+@example(("agent.toml", "a = " + "9" * 5_000))
+@example(("site.toml", "a = " + "{ a = " * 2_000))
+@example(("site.toml", "[gateway]\nlog = 'a\rb'"))
+def test_damage_is_told_with_its_file_and_line(
+    tmp_path_factory: pytest.TempPathFactory, given: tuple[str, str]
+) -> None:
+    name, text = given
+    path = tmp_path_factory.getbasetemp() / name
+    path.write_bytes(text.encode())
+    try:
+        READERS[name][1](path)
+    except (SettingsError, UserError) as error:
+        told = str(error)
+        assert told.startswith(f"{path}:"), told
+        assert "\x00" not in told
+        line = told.removeprefix(f"{path}:").partition(":")[0]
+        if line.isdigit():
+            assert 1 <= int(line) <= len(text.splitlines())
+        else:
+            assert any(words in told for words in WHOLE), told
+
+
+@pytest.mark.parametrize("name", sorted(READERS))
+def test_both_are_right_as_they_are(tmp_path: Path, name: str) -> None:
+    text, read = READERS[name]
+    (tmp_path / name).write_text(text)
+    read(tmp_path / name)
+
+
+PLACES = [
+    ("agent.toml", 'host = "10.0.0.2"', "host = 3", "[gateway] host: write a text"),
+    ("agent.toml", 'resync = "30 s"', "resync = 30", '[sync] resync: write a duration as "200 ms"'),
+    ("agent.toml", 'celsius = "float"', 'celsius = "flaot"', '[stream.attrs] celsius: "flaot"'),
+    ("agent.toml", 'command = ["./reader", "-v"]', 'comand = ["./r"]', "[input] command: must be"),
+    ("agent.toml", "ghost_reads = 2", "ghost_raeds = 2", "[input] ghost_raeds: no such setting"),
+    ("agent.toml", 'into = "bands"', "", "[abstract] into: must be given"),
+    ("site.toml", 'log = "site.log"', "", "[gateway] log: must be given"),
+    ("site.toml", 'lamp = "another"', 'lamp = ""', "[tokens] lamp: an empty token"),
+    ("site.toml", "frame_rows = 4096", "frame_rows = 0", "[limits] frame_rows: write a whole"),
+    ("site.toml", "late = true", "late = 1", "[engine] late: write true or false"),
+]
+
+
+@pytest.mark.parametrize(("name", "right", "wrong", "message"), PLACES)
+def test_the_line_is_the_wrong_one_or_its_table_s(
+    tmp_path: Path, name: str, right: str, wrong: str, message: str
+) -> None:
+    text, read = READERS[name]
+    path = tmp_path / name
+    path.write_text(text.replace(right, wrong, 1))
+    with pytest.raises((SettingsError, UserError)) as raised:
+        read(path)
+    told = str(raised.value)
+    lines = text.splitlines()
+    at = lines.index(right) + 1
+    if "must be" in message:  # the table's
+        at = next(n for n in range(at, 0, -1) if lines[n - 1].startswith("["))
+    assert told.startswith(f"{path}:{at}: {message}"), told

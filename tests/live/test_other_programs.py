@@ -1,0 +1,242 @@
+"""Programs of another hand: Mosquitto, standard NTP servers and clients, Prometheus."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from shutil import which
+from typing import Any
+from urllib.parse import urlencode
+from urllib.request import urlopen
+
+import ntplib
+import pytest
+from paho.mqtt import client as paho
+from paho.mqtt.enums import CallbackAPIVersion
+
+from edge_agent import ntp
+from edge_agent.records import Kind
+from engine.server.ntp_responder import NtpResponder
+from tests.live.conftest import Field, free_port, until
+from tests.page.test_metrics import DASHBOARD
+
+pytestmark = pytest.mark.slow
+MOSQUITTO = shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
+
+NEEDS_MOSQUITTO = pytest.mark.skipif(
+    MOSQUITTO is None, reason="no mosquitto here (Debian: apt-get install mosquitto)"
+)
+
+
+class Broker:
+    """A Mosquitto that keeps sessions over restarts, on a port of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port = free_port()
+        self.file = folder / "mosquitto.conf"
+        store = folder / "mosquitto"
+        store.mkdir()
+        store.chmod(0o777)
+        self.file.write_text(
+            f"listener {self.port} 127.0.0.1\nallow_anonymous true\npersistence true\n"
+            f"persistence_location {store}/\nautosave_interval 1\n"
+            "max_queued_messages 0\nuser root\n"
+        )
+        self.start()
+
+    def start(self) -> None:
+        assert MOSQUITTO is not None
+        self.process = subprocess.Popen(
+            [MOSQUITTO, "-c", self.file], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        until(self._listens, "mosquitto")
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(10)
+
+    def _listens(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+
+    def publish(self, topic: str, payloads: list[str]) -> None:
+        client = paho.Client(CallbackAPIVersion.VERSION2)
+        client.max_queued_messages_set(0)
+        client.connect("127.0.0.1", self.port)
+        client.loop_start()
+        for each in [client.publish(topic, payload, 1) for payload in payloads]:
+            each.wait_for_publish(20)
+        client.disconnect()
+        client.loop_stop()
+
+
+@pytest.fixture(name="broker")
+def _broker(tmp_path: Path) -> Iterator[Broker]:
+    made = Broker(tmp_path)
+    yield made
+    made.stop()
+
+
+@NEEDS_MOSQUITTO
+def test_every_message_is_in_the_log_once_though_agent_and_broker_are_killed(
+    field: Field, broker: Broker
+) -> None:
+    random = Random(5)
+    name = field.agent_file(
+        "ward",
+        f'[[input]]\nkind = "mqtt"\nport = {broker.port}\ntopics = ["v"]\nvalue = "v"\n'
+        'reconnect = "20 ms"\nreconnect_max = "100 ms"\n',
+        '[outbox]\nfolder = "outbox"\n',
+    )
+    field.site()
+    field.serve()
+    running = field.agent(name)
+    running.says("running")
+    time.sleep(0.5)  # it has subscribed
+    for part in range(6):
+        broker.publish("v", [str(v) for v in range(200 * part, 200 * part + 200)])
+        time.sleep(random.random() * 0.2)
+        running.end(signal.SIGKILL)
+        if part == 3:
+            broker.stop()
+            broker.start()
+        running = field.agent(name)
+    until(lambda: len(field.values("ward")) >= 1200, "all messages in the log")
+    assert running.end() == 0
+    assert sorted(field.values("ward")) == list(range(1200))
+
+
+HOUR_NS = 3600 * 10**9
+
+
+def test_a_standard_server_is_asked_where_the_gateway_gives_no_time(field: Field) -> None:
+    clock = ntp.ServerClock(stratum=3, root_delay_ns=4 * 10**6, root_dispersion_ns=10**6)
+    responder = NtpResponder(
+        "127.0.0.1", 0, lambda data, at, sent: clock.answer(data, at + HOUR_NS, sent + HOUR_NS)
+    )
+    responder.start()
+    try:
+        name = field.agent_file(
+            "door", field.replay("a.jsonl", range(20)),
+            f'[time]\nservers = ["127.0.0.1:{free_port()}", "127.0.0.1:{responder.port}"]\n',
+        )  # fmt: skip
+        field.change(name, "[gateway]\n", "[gateway]\nntp_port = 9\n")
+        field.change(name, 'timeout = "300 ms"', 'timeout = "50 ms"')
+        field.site()
+        field.serve()
+        began = time.monotonic()
+        running = field.agent(name)
+        assert running.end(None) == 0, running.text
+        assert time.monotonic() - began < 30
+    finally:
+        responder.close()
+    until(lambda: len(field.values("door")) == 20, "the events")
+    syncs = [row for row in field.rows(Kind.SYNC) if row.get("offset") is not None]
+    assert syncs
+    for row in syncs:
+        assert abs(row["offset"] - HOUR_NS) <= row["delay"] // 2 + row["precision"]
+        assert row["delay"] >= 4 * 10**6
+        assert row["precision"] >= 10**6
+
+
+def test_time_is_authenticated_by_the_token_and_plain_clients_are_answered(field: Field) -> None:
+    field.site('[tokens]\n"main/door" = "secret"\n')
+    field.serve()
+    name = field.agent_file("door", '[[input]]\nkind = "stdin"\n', token="secret")
+    running = field.fed(name)
+    running.says("running")
+    assert "clock synced" in running.text
+    found = ntplib.NTPClient().request("127.0.0.1", version=4, port=field.port, timeout=10)
+    assert abs(found.offset) < 1
+    assert (found.stratum, found.leap) == (ntp.STRATUM_LOCAL, 0)
+    with socket.socket(type=socket.SOCK_DGRAM) as asker:
+        asker.settimeout(0.3)
+        asker.sendto(b"no question", ("127.0.0.1", field.port))
+        with pytest.raises(TimeoutError):
+            asker.recv(100)
+    running.end()
+
+
+def test_chrony_takes_its_time_from_the_gateway(field: Field) -> None:
+    """A program of another hand accepts the packets and finds this machine's clock right."""
+    chronyd = shutil.which("chronyd", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+    if chronyd is None:
+        pytest.skip("no chronyd: install chrony")
+    field.site()
+    field.serve()
+    asked = f"server 127.0.0.1 port {field.port} iburst"
+    ran = subprocess.run(
+        [chronyd, "-Q", "-t", "30", "-f", os.devnull, asked],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    told = re.search(r"System clock wrong by (-?[0-9.]+) seconds", ran.stdout + ran.stderr)
+    assert told, ran.stdout + ran.stderr
+    assert abs(float(told[1])) < 0.01
+
+
+@contextmanager
+def prometheus(folder: Path, target: int, token: str) -> Iterator[int]:
+    """Debian's Prometheus, scraping a port of this machine each second; gives its own port."""
+    port = free_port()
+    (folder / "token").write_text(token)
+    (folder / "prometheus.yml").write_text(
+        "global: {scrape_interval: 1s}\nscrape_configs:\n- job_name: slackwater\n"
+        f"  authorization: {{credentials_file: {folder}/token}}\n"
+        f"  static_configs: [{{targets: ['127.0.0.1:{target}']}}]\n"
+    )
+    process = subprocess.Popen(
+        [
+            "prometheus", f"--config.file={folder}/prometheus.yml",
+            f"--storage.tsdb.path={folder}/data", f"--web.listen-address=127.0.0.1:{port}",
+        ],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        yield port
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+@pytest.mark.skipif(which("prometheus") is None, reason="no prometheus here (Debian's package)")
+def test_a_real_prometheus_scrapes_and_the_dashboard_has_values(field: Field) -> None:
+    token, page = "a token of the page", free_port()
+    field.site(f'[page]\nport = {page}\ntoken = "{token}"\n')
+    field.serve()
+    agent = field.agent_file("d", field.replay("a.jsonl", range(2000), pace=1, step_ms=20))
+    field.start("agent", "--config", agent)
+    with prometheus(field.folder, page, token) as port:
+
+        def ask(expression: str) -> list[Any]:
+            url = f"http://127.0.0.1:{port}/api/v1/query?{urlencode({'query': expression})}"
+            try:
+                with urlopen(url, timeout=5) as answer:
+                    told = json.load(answer)
+            except OSError:
+                return []
+            assert told["status"] == "success", told
+            return list(told["data"]["result"])
+
+        until(lambda: ask("slackwater_source_clock_bound_seconds > 0"), "a scrape")
+        until(lambda: ask("rate(slackwater_source_events_recorded_total[1m]) > 0"), "a rate")
+        (up,) = ask("slackwater_source_up")
+        assert up["metric"]["source"] == "d"
+        board = json.loads(DASHBOARD.read_text())
+        empty = []
+        for panel in board["panels"]:
+            for target in panel["targets"]:
+                asked = target["expr"].replace("$site", ".*").replace("$source", ".*")
+                if not ask(asked):
+                    empty.append(asked)
+        # Nothing was turned away, so that this family has no series.
+        assert empty == ["rate(slackwater_faults_total[5m])"]
