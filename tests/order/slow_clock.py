@@ -40,8 +40,21 @@ class Epoch:
     shared: bool = True
 
     def at(self, ts: int) -> tuple[int, int]:
+        """(offset, uncertainty) of an event: less is known of it the farther it is from the sync,
+        in both directions (SPEC 2, Age). Behind the sync the line goes on; before it, it is level.
+        """
         age = 0 if self.anchor is None else max(0, ts - self.anchor)
-        return self.offset + age * self.skew // PPB, self.unc + age * self.rate // PPB
+        grown = age * self.rate // PPB + self.before(ts)
+        return self.offset + age * self.skew // PPB, self.unc + grown
+
+    def before(self, ts: int) -> int:
+        """By how much the uncertainty grows towards an event before the sync.
+
+        What a step left in doubt covers the time before its sync already.
+        """
+        if self.anchor is None or ts >= self.anchor or not self.shared:
+            return 0
+        return (self.anchor - ts) * (self.rate + abs(self.skew)) // PPB
 
 
 class SlowClock:
