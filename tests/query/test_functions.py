@@ -25,22 +25,6 @@ from engine.stream.released import Strings
 from tests.query.random_conditions import columns_of
 from tests.query.slow_expression import TYPES
 
-QUERIES = [
-    "EVENT SEQ(A a) WHERE a.v BETWEEN 2 AND 5",
-    "EVENT SEQ(A a) WHERE NOT a.v NOT BETWEEN 2 AND 5 AND a.s NOT LIKE '_a%'",
-    "EVENT SEQ(A a) WHERE a.v IS NULL OR a.s IS NOT NULL",
-    "EVENT SEQ(A a, B b) WHERE round(a.v, 2) = greatest(b.v, 3) AND regexp_like(a.s, 'x|y')",
-    "EVENT SEQ(A a, B b) WHERE CASE b.k WHEN 1 THEN a.v WHEN 2 THEN NULL END > 3",
-    "SELECT sum(CASE WHEN v > 3 THEN 1 ELSE 0 END) AS n WHERE v % 2 = 1 WINDOW TUMBLING 90 s",
-]
-
-
-@pytest.mark.parametrize("text", QUERIES)
-def test_the_plan_is_written_as_it_is_read(text: str) -> None:
-    plan = query(text)
-    again = query(render(plan))
-    assert render(again) == render(plan)
-
 
 def matches(text: str, *events: dict[str, Any]) -> list[Any]:
     """By the command: of each match the numbers of its events, or its value."""

@@ -18,7 +18,7 @@ from engine.query.analysis.analyse import read_query
 from engine.query.explain import WIDTH
 from engine.query.plan import SeqPlan, Step
 from engine.window.time_windows import WindowSettings
-from tests.pattern.slow_patterns import plans
+from tests.pattern.random_patterns import plans
 
 GOLDEN = Path(__file__).with_name("explanations.txt").read_text("utf-8")
 CASES = [tuple(entry.split("\n=>\n")) for entry in GOLDEN.split("----\n")]

@@ -12,10 +12,6 @@ from engine.errors import UserError
 from engine.query import needed_attributes, query, shape, to_text
 from engine.query.fields import named_attributes
 from engine.query.plan import (
-    Attribute,
-    Comparison,
-    Computed,
-    Constant,
     Group,
     OrPlan,
     Part,
@@ -86,42 +82,6 @@ def test_branches(text: str) -> None:
     assert to_text(plan) == plan.text.replace("!OR(M m, N n)", "!M m, !N n").replace(
         "OR(A a, OR(B b, SEQ(C c, D d)))", "OR(A a, B b, SEQ(C c, D d))"
     )
-
-
-def test_each_branch_has_the_conditions_whose_steps_it_has() -> None:
-    plan = either(
-        "EVENT SEQ(A a, OR(E e, F f), B b)"
-        " WHERE a.id = e.id AND e.id = b.id AND f.v > 3 AND f.v < b.v AND a.k = 1 RETURN a.k, f.v"
-        ", e.v - a.v AS gain, b.v"
-    )
-    first, second = plan.branches
-    assert first.equalities == (tuple(Attribute("id", alias) for alias in "aeb"),)
-    assert (second.equalities, first.others) == ((), ())
-    assert second.others == (Comparison("<", Attribute("v", "f"), Attribute("v", "b")),)
-    assert second.steps[1].where == Comparison(">", Attribute("v", "f"), Constant(3))
-    assert first.steps[0] == second.steps[0] == plan.steps[0]
-    assert first.steps[0].where == Comparison("=", Attribute("k", "a"), Constant(1))
-    assert first.returns == (Attribute("k", "a"), Attribute("v", "b"))
-    assert second.returns == (Attribute("k", "a"), Attribute("v", "f"), Attribute("v", "b"))
-    gain = Computed("gain", query_expression("e.v - a.v"))
-    assert (first.computed, second.computed) == ((gain,), ())
-    assert plan.computed == (gain,)
-
-
-def query_expression(text: str) -> object:
-    a, b = text.split(" - ")
-    plan = seq(f"EVENT SEQ(E e, A a) RETURN {a} - {b} AS x")
-    return plan.computed[0].expression
-
-
-def test_a_step_of_several_branches_is_the_same_in_each() -> None:
-    # In the first branch a.x = a.z follows; the step a must not know, for the second has it too.
-    plan = either("EVENT SEQ(A a, OR(E e, F f)) WHERE a.x = e.y AND e.y = a.z")
-    first, second = plan.branches
-    assert first.steps[0] == second.steps[0] == Step("a", "A")
-    assert first.equalities == ((Attribute("x", "a"), Attribute("y", "e")),)
-    assert first.others == (Comparison("=", Attribute("y", "e"), Attribute("z", "a")),)
-    assert (second.equalities, second.others) == ((), ())
 
 
 def test_what_an_or_needs_of_the_events() -> None:

@@ -154,25 +154,6 @@ def test_r19_query_5_8() -> None:
     assert needed_attributes(plan) == {"x", "y", "z", "sid", "a_abs"}
 
 
-# ---- how WHERE is split -----------------------------------------------------------------------
-THREE = "EVENT SEQ(A a, B b, C c) WHERE "
-
-
-def test_equalities_are_closed_transitively() -> None:
-    plan = seq(THREE + "b.id = c.id AND a.id = b.id AND a.k = c.m")
-    assert plan.equalities == (
-        attributes("a.id", "b.id", "c.id"),
-        attributes("a.k", "c.m"),
-    )
-    assert plan.others == ()
-
-
-def test_a_group_names_each_step_once() -> None:
-    plan = seq(THREE + "a.x = b.y AND b.y = a.z")
-    assert plan.equalities == (attributes("a.x", "b.y"),)
-    assert plan.steps[0].where == Comparison("=", *attributes("a.x", "a.z"))
-
-
 def test_a_negated_step_does_not_make_others_equal() -> None:
     # L09's theft query: without s.id = e.id, only the checkouts are filtered.
     plan = seq("EVENT SEQ(S s, !C c, E e) WHERE s.id = c.id AND c.id = e.id")
@@ -181,16 +162,6 @@ def test_a_negated_step_does_not_make_others_equal() -> None:
     closed = seq("EVENT SEQ(S s, !C c, E e) WHERE s.id = c.id AND c.id = e.id AND s.id = e.id")
     assert closed.equalities == (attributes("s.id", "c.id", "e.id"),)
     assert closed.others == ()
-
-
-def test_what_joins_steps_otherwise_stays_in_order() -> None:
-    plan = seq(THREE + "a.x < b.x AND a.x = 3 AND a.x + 1 = c.x AND (a.id = b.id OR c.x = 2)")
-    assert plan.steps[0].where == Comparison("=", Attribute("x", "a"), Constant(3))
-    assert plan.equalities == ()
-    assert [type(other) for other in plan.others] == [Comparison, Comparison, Logic]
-    assert plan.others[1] == Comparison(
-        "=", Arithmetic("+", Attribute("x", "a"), Constant(1)), Attribute("x", "c")
-    )
 
 
 def test_aliases_default_to_the_type() -> None:
