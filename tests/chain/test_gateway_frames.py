@@ -7,7 +7,6 @@ rows were cut into frames and calls must not matter.
 
 from __future__ import annotations
 
-import json
 import struct
 from dataclasses import replace
 from typing import Any
@@ -17,15 +16,15 @@ from hypothesis import strategies as st
 
 from edge_agent import limits, wire
 from edge_agent import messages as m
-from engine.chain import Chain, ChainSettings
+from engine.chain import ChainSettings
 from engine.gateway.core import GatewayCore, GatewaySettings
 from engine.kernels.jit import plain
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
-from engine.results.ordered import released_table
 from engine.stream.frame import Frame
 from simulator.run import FrameList
+from tests.chain.told import told
 
 ORDERS = ("sequence", "sequence:timeout=fixed:3,late=pass", "none", "kslack:5", "mp-kslack")
 QUERIES = (
@@ -139,36 +138,12 @@ def recorded(said: list[tuple[str, Any, int]], frame_rows: int, resend: bool) ->
     return sink.frames
 
 
-def told(frames: list[Frame], together: int, order: str) -> str:
-    """All that a chain says, restored from a snapshot before each call."""
+def settings_of(order: str) -> ChainSettings:
     plans = tuple(query(text, "ns", name=f"q{n}") for n, text in enumerate(QUERIES))
-    chain = Chain(
-        ChainSettings(parse_order(order), plans, guards=Guards(None), ordered="full"), "main"
-    )
-    outputs = []
-    for at in range(0, len(frames), together):
-        chain = Chain.restored(chain.settings, "main", chain.snapshot())
-        outputs.append(chain.process(frames[at : at + together]))
-    outputs.append(chain.finish())
-    rows = [
-        {name: value for name, value in sorted(row.items()) if value is not None}
-        for output in outputs
-        for released in output.ordered
-        for row in released_table("main", released).to_pylist()
-    ]
-    for output in outputs:
-        for released in output.ordered:
-            unc = released.columns["unc"]
-            assert ((unc >= 0) & (unc <= limits.UNC_MAX_NS)).all()
-    results = [[r for output in outputs for r in output.results[n]] for n in range(len(QUERIES))]
-    counters = chain.counters()
-    counters.pop("buffered_max_bytes")
-    for query_counters in counters["queries"].values():
-        query_counters.pop("buffered_max", None)  # what a batch brings is held beside what expires
-    return json.dumps([rows, results, counters], indent=1, sort_keys=True, allow_nan=False)
+    return ChainSettings(parse_order(order), plans, guards=Guards(None), ordered="full")
 
 
-@settings(max_examples=75, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(said=SAID, order=st.sampled_from(ORDERS), frame_rows=st.integers(1, 9),
        together=st.integers(1, 4), resend=st.booleans())  # fmt: skip
 def test_what_the_gateway_lets_in_every_query_answers_in_every_cut(
@@ -177,15 +152,17 @@ def test_what_the_gateway_lets_in_every_query_answers_in_every_cut(
     one = recorded(said, 10**6, resend)
     many = recorded(said, frame_rows, resend)
     assert sum(frame.rows for frame in one) == sum(frame.rows for frame in many)
-    assert told(many, together, order) == told(one, 100, order)
+    batches = [many[at : at + together] for at in range(0, len(many), together)]
+    assert told(batches, settings_of(order)) == told([one] if one else [], settings_of(order))
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=5, suppress_health_check=list(HealthCheck))
 @given(said=SAID, order=st.sampled_from(ORDERS))
 def test_kernels_as_plain_python_answer_what_compiled_ones_do(
     said: list[tuple[str, Any, int]], order: str
 ) -> None:
     frames = recorded(said, 10**6, resend=False)
-    compiled = told(frames, 100, order)
+    batches = [frames] if frames else []
+    compiled = told(batches, settings_of(order))
     with plain():
-        assert told(frames, 100, order) == compiled
+        assert told(batches, settings_of(order)) == compiled
