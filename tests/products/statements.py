@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from engine.query import query
-from engine.query.repeat_plan import RepeatPlan
 from tests.constraint.slow_traces import Seq
 from tests.constraint.test_monitor import by_definition
 from tests.pattern.conftest import Event as ReleasedEvent
@@ -74,10 +72,8 @@ def released(event: Event, **attrs: Any) -> ReleasedEvent:
 
 def repetition(text: str) -> Question:
     def plain(events: Sequence[Event]) -> Answers:
-        plan = query(text)
-        assert isinstance(plan, RepeatPlan)
         as_came = sorted(events, key=lambda event: event["n"])
-        slow = Slow(plan, [released(event) for event in as_came])
+        slow = Slow(text, [released(event) for event in as_came])
         return Counter(
             keyed([named(as_came[row]) for _, row in match], None)
             for match in slow.matches(range(len(as_came)))

@@ -1,56 +1,79 @@
 """Patterns with repetition by definition: every labelled combination of events, then every event
-in every gap of it. Nothing of the engine's search is asked; conditions are read one by one.
+in every gap of it. Nothing of the engine is asked: ``slow_reader`` reads the query.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
-from engine.query.fields import attributes_in
-from engine.query.plan import Predicate, Step
-from engine.query.repeat_plan import Contiguity, RepeatPlan, Skip, step_and_role
-from engine.stream.timeline import ANY_TYPE
-from tests.pattern.conftest import Event, pair
-from tests.query.slow_expression import slow
+from tests.query.slow_expression import Predicate, slow
+from tests.query.slow_reader import asked, attributes_in, step_and_role
 
 Match = tuple[tuple[int, int], ...]
 """(step, row) of each event, in order."""
 NO, MAY, MUST = 0, 1, 2
-ROLES = ("", "i", "i-1", "first", "last")
+
+
+class Event(Protocol):
+    """What a test's event has."""
+
+    type: str
+    ref: int
+    unc: int
+    source: str
+    epoch: int
+    long: int
+    attrs: dict[str, Any]
 
 
 class Slow:
-    """A plan's matches among some rows of ``events``."""
+    """A query's matches among some rows of ``events``."""
 
     def __init__(
-        self, plan: RepeatPlan, events: Sequence[Event], rule: str = "pairwise", t_a: int = 0,
-        streams: Sequence[str] | None = None,
-    ) -> None:  # fmt: skip
-        self.plan, self.events, self.rule, self.t_a = plan, events, rule, t_a
-        self.places = {step.alias: n for n, step in enumerate(plan.steps)}
-        self.negated = [n for n, step in enumerate(plan.steps) if step.negated]
-        self.counts = [(often.least, often.most or 10**6) for often in plan.often]
+        self, text: str, events: Sequence[Event], rule: str = "pairwise", t_a: int = 0
+    ) -> None:
+        self.asked, self.events, self.rule, self.t_a = asked(text), events, rule, t_a
+        self.names, self.steps = list(self.asked.steps), list(self.asked.steps.values())
+        self.places = {name: n for n, name in enumerate(self.names)}
+        self.negated = [n for n, step in enumerate(self.steps) if step.negated]
+        self.counts = [(step.least, step.most or 10**6) for step in self.steps]
+        self.of_one: list[list[Predicate]] = [[] for _ in self.steps]
+        """What each event of a step is asked by itself."""
+        self.others: list[Predicate] = []
+        for each in self.asked.conditions:
+            named = self.named(each)
+            alone = len(named) == 1 and all(role in {"", "i"} for _, role in named)
+            (self.of_one[min(named)[0]] if alone else self.others).append(each)
 
     # ---- what clocks leave open ----------------------------------------------------------------
+    def bound(self, x: int, y: int) -> int:
+        """b of SPEC 4.3; R19's rule knows no exemption for one clock."""
+        one, other = self.events[x], self.events[y]
+        if self.rule == "max-delay":
+            return self.t_a
+        if one.source == other.source and one.epoch == other.epoch != -1:
+            return 0
+        return one.unc + other.unc
+
     def order(self, x: int, y: int) -> int:
         diff = self.events[y].ref - self.events[x].ref
-        b = pair(self.events[x], self.events[y], self.rule, self.t_a)
+        b = self.bound(x, y)
         return MUST if diff > b else NO if diff < -b or b == 0 else MAY
 
     def after(self, x: int, y: int) -> int:
         """Whether ``y`` begins after ``x`` has ended, as events of a match do."""
         diff = self.events[y].ref - self.events[x].ref - self.events[x].long
-        b = pair(self.events[x], self.events[y], self.rule, self.t_a)
+        b = self.bound(x, y)
         return MUST if diff > b else NO if diff < -b or b == 0 else MAY
 
     def near(self, x: int, y: int, long: int = 0) -> int:
-        within = self.plan.within_ns
+        within = self.asked.within
         if within is None:
             return MUST
         diff = self.events[y].ref + long - self.events[x].ref
-        b = pair(self.events[x], self.events[y], self.rule, self.t_a)
+        b = self.bound(x, y)
         return MUST if diff <= within - b else NO if diff > within + b else MAY
 
     # ---- conditions ----------------------------------------------------------------------------
@@ -58,26 +81,27 @@ class Slow:
         event = self.events[row]
         return {**event.attrs, "type": event.type, "source": event.source, "seq": row}
 
-    def own(self, step: Step, row: int) -> bool:
-        event = self.events[row]
-        kinds = step.types or (step.type,)
-        within = self.plan.within_ns
+    def own(self, n: int, row: int) -> bool:
+        event, step, within = self.events[row], self.steps[n], self.asked.within
+        if event.type not in step.types:
+            return False
         if not step.negated and within is not None and event.long > within:
             return False
-        if step.type != ANY_TYPE and event.type not in kinds:
-            return False
-        if step.types and event.type not in kinds:
-            return False
-        return step.where is None or bool(slow(step.where, {step.alias: self.record(row)}))
+        return self.alone(n, self.of_one[n], row)
+
+    def alone(self, n: int, conditions: Sequence[Predicate], row: int) -> bool:
+        record = self.record(row)
+        bound = {self.names[n]: record, f"{self.names[n]} i": record}
+        return all(slow(each, bound) for each in conditions)
 
     def ends(self, n: int, row: int) -> bool:
-        until, step = self.plan.often[n].until, self.plan.steps[n]
-        if until is None or self.events[row].type not in (step.types or (step.type,)):
+        step = self.steps[n]
+        if step.until is None or self.events[row].type not in step.types:
             return False
-        return bool(slow(until, {step.alias: self.record(row)}))
+        return self.alone(n, [step.until], row)
 
     def can_be(self, n: int, row: int) -> bool:
-        return self.own(self.plan.steps[n], row) and not self.ends(n, row)
+        return self.own(n, row) and not self.ends(n, row)
 
     def of(self, match: Match, n: int) -> list[int]:
         return [row for step, row in match if step == n]
@@ -94,12 +118,12 @@ class Slow:
         each: int | None = None
         second = False
         for n, role in self.named(predicate):
-            alias, rows = self.plan.steps[n].alias, self.of(match, n)
-            key = f"{alias}\1{role}" if role else alias
+            alias, rows = self.names[n], self.of(match, n)
+            key = f"{alias} {role}" if role else alias
             if n in extra:
                 fixed[key] = self.record(extra[n])
             elif role == "count":
-                fixed[key] = {"seq": len(rows)}
+                fixed[key] = {"count": len(rows)}
             elif not rows:
                 return
             elif role in {"i", "i-1"}:
@@ -113,13 +137,13 @@ class Slow:
         if each is None:
             yield fixed
             return
-        alias, rows = self.plan.steps[each].alias, self.of(match, each)
+        alias, rows = self.names[each], self.of(match, each)
         for before, row in itertools.zip_longest([None, *rows[:-1]], rows):
             if before is None and second:
                 continue
-            bound = {f"{alias}\1i": self.record(row)}
+            bound = {f"{alias} i": self.record(row)}
             if before is not None:
-                bound[f"{alias}\1i-1"] = self.record(before)
+                bound[f"{alias} i-1"] = self.record(before)
             yield fixed | bound
 
     def collected(self, rows: list[int], role: str) -> dict[str, Any]:
@@ -139,12 +163,12 @@ class Slow:
     def satisfies(self, match: Match) -> bool:
         return all(
             self.holds(match, other, {})
-            for other in self.plan.others
+            for other in self.others
             if not any(n in self.negated for n, _ in self.named(other))
         )
 
     def one_partition(self, rows: Sequence[int]) -> bool:
-        for name in self.plan.partition:
+        for name in self.asked.partition:
             values = {self.events[row].attrs.get(name) for row in rows}
             if len(values) > 1 or None in values:
                 return False
@@ -155,7 +179,7 @@ class Slow:
         """Whether the events so far could have taken ``row`` next."""
         step, _ = prefix[-1]
         count = len(self.of(prefix, step))
-        for n in range(step, len(self.plan.steps)):
+        for n in range(step, len(self.steps)):
             if n in self.negated or not self.can_be(n, row):
                 continue
             if n == step and count >= self.counts[n][1]:
@@ -165,7 +189,7 @@ class Slow:
                 if count < self.counts[step][0] or any(least):
                     continue
             longer = (*prefix, (n, row))
-            asked = [other for other in self.plan.others if self.known_at(other) == n]
+            asked = [other for other in self.others if self.known_at(other) == n]
             if all(self.holds_last(longer, other) for other in asked):
                 return True
         return False
@@ -194,9 +218,9 @@ class Slow:
             lies = min(self.order(x, row), self.order(row, y))
             if lies == NO:
                 continue
-            wrong = self.plan.contiguity is Contiguity.STRICT
+            wrong = self.asked.contiguity == "STRICT"
             wrong |= step == behind and self.ends(step, row)
-            nexts = self.plan.contiguity is Contiguity.NEXT
+            nexts = self.asked.contiguity == "NEXT"
             if nexts and self.could_follow(match[: g + 1], row):
                 found = max(found, min(lies, self.after(x, row)))
             wrong |= any(step < n < behind and self.counted(match, n, row) for n in self.negated)
@@ -210,15 +234,15 @@ class Slow:
         return found
 
     def counted(self, match: Match, n: int, row: int) -> bool:
-        if not self.own(self.plan.steps[n], row):
+        if not self.own(n, row):
             return False
-        asked = [other for other in self.plan.others if any(m == n for m, _ in self.named(other))]
+        asked = [other for other in self.others if any(m == n for m, _ in self.named(other))]
         return all(self.holds(match, other, {n: row}) for other in asked)
 
     # ---- matches -------------------------------------------------------------------------------
     def labelled(self, rows: Sequence[int]) -> Iterator[Match]:
         """Every sequence of distinct events as steps, in a possible order."""
-        positive = [n for n in range(len(self.plan.steps)) if n not in self.negated]
+        positive = [n for n in range(len(self.steps)) if n not in self.negated]
 
         def longer(match: Match, at: int) -> Iterator[Match]:
             if at == len(positive):
@@ -279,12 +303,12 @@ class Slow:
         counted: dict[int, int] = {}
         for match in in_order:
             first, last = match[0][1], match[-1][1]
-            where = tuple(self.events[first].attrs.get(name) for name in self.plan.partition)
-            if self.plan.skip is Skip.PAST_LAST and refs[match][0] <= ended.get(where, -(10**18)):
+            where = tuple(self.events[first].attrs.get(name) for name in self.asked.partition)
+            if self.asked.skip == "PAST LAST" and refs[match][0] <= ended.get(where, -(10**18)):
                 continue
-            if self.plan.skip is Skip.TO_NEXT and first in begun:
+            if self.asked.skip == "TO NEXT" and first in begun:
                 continue
-            if self.plan.limit is not None and counted.get(last, 0) >= self.plan.limit:
+            if self.asked.limit is not None and counted.get(last, 0) >= self.asked.limit:
                 continue
             kept[match] = found[match]
             ended[where] = refs[match][-1]

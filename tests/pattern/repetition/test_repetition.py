@@ -45,7 +45,7 @@ CONDITIONS = {
 
 
 @st.composite
-def queries(draw: st.DrawFn, *, chosen: bool = False) -> RepeatPlan:
+def queries(draw: st.DrawFn, *, chosen: bool = False) -> str:
     pattern = draw(st.sampled_from(PATTERNS))
     text = f"EVENT {pattern} WITHIN {draw(st.integers(3, 14))}"
     clauses = []
@@ -54,8 +54,7 @@ def queries(draw: st.DrawFn, *, chosen: bool = False) -> RepeatPlan:
     clauses.append(f"CONTIGUITY {draw(st.sampled_from(['ANY', 'NEXT', 'STRICT']))}")
     if chosen:
         clauses.append(draw(st.sampled_from(["SKIP PAST LAST EVENT", "SKIP TO NEXT", "LIMIT 2"])))
-    plain = query(" ".join([text, *clauses]))
-    assert isinstance(plain, RepeatPlan)
+    plain = plan_of(" ".join([text, *clauses]))
     known = {
         step.alias + ("[i]" if often.repeats else "")
         for step, often in zip(plain.steps, plain.often, strict=True)
@@ -69,7 +68,11 @@ def queries(draw: st.DrawFn, *, chosen: bool = False) -> RepeatPlan:
     asked = draw(st.lists(st.sampled_from(fitting), max_size=2, unique=True)) if fitting else []
     if asked:
         clauses.insert(0, f"WHERE {' AND '.join(asked)}")
-    plan = query(" ".join([text, *clauses]))
+    return " ".join([text, *clauses])
+
+
+def plan_of(text: str) -> RepeatPlan:
+    plan = query(text)
     assert isinstance(plan, RepeatPlan)
     return plan
 
@@ -121,10 +124,10 @@ def by_definition(slow: Slow, rows: int) -> dict[tuple[int, ...], Counter[str]]:
     return found
 
 
-def check(tools: Any, plan: RepeatPlan, events: list[Any], cuts: list[int], **more: Any) -> None:
-    keep = PatternSettings(more.pop("rule", "pairwise"), keep_late_ns=10**6)
+def check(tools: Any, text: str, events: list[Any], cuts: list[int], **more: Any) -> None:
+    plan, keep = plan_of(text), PatternSettings(more.pop("rule", "pairwise"), keep_late_ns=10**6)
     results = tools.run(lambda: RepeatMatcher(plan, keep), events, cuts, **more)
-    slow = Slow(plan, events, keep.certainty, more.get("t_a", 0))
+    slow = Slow(text, events, keep.certainty, more.get("t_a", 0))
     for rows in range(1, len(events) + 1):
         assert standing(results, rows) == by_definition(slow, rows), rows
 
@@ -132,24 +135,24 @@ def check(tools: Any, plan: RepeatPlan, events: list[Any], cuts: list[int], **mo
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_exact_clocks(tools: Any, data: st.DataObject) -> None:
-    plan, events = data.draw(queries()), data.draw(streams(tools))
-    check(tools, plan, events, data.draw(st.lists(st.integers(1, 8), max_size=2)))
+    text, events = data.draw(queries()), data.draw(streams(tools))
+    check(tools, text, events, data.draw(st.lists(st.integers(1, 8), max_size=2)))
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_chosen_matches(tools: Any, data: st.DataObject) -> None:
-    plan, events = data.draw(queries(chosen=True)), data.draw(streams(tools, apart=True))
-    check(tools, plan, events, data.draw(st.lists(st.integers(1, 8), max_size=2)))
+    text, events = data.draw(queries(chosen=True)), data.draw(streams(tools, apart=True))
+    check(tools, text, events, data.draw(st.lists(st.integers(1, 8), max_size=2)))
 
 
 @pytest.mark.parametrize("rule", ["pairwise", "max-delay"])
 @settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_clocks_that_err(tools: Any, rule: str, data: st.DataObject) -> None:
-    plan, events = data.draw(queries()), data.draw(streams(tools, unc=2))
+    text, events = data.draw(queries()), data.draw(streams(tools, unc=2))
     cuts = data.draw(st.lists(st.integers(1, 8), max_size=2))
-    check(tools, plan, events[:7], cuts, rule=rule, t_a=2 if rule == "max-delay" else 0)
+    check(tools, text, events[:7], cuts, rule=rule, t_a=2 if rule == "max-delay" else 0)
 
 
 def test_an_event_that_may_begin_before_an_interval_has_ended_may_not_follow_it(tools: Any) -> None:
@@ -157,9 +160,7 @@ def test_an_event_that_may_begin_before_an_interval_has_ended_may_not_follow_it(
         tools.Event("A", 0, epoch=0), tools.Event("A", 2, epoch=0),
         tools.Event("A", 0, unc=1, epoch=1, long=1), tools.Event("B", 5, epoch=0),
     ]  # fmt: skip
-    plan = query("EVENT SEQ(A+ a[], B b) WITHIN 4 CONTIGUITY NEXT")
-    assert isinstance(plan, RepeatPlan)
-    check(tools, plan, events, [])
+    check(tools, "EVENT SEQ(A+ a[], B b) WITHIN 4 CONTIGUITY NEXT", events, [])
 
 
 @pytest.mark.parametrize(
@@ -210,9 +211,9 @@ def apart(draw: st.DrawFn, tools: Any) -> list[Any]:
 
 
 def answered(
-    tools: Any, plan: RepeatPlan, barrier: str, events: list[Any], cuts: list[int], keep: int
+    tools: Any, text: str, barrier: str, events: list[Any], cuts: list[int], keep: int
 ) -> list[dict[str, Any]]:
-    settings_ = PatternSettings(keep_late_ns=keep)
+    plan, settings_ = plan_of(text), PatternSettings(keep_late_ns=keep)
     found: list[dict[str, Any]] = tools.run(
         lambda: Alone(RepeatMatcher(plan, settings_), parse_barrier(barrier)), events, cuts, end=END
     )
@@ -224,16 +225,16 @@ def answered(
 def test_every_barrier_ends_with_the_definition(
     tools: Any, data: st.DataObject, barrier: str, chosen: bool
 ) -> None:
-    plan, events = data.draw(queries(chosen=chosen)), data.draw(apart(tools))
-    results = answered(tools, plan, barrier, events, [], END)
-    assert standing(results, END + 1) == by_definition(Slow(plan, events), len(events))
+    text, events = data.draw(queries(chosen=chosen)), data.draw(apart(tools))
+    results = answered(tools, text, barrier, events, [], END)
+    assert standing(results, END + 1) == by_definition(Slow(text, events), len(events))
     if barrier.startswith("bounded:40"):  # no event is later than that
         assert {r["op"] for r in results} <= {"+"}
     if "ordered" in barrier:
         lasts = [r["events"][-1]["ref"] for r in results]
         assert lasts == sorted(lasts)
     cuts = data.draw(st.lists(st.integers(1, 8), max_size=3))
-    assert answered(tools, plan, barrier, events, cuts, END) == results
+    assert answered(tools, text, barrier, events, cuts, END) == results
 
 
 @settings(max_examples=30, deadline=None)
@@ -241,10 +242,10 @@ def test_every_barrier_ends_with_the_definition(
 def test_what_is_forgotten_is_forgotten_under_any_cut(
     tools: Any, data: st.DataObject, barrier: str, keep: int
 ) -> None:
-    plan, events = data.draw(queries()), data.draw(apart(tools))
-    whole = answered(tools, plan, barrier, events, [], keep)
+    text, events = data.draw(queries()), data.draw(apart(tools))
+    whole = answered(tools, text, barrier, events, [], keep)
     every = list(range(1, len(events)))
-    assert answered(tools, plan, barrier, events, every, keep) == whole
+    assert answered(tools, text, barrier, events, every, keep) == whole
 
 
 @pytest.mark.parametrize("choice", ["SKIP PAST LAST EVENT", "SKIP TO NEXT", "LIMIT 2"])
@@ -260,12 +261,11 @@ def test_many_events_of_which_some_are_late_under_any_cut(
         attrs = {"v": chance.randrange(10), "k": chance.randrange(3)}
         events.append(tools.Event(chance.choice("AABBCD"), ref, release=ref + late, attrs=attrs))
     events.sort(key=lambda event: event.release)
-    plan = query(f"EVENT SEQ(A a, B+ b[], C c) WITHIN 80 PARTITION BY k {contiguity} {choice}")
-    assert isinstance(plan, RepeatPlan)
-    whole = answered(tools, plan, "immediate", events, [], END)
+    text = f"EVENT SEQ(A a, B+ b[], C c) WITHIN 80 PARTITION BY k {contiguity} {choice}"
+    whole = answered(tools, text, "immediate", events, [], END)
     assert len(whole) > 2
     every = list(range(1, len(events)))
-    assert answered(tools, plan, "immediate", events, every, END) == whole
+    assert answered(tools, text, "immediate", events, every, END) == whole
 
 
 def test_a_purge_by_promises_is_refused() -> None:
