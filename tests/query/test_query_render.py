@@ -1,4 +1,4 @@
-"""A plan's text gives the plan back: of every query worked out by hand, and of any name and value."""
+"""A plan's text gives the plan back: of queries worked out by hand, and of any name and value."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from engine.query import query
 from engine.query.plan import Arithmetic, Attribute, Comparison, Constant, SeqPlan
@@ -15,19 +14,12 @@ from engine.query.render import render
 from engine.query.render_values import quote, render_duration, render_expression
 from tests.hand_worked.cases import cases
 
-WORKED_OUT = [
-    case.query
-    for case in cases()
-    if not {";", "CREATE", "EXPLAIN"} & {*case.query.replace(";", " ; ").split()}
-]
+WORKED_OUT = [case.query for case in cases() if ";" not in case.query]
 
 
 def shown(plan: Any) -> str:
     """All of it but its text."""
-    without = replace(plan, text="")
-    if hasattr(without, "branches"):
-        without = replace(without, branches=tuple(replace(b, text="") for b in without.branches))
-    return repr(without)
+    return repr(plan).replace(repr(plan.text), "")
 
 
 @pytest.mark.parametrize("text", WORKED_OUT)
@@ -41,7 +33,7 @@ def test_a_query_worked_out_by_hand_comes_back(text: str) -> None:
 
 NAMES = (
     st.sampled_from(["v", "Tag", "_u", "a1", "select", "Within", "SEQ", "before", "window", "in"])
-    | st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=4)
+    | st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=4)
 ).filter(lambda name: name != "attrs" and not name.startswith("attrs."))
 VALUES = (
     st.integers(-(2**63), 2**63 - 1) | st.integers(-9, 9) | st.booleans()
