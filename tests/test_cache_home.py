@@ -17,12 +17,8 @@ from engine import cache_home
 from engine.cache_home import is_trusted, own_bytes, own_cache
 from engine.kernels import jit
 from engine.log.whole_file import temporary, whole_file, write_parquet
-from engine.query.analysis.analyse import query
-from engine.query.language import grammar_tables
-from engine.query.language.parse import _Build
 
 ROOT = Path(__file__).resolve().parents[1]
-TEXT = "EVENT SEQ(A a, !C c, B b) WHERE a.key = b.key AND c.key = a.key WITHIN 5 s RETURN a.key"
 
 
 @pytest.fixture(name="cache")
@@ -77,7 +73,6 @@ def test_a_cache_of_another_user_is_not_used(
     assert own_cache() is None
     assert "belongs to another user" in capsys.readouterr().err
     assert jit.cache_directory() is None
-    assert grammar_tables.parser(_Build()).parse(TEXT)
     assert list(cache.iterdir()) == []
 
 
@@ -98,52 +93,6 @@ def run(code: str, cache: Path) -> str:
         env=os.environ | {"SLACKWATER_CACHE": str(cache.parent), "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     return done.stdout
-
-
-def tables(cache: Path) -> Path:
-    """The only file of the parser's tables there."""
-    (path,) = cache.glob("grammar-*.msgpack")
-    return path
-
-
-def test_planted_tables_run_nothing(cache: Path, tmp_path: Path) -> None:
-    asked = f"from engine.query import query; print(query({TEXT!r}).name)"
-    assert run(asked, cache).strip()
-    path = tables(cache)
-    for planted in (path, cache / "grammar.tables"):
-        planted.write_bytes(b"x\n" + pickle.dumps(Planted(tmp_path / "ran")))
-    assert run(asked, cache).strip()
-    assert not (tmp_path / "ran").exists()
-    assert b"Planted" not in path.read_bytes()
-
-
-def test_kept_tables_read_as_new_ones(cache: Path) -> None:
-    made = grammar_tables.parser(_Build())
-    assert tables(cache).is_file()
-    kept = grammar_tables.parser(_Build())
-    assert kept.source_path == "<deserialized>"
-    texts = [
-        TEXT,
-        "SELECT avg(v), count(*) FROM s WHERE x IN (1, 2) GROUP BY k WINDOW TUMBLING 1 s",
-    ]
-    for text in texts:
-        assert kept.parse(text) == made.parse(text)
-        assert query(text)
-
-
-def test_tables_with_any_damage_are_made_anew(cache: Path) -> None:
-    grammar_tables.parser(_Build())
-    path = tables(cache)
-    whole = path.read_bytes()
-    state = whole.split()[0].decode()
-    assert grammar_tables._kept(path, state) is not None
-    for place in [*range(90), *range(90, len(whole), 997)]:
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
-        assert grammar_tables._kept(path, state) is None, place
-    for size in (0, 10, 64, 65, len(whole) - 1):
-        path.write_bytes(whole[:size])
-        assert grammar_tables._kept(path, state) is None, size
-    assert grammar_tables._kept(path, "another") is None
 
 
 KERNEL = """

@@ -2,31 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
-import gc
-import os
 import sys
 
 from edge_agent.standard_streams import drop_unwritten, fill_closed_streams
-
-
-def program() -> None:
-    """The process of the command: ``main``, and its end, without the tens of milliseconds (seconds,
-    after a long run) that Python takes to free, one by one, objects that go with the process.
-    """
-    code, process = 1, os.getpid()
-
-    def leave() -> None:
-        if os.getpid() == process:  # and not a child that was forked
-            drop_unwritten()
-            os._exit(code)
-
-    atexit.register(leave)  # the first to come is the last to be called
-    try:
-        main()
-    except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else 1
-        raise
 
 
 def main() -> None:
@@ -39,11 +17,7 @@ def main() -> None:
 
         sys.exit(agent(sys.argv[2:]))
     fill_closed_streams()
-    gc.disable()  # until modules are loaded, which are no garbage: looking for it takes 0.1 s
-    # NumPy's BLAS would start a thread per core: 60 ms, and no command multiplies matrices.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        _without_pandas()
         from engine.cli.app import run  # noqa: PLC0415 - a device has no typer
     except ModuleNotFoundError as error:
         if sys.argv[1:] in (["--help"], ["--version"]):
@@ -58,15 +32,3 @@ def main() -> None:
     code = run(sys.argv[1:])
     drop_unwritten()
     sys.exit(code)
-
-
-def _without_pandas() -> None:
-    """Arrow looks for pandas when it is first given an array, in case that is pandas'; no command
-    has such data, and importing pandas takes longer than many a query. Others may still import it.
-    """
-    import pyarrow as pa  # noqa: PLC0415 - a device has no Arrow
-
-    from engine.kernels.left_out import left_out  # noqa: PLC0415
-
-    with left_out("pandas"):
-        pa.array([0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
@@ -12,7 +11,6 @@ from typer.exceptions import TyperException
 
 from edge_agent.os_refusal import refused
 from engine.cli.examples import epilog
-from engine.cli.options.plain_command import PlainCommand, PlainGroup
 from engine.cli.terminal.visible import tell
 from engine.errors import Interrupted, SlackwaterError, UserError
 from engine.extras import told
@@ -39,8 +37,6 @@ _NAMES: Final = {
 """What the commands do, in the order of the help."""
 _INTERRUPTED: Final = 130
 _LESS_MEMORY: Final = "let there be fewer events, a shorter WITHIN or duration, or --spill"
-_NEW_OBJECTS: Final = 50_000
-"""So many, and garbage is looked for: commands make few circles, and load modules as they go."""
 _CONTEXTS: Final[dict[str, dict[str, Any]]] = {
     # The agent reads its own words: on a device there is no typer.
     "agent": {
@@ -125,7 +121,6 @@ def _application(names: Sequence[str]) -> typer.Typer:
     """The application with these commands."""
     app = typer.Typer(
         name="slackwater",
-        cls=PlainGroup,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         add_completion=True,
@@ -143,9 +138,8 @@ def _application(names: Sequence[str]) -> typer.Typer:
         else:
             theirs = _CONTEXTS.get(name, {})
             app.command(
-                name, cls=PlainCommand, short_help=_NAMES[name], epilog=epilog(name),
-                context_settings=theirs,
-            )(found)  # fmt: skip
+                name, short_help=_NAMES[name], epilog=epilog(name), context_settings=theirs
+            )(found)
     return app
 
 
@@ -195,9 +189,6 @@ def run(arguments: Sequence[str]) -> int:
     first = arguments[0] if arguments else ""
     try:
         app = _application([first] if first in _NAMES else list(_NAMES))
-        gc.freeze()  # modules stay: looking through them all takes 30 ms
-        gc.set_threshold(_NEW_OBJECTS)
-        gc.enable()
         code = app(list(arguments), prog_name="slackwater", standalone_mode=False)
         sys.stdout.flush()  # what cannot be written is told here, not as the process ends
     except KeyboardInterrupt:

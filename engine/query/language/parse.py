@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
 from lark import Lark, Token, v_args
@@ -11,7 +12,6 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 from engine.errors import UserError
 from engine.query.language import syntax as s
 from engine.query.language.checks import CheckNode, HistoryBy
-from engine.query.language.grammar_tables import parser
 from engine.query.language.mistakes import syntax_error
 from engine.query.language.parse_repetition import RepetitionRules, at_of, over
 from engine.query.language.place import Span, check_length, refuse
@@ -64,7 +64,10 @@ def parse(text: str) -> s.Query:
 
 @cache
 def _parser() -> Lark:
-    return parser(_Build())
+    grammar = Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8")
+    return Lark(
+        grammar, parser="lalr", lexer="contextual", maybe_placeholders=False, transformer=_Build()
+    )
 
 
 def _deeper(at: Span, *nodes: s.Node | s.PatternNode | s.TListNode | TraceNode) -> int:
