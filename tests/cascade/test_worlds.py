@@ -118,7 +118,7 @@ def check(name: str, rows: list[Row]) -> None:
 @pytest.mark.parametrize("name", PATTERNS)
 @given(rows=crowds())
 @example([(0, "A", 0, 1.0), (1, "A", 0, 0.25), (2, "C", 0, 1.0)])
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 def test_matches_are_those_of_all_worlds(name: str, rows: list[Row]) -> None:
     check(name, rows)
 

@@ -31,7 +31,7 @@ def orders(events: Sequence[Event]) -> Iterator[tuple[Event, ...]]:
             yield tuple(events[place] for place in order)
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(
     st.lists(
         st.tuples(
@@ -77,7 +77,7 @@ def worlds(result: dict[str, Any], events: Sequence[Event], automata: Automata) 
     return found
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(
     st.lists(st.sampled_from("ABC"), min_size=2, max_size=8),
     st.integers(0, 6),

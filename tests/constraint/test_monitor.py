@@ -7,14 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.constraint.monitor import MonitorOperator
 from engine.constraint.traces import OF_LAST_EVENT, TRACE
 from engine.query import query
-from engine.query.automata.compiled import automata_of
 from engine.query.monitor_plan import MonitorPlan
 from engine.stream.released import LATE_DROPPED, Strings
 from tests.constraint.slow_traces import (
@@ -84,7 +82,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(EVENTS, st.sampled_from(SEQS), st.sampled_from(FLOWS), st.lists(st.integers(0, 40)))
 def test_every_trace_is_told_of_as_by_definition_however_it_is_cut(
     events: list[Event], seq: Seq, expression: str, cuts: list[int]
@@ -183,9 +181,3 @@ def test_what_an_open_trace_takes() -> None:
     )
     assert taken.min() >= 60 and taken.max() <= 1.25 * 60  # noqa: PT018
     assert keys.min() >= 5 and 60 - last + keys.max() <= 32.1  # noqa: PT018 - issue 16's goal
-
-
-@pytest.mark.parametrize("expression", FLOWS)
-def test_flows_are_no_dead_letters(expression: str) -> None:
-    """Every flow of these tests leads somewhere with one of the patterns."""
-    assert any(len(automata_of(plan_of(seq, expression)).encoded.table) > 2 for seq in SEQS)

@@ -70,7 +70,7 @@ def events_of(
     return as_released([made[row] for row in order])
 
 
-@settings(max_examples=75)
+@settings(max_examples=25)
 @given(
     DRAWN,
     st.lists(st.integers(1, 40), max_size=5),

@@ -70,8 +70,7 @@ def in_order(flow: Dataflow, events: list[tuple[int, int, int]]) -> list[Any]:
 def test_every_permutation_of_seven_items(name: str, together: bool) -> None:
     flow, rng = FLOWS[name], np.random.default_rng(1)
     expected = in_order(flow, SEVEN)
-    some = 1 if name in ("window 3", "stateful") else 11
-    for order in itertools.islice(itertools.permutations(SEVEN), 0, None, some):
+    for order in itertools.islice(itertools.permutations(SEVEN), 0, None, 11):
         run = flow.start(together=together)
         cut = int(rng.integers(0, 8))
         send(run, list(order[:cut]))
@@ -195,13 +194,13 @@ def test_compiled_maps_give_what_plain_ones_do(
 def test_the_state_is_bounded_on_an_endless_stream() -> None:
     make: Callable[[], RunningDataflow] = COMPILED.start
     run, rng, most, size = make(), np.random.default_rng(2), 0, 0
-    for batch in range(200):
+    for batch in range(100):
         times = 100 * batch + rng.integers(0, 150, 500)
         run.send(times, np.array([(v,) for v in times % 9], run.item))
         run.watermark(100 * batch)
         most = max(most, run.held)
-        if batch in {20, 199}:
+        if batch in {20, 99}:
             before, size = size, len(pickle.dumps(run.snapshot()))
     assert most < 3 * 4096 + 4 * 1000
     assert size < 1.5 * before
-    assert run.sink.let_go > 50_000
+    assert run.sink.let_go > 25_000

@@ -20,7 +20,11 @@ from engine.grouping.plan import GroupingPlan
 from engine.log.input.trace import TraceRead
 from engine.order.base import Guards
 from engine.order.registry import parse_order
+from engine.passes.inprocess import run_in_process
+from engine.spark import chain as step
+from engine.spark.host import run_on_spark, spark_session
 from tests.grouping.chain_flows import events, plans, trace
+from tests.spark.both_hosts import answers, log_of
 
 LATE = 60
 
@@ -69,7 +73,7 @@ def test_whatever_waits_for_order_the_answer_is_one(barrier: str, tmp_path: Path
         assert any(each["op"] == "-" for each in found[0])
 
 
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(
     st.lists(st.integers(0, 120), max_size=5),
     st.sampled_from(["bounded:25", "punctuation", "immediate"]),
@@ -153,3 +157,30 @@ def test_promises_by_type_let_go(tmp_path: Path) -> None:
     chosen = chain_settings("none", "punctuation", types=("A", "B"))
     found = Chain(chosen, "main").process(frames(tmp_path, records)).results[1]
     assert [(each["at"], each["ts"]) for each in found] == [(6, 3), (6, 3), (7, 5), (7, 5)]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_spark_gives_what_this_process_gives(tmp_path: Path) -> None:
+    settings = chain_settings("none", "immediate")
+    log = log_of(trace(events(7, 500, 60, ("north", "south"))), tmp_path, 200, 30)
+    run_in_process(log, settings, tmp_path / "here")
+    run_on_spark(log, settings, tmp_path / "there", "local[2]", files_per_batch=1)
+    here = answers(tmp_path / "here", ("sums", "pairs"))
+    assert here == answers(tmp_path / "there", ("sums", "pairs"))
+    assert here.count('"query": "pairs"') > 500
+    assert '"op": "-"' in here
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_items_as_rows_of_a_dataframe() -> None:
+    session = spark_session("local[2]")
+    rows = session.createDataFrame(
+        [("a", 10, 100, 1, 3), ("a", 30, 110, 1, 5), ("a", 20, 120, 1, 5)],
+        "source string, ts long, arrival long, id long, v long",
+    )
+    found = rows.transform(step("none", plans()[0], "bounded:5ns")).collect()
+    assert [(row.query, row.ts, row.source, row.item) for row in found] == [
+        ("sums", 10, "a", '{"id": 1, "total": 3}'), ("sums", 30, "a", '{"id": 1, "total": 26}'),
+    ]  # fmt: skip
