@@ -18,12 +18,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from slow_waits import WaitTimes
+from slow_waits import Highs, WaitTimes
 
 from engine.chain import Chain, ChainSettings
 from engine.kernels.jit import kernel
 from engine.order.base import Guards
 from engine.order.registry import parse_order
+from engine.order.sequence.highs import first_larger, saw_high
 from engine.order.sequence.state import LANE, MEMORY
 from engine.order.sequence.wait_sketch import in_ns, resolution_bits
 from engine.order.sequence.waits import learn_wait, memory_window, needed_value
@@ -288,3 +289,37 @@ def _learn(
 @kernel
 def _needed(lane: np.ndarray, memory: np.ndarray, tail_ppm: int) -> int:
     return needed_value(lane[0], memory[0], tail_ppm)
+
+
+@kernel
+def _saw_high(lane: np.ndarray, memory: np.ndarray, seq: int, at: int) -> None:
+    saw_high(lane[0], memory[0], seq, at)
+
+
+@kernel
+def _first_larger(lane: np.ndarray, memory: np.ndarray, seq: int) -> int:
+    return first_larger(lane[0], memory[0], seq)
+
+
+def test_waits_are_exact_while_they_are_short_and_nearly_so_later() -> None:
+    rng = np.random.default_rng(2)
+    stream = Stream(10_000, (rng.pareto(1.1, 25_000) * MS).astype(np.int64))
+    exact = stream.waits()
+    lane, memory = np.zeros(1, LANE), np.zeros(1, MEMORY)
+    twin, highest = Highs(), -1
+    off, highs = [], 0
+    for place, (seq, at) in enumerate(
+        zip(stream.seq.tolist(), stream.arrival.tolist(), strict=True)
+    ):
+        wait = 0
+        if seq > highest:
+            highest, highs = seq, highs + 1
+            _saw_high(lane, memory, seq, at)
+        else:
+            wait = at - _first_larger(lane, memory, seq)
+        assert wait == twin.wait(seq, at)
+        if exact[place]:
+            off.append(abs(wait - exact[place]) / exact[place])
+    assert highs > 4 * 128
+    assert np.mean(np.array(off) == 0) > 0.9
+    assert np.quantile(off, 0.999) < 1 / 30
