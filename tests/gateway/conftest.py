@@ -7,7 +7,7 @@ from typing import Any
 
 from edge_agent import messages as m
 from edge_agent import wire
-from engine.gateway.core import GatewayCore, GatewaySettings, Send
+from engine.gateway.core import GatewayCore, GatewaySettings, Recalled, Send
 from engine.stream.frame import Frame
 
 SCHEMA = m.StreamSchema("events", {"v": "int"})
@@ -50,11 +50,10 @@ class Log:
 
 
 class Bench:
-    """A gateway with given settings and a log in memory."""
+    """A gateway with given settings and a log, in memory if none is given."""
 
-    def __init__(self, **options: Any) -> None:
-        self.log = Log()
-        recalled = options.pop("recalled", None)
+    def __init__(self, log: Any = None, recalled: Recalled | None = None, **options: Any) -> None:
+        self.log = Log() if log is None else log
         settings_ = GatewaySettings(**{"tick_every_ns": 0, **options})
         self.core = GatewayCore(settings_, self.log, recalled=recalled)
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from edge_agent import messages as m
 from engine.gateway.commits import FLIGHTS_MAX
-from engine.gateway.core import GatewayCore, GatewaySettings
 from engine.gateway.outputs import LATER
 from engine.stream.frame import Frame
 from tests.gateway.conftest import SYNC, Bench, Log, a_data, a_hello
@@ -25,15 +24,8 @@ class LaterLog(Log):
         return LATER
 
 
-def later_bench(**options: Any) -> Bench:
-    bench = Bench()
-    bench.log = LaterLog()
-    bench.core = GatewayCore(GatewaySettings(**{"tick_every_ns": 0, **options}), bench.log)
-    return bench
-
-
 def test_an_ack_follows_the_flush_it_belongs_to() -> None:
-    bench = later_bench(frame_rows=5)
+    bench = Bench(LaterLog(), frame_rows=5)
     bench.join("c", a_hello())
     assert bench.say("c", SYNC, a_data(0, 5)) == []
     assert bench.say("c", a_data(5, 5)) == []
@@ -46,7 +38,7 @@ def test_an_ack_follows_the_flush_it_belongs_to() -> None:
 
 
 def test_while_the_sink_is_behind_frames_stay_open_and_become_larger() -> None:
-    bench = later_bench(frame_rows=5)
+    bench = Bench(LaterLog(), frame_rows=5)
     bench.join("c", a_hello())
     for number in range(FLIGHTS_MAX + 40):
         bench.say("c", a_data(5 * number, 5), now=number)
@@ -60,7 +52,7 @@ def test_while_the_sink_is_behind_frames_stay_open_and_become_larger() -> None:
 
 
 def test_behind_means_congested_and_failed_means_busy() -> None:
-    bench = later_bench(frame_rows=10, waiting_bytes_max=20_000)
+    bench = Bench(LaterLog(), frame_rows=10, waiting_bytes_max=20_000)
     bench.join("c", a_hello())
     first = 0
     while not bench.core.congested:
@@ -84,7 +76,7 @@ def test_behind_means_congested_and_failed_means_busy() -> None:
 
 
 def test_a_peer_is_not_too_slow_while_nothing_is_read() -> None:
-    bench = later_bench(frame_rows=10, waiting_bytes_max=10_000, hello_timeout_ns=S)
+    bench = Bench(LaterLog(), frame_rows=10, waiting_bytes_max=10_000, hello_timeout_ns=S)
     bench.join("c", a_hello())
     bench.core.connected("waits", 0, "127.0.0.1")
     bench.say("c", *(a_data(10 * n, 10) for n in range(9)))
@@ -100,7 +92,7 @@ def test_a_peer_is_not_too_slow_while_nothing_is_read() -> None:
 
 def test_a_held_site_whose_source_left_is_looked_after() -> None:
     """The frame of a source that came, said nothing that counts and left: nothing goes wrong."""
-    bench = later_bench(frame_rows=1)
+    bench = Bench(LaterLog(), frame_rows=1)
     bench.join("c", a_hello())
     for number in range(FLIGHTS_MAX):
         bench.say("c", a_data(number, 1))

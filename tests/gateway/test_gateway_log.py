@@ -10,7 +10,7 @@ import pytest
 
 from edge_agent import messages as m
 from engine.gateway.arrival_clock import ArrivalClock
-from engine.gateway.core import GatewayCore, GatewaySettings, Recalled
+from engine.gateway.core import Recalled
 from engine.log import arrival_log, compaction
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.files.folder import numbered_files
@@ -32,17 +32,9 @@ def seqs(folder: Path) -> list[int]:
     return [row["seq"] for row in rows if row.get("kind", 0) == 0]
 
 
-def bench_on(writer: LogWriter, recalled: Recalled | None = None, **options: Any) -> Bench:
-    bench = Bench(**options)
-    bench.core = GatewayCore(
-        GatewaySettings(**{"tick_every_ns": 0, **options}), writer, recalled=recalled
-    )
-    return bench
-
-
 @pytest.mark.parametrize("commit_every_ns", [0, 500 * MS])
 def test_acked_is_on_disk(tmp_path: Path, commit_every_ns: int) -> None:
-    bench = bench_on(LogWriter(tmp_path), commit_every_ns=commit_every_ns)
+    bench = Bench(LogWriter(tmp_path), commit_every_ns=commit_every_ns)
     bench.join("c", a_hello())
     assert bench.say("c", SYNC, a_data(0, 5)) == []
     acked = 0
@@ -60,7 +52,7 @@ def test_a_full_disk_is_tried_again_and_nothing_is_lost_or_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_per_file: int
 ) -> None:
     """With one row per file the writer fails while it appends, with more when it flushes."""
-    bench = bench_on(LogWriter(tmp_path, rows_per_file), sink_retry_ns=S)
+    bench = Bench(LogWriter(tmp_path, rows_per_file), sink_retry_ns=S)
     bench.join("c", a_hello())
     bench.say("c", SYNC, a_data(0, 5))
     write = arrival_log.write_parquet
@@ -105,12 +97,12 @@ def test_while_the_disk_is_full_memory_is_bounded() -> None:
 
 def test_a_log_is_gone_on_with(tmp_path: Path) -> None:
     with LogWriter(tmp_path) as writer:
-        bench = bench_on(writer)
+        bench = Bench(writer)
         bench.join("c", a_hello(start=1), now=5)
         bench.say("c", SYNC, a_data(0, 5), now=5 * S)
         bench.core.finish(6 * S)
     with LogWriter(tmp_path) as writer:
-        again = bench_on(writer, Recalled(LogReader(tmp_path)))
+        again = Bench(writer, Recalled(LogReader(tmp_path)))
         # The machine's clock was set back by an hour while it was off.
         assert again.join("d", a_hello(start=1), now=-3600 * S) == [m.Welcome(0, (5,))]
         again.say("d", a_data(3, 4), now=-3599 * S)
@@ -148,7 +140,7 @@ def test_arrival_waits_for_a_small_step_and_runs_on_after_a_large_one() -> None:
 def grown(folder: Path, files: int) -> None:
     """So many messages, each in a file of its own as is the SYNC; some come before their former."""
     with LogWriter(folder, rows_per_file=1) as writer:
-        bench = bench_on(writer, frame_rows=1)
+        bench = Bench(writer, frame_rows=1)
         bench.join("c", a_hello(start=1))
         for number in range(files):
             at = number + (number % 10 == 0) - (number % 10 == 1)
@@ -171,7 +163,7 @@ def test_numbers_outlive_their_files(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert said == []
     with LogWriter(tmp_path) as writer:
         known = Recalled(LogReader(tmp_path).one_by_one(), retired(tmp_path).known)
-        again = bench_on(writer, known)
+        again = Bench(writer, known)
         # Number 200 to 204 came after 205 to 209 would have: 40 is the first of a pair.
         assert again.join("d", a_hello(start=1), now=100 * S) == [m.Welcome(0, (200,))]
         assert again.say("d", a_data(205, 5), now=100 * S) == [m.Ack(0, (200,))]
