@@ -5,8 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
+from typing import Protocol
 
-from edge_agent.abstraction.settings import AbstractSettings
+
+class Asked(Protocol):
+    """The settings that a test asks for; each counts as docs/reference.md says."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def bands(self) -> tuple[str | float, ...]: ...
+    @property
+    def hysteresis(self) -> float: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def gap_ns(self) -> int: ...
+    @property
+    def min_ns(self) -> int: ...
+    @property
+    def max_ns(self) -> int: ...
+    @property
+    def clock_step_ns(self) -> int: ...
+
 
 Value = float | str | None
 Sample = tuple[int, Value]
@@ -24,7 +45,7 @@ class Piece:
     begun: bool
 
 
-def intervals(settings: AbstractSettings, samples: Sequence[Sample]) -> list[Piece]:
+def intervals(settings: Asked, samples: Sequence[Sample]) -> list[Piece]:
     """Of one thing whose readings were all handed in in time."""
     found = []
     for part, cut in stretches(settings, samples):
@@ -39,9 +60,7 @@ def intervals(settings: AbstractSettings, samples: Sequence[Sample]) -> list[Pie
     return found
 
 
-def stretches(
-    settings: AbstractSettings, samples: Sequence[Sample]
-) -> list[tuple[list[Sample], str | None]]:
+def stretches(settings: Asked, samples: Sequence[Sample]) -> list[tuple[list[Sample], str | None]]:
     """Readings that count, parted where nothing is known between two; and why that is."""
     parts: list[tuple[list[Sample], str | None]] = []
     part: list[Sample] = []
@@ -61,7 +80,7 @@ def stretches(
     return [*parts, (part, "eos")] if part else parts
 
 
-def valid(settings: AbstractSettings, value: Value) -> bool:
+def valid(settings: Asked, value: Value) -> bool:
     if settings.kind == "presence":
         return True
     if settings.kind == "states":
@@ -69,7 +88,7 @@ def valid(settings: AbstractSettings, value: Value) -> bool:
     return isinstance(value, int | float) and value == value
 
 
-def labelled(settings: AbstractSettings, values: Sequence[Value]) -> list[str]:
+def labelled(settings: Asked, values: Sequence[Value]) -> list[str]:
     found: list[str] = []
     for value in values:
         if settings.kind == "presence":
@@ -83,19 +102,21 @@ def labelled(settings: AbstractSettings, values: Sequence[Value]) -> list[str]:
     return found
 
 
-def plain(settings: AbstractSettings, value: float) -> str:
-    return settings.names[sum(edge < value for edge in settings.edges)]
+def plain(settings: Asked, value: float) -> str:
+    names, edges = settings.bands[::2], settings.bands[1::2]
+    return str(names[sum(float(edge) < value for edge in edges)])
 
 
-def holds(settings: AbstractSettings, name: str, value: float) -> bool:
-    place = settings.names.index(name)
-    above = place == 0 or value > settings.edges[place - 1] - settings.hysteresis
-    below = place == len(settings.edges) or value <= settings.edges[place] + settings.hysteresis
+def holds(settings: Asked, name: str, value: float) -> bool:
+    names, edges = settings.bands[::2], [float(edge) for edge in settings.bands[1::2]]
+    place = names.index(name)
+    above = place == 0 or value > edges[place - 1] - settings.hysteresis
+    below = place == len(edges) or value <= edges[place] + settings.hysteresis
     return above and below
 
 
 def pieces(
-    settings: AbstractSettings, name: str, times: Sequence[int], end: int, cut: str | None
+    settings: Asked, name: str, times: Sequence[int], end: int, cut: str | None
 ) -> list[Piece]:
     begin = times[0]
     if end - begin < settings.min_ns:

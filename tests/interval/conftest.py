@@ -9,13 +9,24 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from engine.query.endpoints.allen import ALLEN
 from tests.pattern.conftest import Event, pair
 
 Restricted = tuple[str, str, str]
 """``("a.ts", "<", "b.te")``."""
 Alternative = tuple[Restricted, ...]
 OPS = ("<", "<=", "=", ">=", ">")
+ALLEN: dict[str, tuple[Restricted, ...]] = {
+    name: tuple((x, op, y) for x, op, y in (each.split() for each in says.split(", ")))
+    for name, says in {
+        "BEFORE": "te < ts", "AFTER": "ts > te", "MEETS": "te = ts", "MET BY": "ts = te",
+        "OVERLAPS": "ts < ts, te > ts, te < te", "OVERLAPPED BY": "ts > ts, ts < te, te > te",
+        "STARTS": "ts = ts, te < te", "STARTED BY": "ts = ts, te > te",
+        "DURING": "ts > ts, te < te", "CONTAINS": "ts < ts, te > te",
+        "FINISHES": "ts > ts, te = te", "FINISHED BY": "ts < ts, te = te",
+        "EQUALS": "ts = ts, te = te",
+    }.items()
+}  # fmt: skip
+"""Allen's relations: what holds of an end point of the left and one of the right interval."""
 
 
 @dataclass(frozen=True)

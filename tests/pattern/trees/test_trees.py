@@ -16,10 +16,11 @@ from engine.pattern.settings import PatternSettings
 from engine.query.endpoints.five_counts import end_points, representation
 from engine.query.endpoints.tree_joins import JOINS
 from tests.pattern.trees.by_clocks import Known, judged
-from tests.pattern.trees.definition import Record, Run, Tree, Where, by_definition
+from tests.pattern.trees.definition import Record, Tree, Where, by_definition
 from tests.pattern.trees.drawn import Drawn, torn, trees
 from tests.pattern.trees.known_halves import Key, known_after
 from tests.pattern.trees.known_halves import standing as standing_of_halves
+from tests.pattern.trees.runs import Run
 
 KEEP = 10**6
 
