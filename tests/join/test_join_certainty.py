@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.stream.released import IN_ORDER, LATE
-from tests.join.sides import Definition, Row, Sided, net, row_of, run
+from tests.join.definition import Definition, Row
+from tests.join.sides import Sided, net, row_of, run
 from tests.join.test_join_rows import KINDS, NEAR, answering, same_id
 
 CLOCKS = {"x": ("s0", 1, 2), "y": ("s1", 1, 1), "z": ("s2", 1, 0)}

@@ -24,7 +24,8 @@ from engine.pattern.settings import PatternSettings
 from engine.pattern.spill.settings import SpillSettings
 from engine.query import query
 from engine.results.export import export_jsonl
-from tests.join.sides import Definition, Sided, tumbling, within
+from tests.join.definition import Definition, tumbling, within
+from tests.join.sides import Sided
 from tests.spark.both_hosts import answers, log_of
 
 KINDS = {"inner": "", "left": "LEFT", "right": "RIGHT", "full": "FULL", "anti": "ANTI"}

@@ -17,7 +17,8 @@ from engine.pattern.settings import PatternSettings
 from engine.query import query
 from engine.query.join_plan import JoinPlan
 from engine.stream.released import IN_ORDER, LATE, Strings
-from tests.join.sides import Definition, Row, Sided, batch, net, row_of, run, tumbling, within
+from tests.join.definition import Definition, Row, tumbling, within
+from tests.join.sides import Sided, batch, net, row_of, run
 
 KINDS = {"inner": "", "left": "LEFT", "right": "RIGHT OUTER", "full": "FULL", "anti": "ANTI"}
 BARRIERS = ("immediate", "punctuation", "bounded:4", "hold:3", "adaptive", "immediate,ordered")

@@ -11,9 +11,10 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
-from tests.join.sides import Definition, Sided, tumbling, within
+from tests.join.definition import Definition, tumbling, within
 from tests.products.worlds import Event
 
 Result = dict[str, Any]
@@ -216,7 +217,7 @@ PATTERNS = {
 }  # fmt: skip
 
 # ---- joins -------------------------------------------------------------------------------------
-_ON: dict[str, Callable[[Sided, Sided], bool]] = {
+_ON: dict[str, Callable[[Any, Any], bool]] = {
     "ON a.g = b.g": lambda x, y: x.attrs["g"] == y.attrs["g"],
     "ON a.g = b.g AND a.v < b.v": lambda x, y: (
         x.attrs["g"] == y.attrs["g"] and known(x.attrs["v"], y.attrs["v"])
@@ -235,7 +236,9 @@ def join(kind: str, on: str, near: str) -> Question:
 
     def plain(events: Sequence[Event]) -> Answers:
         sided = [
-            Sided(e["type"], e["ts"], stream=e["stream"], attrs={n: e[n] for n in ("v", "g", "h")})
+            SimpleNamespace(
+                ref=e["ts"], stream=e["stream"], attrs={n: e[n] for n in ("v", "g", "h")}
+            )
             for e in events
         ]
         rows = Definition(kind, _NEAR[near], _ON[on]).rows(sided)
@@ -254,3 +257,8 @@ JOINS = {
     f"{kind}, {on}, {near}": join(kind, on, near)
     for kind, on, near in itertools.product(_WORDS, _ON, _NEAR)
 }
+
+
+def counted(events: Sequence[Event]) -> list[Event]:
+    """As windows count them: an interval when it ends."""
+    return [event | {"ts": event["te"]} for event in events]

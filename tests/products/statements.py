@@ -17,6 +17,7 @@ from tests.products.questions import (
     Question,
     Result,
     before,
+    counted,
     keyed,
     named,
     of_match,
@@ -44,11 +45,6 @@ def of_window(shifts: str) -> Callable[[Result], str]:
         return keyed(where["start"], where["end"], stage, result["key"], shown)
 
     return key
-
-
-def counted(events: Sequence[Event]) -> list[Event]:
-    """As windows count them: an interval when it ends."""
-    return [event | {"ts": event["te"]} for event in events]
 
 
 def window(product: Product, error: int = 0) -> Question:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tests.products.questions import Result
-from tests.products.statements import counted
+from tests.products.questions import Result, counted
 from tests.products.worlds import Event
 from tests.window.plain import Product
 
