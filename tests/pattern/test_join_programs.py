@@ -1,26 +1,21 @@
-"""Join predicates as programs: the same answers as on columns, one combination at a time."""
+"""What a pattern asks across steps: of every pair of events what the twin of conditions says."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import inf, nan
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.errors import ContractViolation
-from engine.kernels.jit import kernel
-from engine.pattern.compiled.derived import Read, reads
-from engine.pattern.compiled.program import compile_programs, uses_text_order
-from engine.pattern.compiled.program_texts import awaits_text, text_constants, text_ranks
-from engine.pattern.compiled.records import EVENT
-from engine.pattern.search.clocked_machine import Errors
-from engine.pattern.search.program_machine import ABSENT, FLOAT, INT, TEXT, Programs, holds
-from engine.query.expression import View, join_mask, view_value
-from engine.query.values import present
+from engine.pattern.alone import Alone
+from engine.pattern.seq import SeqMatcher
+from engine.query.plan import SeqPlan, Step
 from engine.stream.released import Strings
+from tests.pattern.conftest import Event, batch
 from tests.query.random_conditions import (
     INTS,
     REALS,
@@ -36,6 +31,7 @@ from tests.query.random_conditions import (
     texts,
 )
 from tests.query.slow_expression import (
+    COMPARE,
     TYPES,
     Arithmetic,
     Attribute,
@@ -44,136 +40,54 @@ from tests.query.slow_expression import (
     Logic,
     Membership,
     Predicate,
+    slow,
 )
 
 FIELDS = ["ts", "te", "seq", "type"]
-KINDS = {"int": INT, "bool": INT, "float": FLOAT, "str": TEXT}
-PLACE = {"p": 2, "q": 0}
-"""Steps of the aliases; step 1 is one that no predicate names."""
 
 
-# ---- both sides of the comparison -------------------------------------------------------------
-def view_of(rows: Sequence[Row], strings: Strings) -> View:
-    columns = columns_of(rows, strings)
-    number = np.arange(len(rows), dtype=np.int64)
-    columns |= {"ts": number, "te": number + 3, "ref": 7 * number + 2, "seq": number % 3 - 1}
-    columns["type"] = np.array([strings.code(f"T{row % 2}") for row in number], np.int32)
-    return View.of(columns, TYPES, strings)
+def matched(
+    predicate: Predicate, left: Sequence[Row], right: Sequence[Row], texts_known: Sequence[str] = ()
+) -> set[tuple[int, int]]:
+    """Which of the first events, all A, and of the later ones, all B, the engine matches."""
+    steps = (Step("p", "A"), Step("q", "B"))
+    operator = Alone(SeqMatcher(SeqPlan("q", "", steps, others=(as_plan(predicate),))))
+    strings, found = Strings(list(texts_known)), list[Any]()
+    kinds = "A" * len(left) + "B" * len(right)
+    events = [Event(kind, ref) for ref, kind in enumerate(kinds)]
+    borders = (0, len(left)), (len(left), len(kinds))
+    for (start, stop), rows in zip(borders, (left, right), strict=True):
+        released = batch(events, strings, start, stop)
+        released.columns.update(columns_of(rows, strings))
+        released.attr_types.update(TYPES)
+        found += operator.process(released)
+    found += operator.finish(10**9)
+    return {(r["events"][0]["seq"], r["events"][1]["seq"] - len(left)) for r in found}
 
 
-def registers(view: View) -> tuple[dict[str, int], np.ndarray, np.ndarray, np.ndarray]:
-    """(register, kind, raw, ok) as a matcher keeps them; the events of both sides in one store."""
-    columns, masks = view.columns, []
-    fields = {
-        "ts": columns["ref"],
-        "te": columns["te"] + columns["ref"] - columns["ts"],
-        "seq": columns["seq"],
-        "type": columns["type"].astype(np.int64),
-    }
-    raw, kinds = [fields[name] for name in FIELDS], [INT, INT, INT, TEXT]
-    masks = [np.ones(len(fields["ts"]), bool) for _ in FIELDS]
-    masks[2] = fields["seq"] >= 0
-    for name, kind in TYPES.items():
-        values = columns["attrs." + name]
-        raw.append(values.view(np.int64) if kind == "float" else values.astype(np.int64))
-        kinds.append(KINDS[kind])
-        valid = columns.get("valid." + name, np.ones(len(values), bool))
-        masks.append(values >= 0 if kind == "str" else valid)
-    raw.append(np.full_like(raw[0], 5))
-    masks.append(np.ones(len(raw[0]), bool))
-    names = [*FIELDS, *TYPES, "absent"]
-    kind_of = np.array([*kinds, ABSENT], np.int8)
-    return (
-        {name: place for place, name in enumerate(names)},
-        kind_of,
-        np.array(raw),
-        np.array(masks),
-    )
+def by_twin(
+    predicate: Predicate, left: Sequence[Row], right: Sequence[Row]
+) -> set[tuple[int, int]]:
+    def full(row: Row, n: int, kind: str) -> Row:
+        return {**row, "ts": n, "te": n, "seq": n, "type": kind}
+
+    return {
+        (a, b)
+        for a, one in enumerate(left)
+        for b, other in enumerate(right)
+        if slow(
+            predicate, {"p": full(one, a, "A"), "q": full(other, b + len(left), "B")}
+        )
+    }  # fmt: skip
 
 
-def with_functions(
-    predicates: Sequence[Predicate], view: View, names: dict[str, int], kind: np.ndarray,
-    raw: np.ndarray, ok: np.ndarray,
-) -> tuple[dict[Read, int], np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
-    """And a register for each value that functions make of one event."""
-    register: dict[Read, int] = dict(names)
-    kinds, raws, masks = [kind], [raw], [ok]
-    for read in dict.fromkeys(each for p in predicates for each in reads(p)):
-        if isinstance(read, str):
-            continue
-        register[read] = len(register)
-        value, n = view_value(read, view), raw.shape[1]
-        there = np.broadcast_to(present(value), (n,))
-        data = np.zeros((), np.int64) if value.kind == "null" else np.asarray(value.data)
-        data = data.view(np.int64) if value.kind == "float" else data.astype(np.int64)
-        raws.append(np.broadcast_to(data, (1, n)))
-        masks.append(there[None, :])
-        of = {"int": INT, "float": FLOAT, "str": TEXT, "null": ABSENT}[value.kind]
-        kinds.append(np.array([of], np.int8))
-    return register, np.concatenate(kinds), np.concatenate(raws), np.concatenate(masks)
-
-
-@kernel
-def _each(
-    programs: Programs, ranks: np.ndarray, which: int, rows: np.ndarray, raw: np.ndarray,
-    ok: np.ndarray, errors: Errors, found: np.ndarray,
-) -> None:  # fmt: skip
-    for combination in range(len(rows)):
-        mine = rows[combination]
-        found[combination] = holds(programs, ranks, 2 * which, mine, raw, ok, errors)
-        # Where no clock errs, what is possible is certain.
-        sure = holds(programs, ranks, 2 * which + 1, mine, raw, ok, errors)
-        if sure != found[combination]:
-            raise ValueError
-
-
-def no_errors(events: int) -> Errors:
-    return Errors(np.zeros(events, EVENT), -1, np.empty(0, np.float64))
-
-
-def by_program(
-    predicates: Sequence[Predicate], left: Sequence[Row], right: Sequence[Row], strings: Strings
-) -> list[list[bool]]:
-    """By predicate: what its program says of combination i, events ``left[i]`` and ``right[i]``."""
-    view = view_of([*left, *right], strings)
-    predicates = as_plan(tuple(predicates))
-    register, kind, raw, ok = with_functions(predicates, view, *registers(view))
-    programs = compile_programs(predicates, PLACE, register, kind, strings)
-    ranks = np.empty(0, np.int64)
-    if uses_text_order(programs):
-        ranks = text_ranks(strings, text_constants(predicates))
-    rows = np.full((len(left), 3), -(2**40), np.int64)
-    rows[:, PLACE["p"]] = np.arange(len(left))
-    rows[:, PLACE["q"]] = np.arange(len(left)) + len(left)
-    answers = []
-    for which in range(len(predicates)):
-        found = np.zeros(len(left), bool)
-        _each(programs, ranks, which, rows, raw, ok, no_errors(raw.shape[1]), found)
-        answers.append(found.tolist())
-    return answers
-
-
-def by_columns(
-    predicate: Predicate, left: Sequence[Row], right: Sequence[Row], strings: Strings
-) -> list[bool]:
-    both = view_of([*left, *right], strings)
-    count = len(left)
-    sides = [
-        {name: column[part] for name, column in both.columns.items()}
-        for part in (slice(count), slice(count, None))
-    ]
-    views = {alias: View.of(side, TYPES, strings) for alias, side in zip("pq", sides, strict=True)}
-    return np.broadcast_to(join_mask(as_plan(predicate), views), (count,)).tolist()
-
-
-# ---- random predicates ------------------------------------------------------------------------
-OPS = ["=", "!=", "<", "<=", ">", ">="]
-PAIRS = st.lists(st.tuples(ROW, ROW), min_size=1, max_size=8)
+OPS = sorted(COMPARE)
 ATTRIBUTES = st.builds(
     Attribute, st.sampled_from([*TYPES, *TYPES, *FIELDS, "absent"]), st.sampled_from("pq")
 )
 CONSTANTS = st.builds(
-    Constant, INTS | REALS | st.booleans() | st.sampled_from([*TEXTS, "new", "aa"])
+    Constant,
+    INTS | REALS.filter(lambda x: x == x) | st.booleans() | st.sampled_from([*TEXTS, "new", "aa"]),
 )
 NUMBERS = st.builds(Constant, INTS | REALS.filter(lambda x: x == x) | st.booleans())
 # No function takes a time that clocks may err in.
@@ -185,30 +99,24 @@ OF_ONE = OF_TEXT | texts(OF_TEXT)
 EXPRESSIONS = (
     computed(OF_NUMBERS | NUMBERS, 5) | sums(ATTRIBUTES | CONSTANTS, 5) | OF_ONE | CONSTANTS
 )
-SIMPLE = st.builds(Comparison, st.sampled_from(OPS), ATTRIBUTES, ATTRIBUTES | CONSTANTS)
 LEAVES = (
-    SIMPLE
+    st.builds(Comparison, st.sampled_from(OPS), ATTRIBUTES, ATTRIBUTES | CONSTANTS)
     | st.builds(Comparison, st.sampled_from(OPS), EXPRESSIONS, EXPRESSIONS)
-    | st.builds(Membership, EXPRESSIONS, st.lists(CONSTANTS, max_size=3).map(tuple))
-    | st.builds(
-        Membership,
-        ATTRIBUTES,
-        st.lists(st.builds(Constant, INTS | st.booleans()), max_size=4).map(tuple)
-        | st.lists(st.builds(Constant, st.sampled_from([*TEXTS, "new"])), max_size=4).map(tuple),
-    )
+    | st.builds(Membership, EXPRESSIONS, st.lists(CONSTANTS, min_size=1, max_size=3).map(tuple))
+    | st.builds(Membership, ATTRIBUTES, st.lists(CONSTANTS, min_size=1, max_size=4).map(tuple))
 )
 PREDICATES = combined(LEAVES | asked(computed(OF_NUMBERS, 3) | OF_ONE, OF_ONE), 6)
+ROWS = st.lists(ROW, min_size=1, max_size=4)
 
 
-@settings(max_examples=120, deadline=None)
-@given(st.lists(PREDICATES, min_size=1, max_size=3), PAIRS, st.booleans())
-def test_random_predicates_as_on_columns(
-    predicates: list[Predicate], pairs: list[tuple[Row, Row]], seen: bool
+@settings(max_examples=150, deadline=None)
+@given(PREDICATES, ROWS, ROWS, st.booleans())
+def test_random_predicates(
+    predicate: Predicate, left: list[Row], right: list[Row], seen: bool
 ) -> None:
-    left, right = [one for one, _ in pairs], [other for _, other in pairs]
-    strings = Strings(["b", "new"] if seen else [])
-    want = [by_columns(predicate, left, right, strings) for predicate in predicates]
-    assert by_program(predicates, left, right, strings) == want
+    """``seen``: some texts were there before; others appear between the two."""
+    found = matched(predicate, left, right, ["b", "new"] if seen else [])
+    assert found == by_twin(predicate, left, right)
 
 
 @pytest.mark.parametrize("op", OPS)
@@ -217,67 +125,26 @@ def test_every_pair_of_extreme_values(op: str, negated: bool) -> None:
     ints = [0, 1, -1, 2**53, 2**53 + 1, -(2**53) - 1, 2**63 - 1, 2**63 - 2, -(2**63)]
     reals = [0.0, -0.0, 0.5, -0.5, 2.0**53, 2.0**53 + 2, 2.0**63, -(2.0**63), inf, -inf, nan,
              float(np.nextafter(2.0**63, 0)), float(np.nextafter(-(2.0**63), -inf))]  # fmt: skip
-    values: list[Row] = [{"i": i, "f": f, "s": t} for i in ints for f in reals for t in ("a", None)]
-    left = [one for one in values for _ in range(9)]
-    right = [values[(7 * place + step) % len(values)] for place in range(len(values))
-             for step in range(9)]  # fmt: skip
-    leaves: list[Predicate] = [
-        Comparison(op, Attribute(a, "p"), Attribute(b, "q")) for a in "ifs" for b in "ifs"
-    ]
-    predicates = [Logic("not", (leaf,)) if negated else leaf for leaf in leaves]
-    found = by_program(predicates, left, right, Strings())
-    assert found == [by_columns(one, left, right, Strings()) for one in predicates]
+    rows: list[Row] = [{"i": i, "s": "a"} for i in ints] + [{"f": f} for f in reals]
+    for a in "ifs":
+        for b in "ifs":
+            leaf: Predicate = Comparison(op, Attribute(a, "p"), Attribute(b, "q"))
+            predicate = Logic("not", (leaf,)) if negated else leaf
+            assert matched(predicate, rows, rows) == by_twin(predicate, rows, rows), (a, b)
 
 
 @pytest.mark.parametrize("op", ["+", "-", "*"])
 def test_where_int64_ends(op: str) -> None:
+    """A value that does not fit is null, which is equal to nothing."""
     edge = [0, 1, -1, 2, -2, 3, 2**31, 2**32, -(2**32), 3037000500, -3037000500, 2**62, -(2**62),
             2**63 - 1, -(2**63), -(2**63) + 1]  # fmt: skip
-    pairs = [(a, b) for a in edge for b in edge]
     total = Arithmetic(op, Attribute("i", "p"), Attribute("i", "q"))
-    known = Comparison("=", total, total)
-    equal = Comparison("=", total, Attribute("j", "p"))
+    rows: list[Row] = [{"i": value} for value in edge]
     exact = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__}[op]
-    fits = [-(2**63) <= exact(a, b) < 2**63 for a, b in pairs]
-    left: list[Row] = [
-        {"i": a, "j": exact(a, b) if fit else 0} for (a, b), fit in zip(pairs, fits, strict=True)
-    ]
-    right: list[Row] = [{"i": b} for _, b in pairs]
-    assert by_program([known, equal], left, right, Strings()) == [fits, fits]
-
-
-# ---- the rules, one by one --------------------------------------------------------------------
-
-
-def test_a_text_that_appears_later() -> None:
-    predicate = as_plan(Comparison("!=", Attribute("s", "p"), Constant("late")))
-    strings = Strings(["early"])
-    assert awaits_text([predicate], strings)
-    assert by_program([predicate], [{"s": "early"}], [{}], strings) == [[True]]
-    assert by_program([predicate], [{"s": "late"}], [{}], strings) == [[False]]
-    assert not awaits_text([predicate], strings)
-
-
-def test_ranks_alone_are_made_again_when_texts_appear() -> None:
-    predicate = as_plan(Comparison("<", Attribute("s", "p"), Constant("m")))
-    strings = Strings(["z"])
-    kind = np.array([TEXT], np.int8)
-    programs = compile_programs([predicate], {"p": 0}, {"s": 0}, kind, strings)
-    codes = np.array([[strings.code(text) for text in "zamn"]], np.int64)
-    found = np.zeros(4, bool)
-    ranks = text_ranks(strings, text_constants([predicate]))
-    rows = np.arange(4, dtype=np.int64)[:, None]
-    _each(programs, ranks, 0, rows, codes, np.ones((1, 4), bool), no_errors(4), found)
-    assert uses_text_order(programs)
-    assert found.tolist() == [False, True, False, False]
-
-
-@pytest.mark.parametrize(
-    ("attribute", "named"),
-    [(Attribute("i", "r"), "'r'"), (Attribute("i"), "None"), (Attribute("k", "p"), "'k'")],
-)
-def test_what_a_predicate_names_must_exist(attribute: Attribute, named: str) -> None:
-    predicate = as_plan(Comparison("=", attribute, Constant(1)))
-    register: Mapping[str, int] = {"i": 0}
-    with pytest.raises(ContractViolation, match=named):
-        compile_programs([predicate], PLACE, register, np.zeros(1, np.int8), Strings())
+    fits = {
+        (a, b)
+        for a, one in enumerate(edge)
+        for b, other in enumerate(edge)
+        if -(2**63) <= exact(one, other) < 2**63
+    }
+    assert matched(Comparison("=", total, total), rows, rows) == fits

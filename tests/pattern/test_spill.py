@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,7 +21,7 @@ from engine.pattern.seq import SeqMatcher
 from engine.pattern.settings import PatternSettings
 from engine.pattern.spill.chunk_store import FileChunks
 from engine.pattern.spill.matcher import SpillingMatcher
-from engine.pattern.spill.partition import Keys, keys_of
+from engine.pattern.spill.partition import keys_of
 from engine.pattern.spill.settings import SpillSettings
 from engine.query import query
 from engine.query.plan import Attribute, Comparison, OrPlan, SeqPlan, WindowPlan
@@ -48,7 +47,8 @@ EVENT = {
     "unc": st.sampled_from([0, 0, 1, 4]), "source": st.sampled_from(["s0", "s1"]),
     "epoch": st.sampled_from([-1, 0]), "status": st.sampled_from([IN_ORDER] * 2 + [LATE]),
     "attrs": st.fixed_dictionaries({}, optional={
-        "k": st.sampled_from([1, 2]), "v": st.integers(0, 3), "f": st.sampled_from([1, 0.5, 2.0]),
+        "k": st.sampled_from([1, 2, 1.0, 0, -0.0]), "v": st.integers(0, 3),
+        "f": st.sampled_from([1, 0.5, 2.0]),
         "t": st.sampled_from("xy"),
     }),
 }  # fmt: skip
@@ -73,6 +73,7 @@ WRITTEN = {
     "returned": "SEQ(A a, !N n, B b) RETURN a.k + b.k AS sum",
     "functions": "SEQ(A a, !N n, B b) WHERE a.k = b.k AND n.k = a.k AND n.t LIKE 'x%' "
     "AND (upper(a.t) = upper(b.t) OR abs(a.v - b.v) < 2) AND coalesce(a.v, b.v, 0) >= 0",
+    "keys of two names": "SEQ(A a, B b) WHERE a.k = b.f",
     "text": "SEQ(!N n, A a, B b) WHERE a.t = b.t AND n.t = a.t AND a.k = b.k AND n.k = a.k",
 }
 
@@ -178,7 +179,7 @@ def test_memory_is_bounded_by_what_is_hot(tools: Any) -> None:
             operators.append(make())
             return operators[-1]
 
-        tools.run(made, events, range(0, 600, 40))
+        tools.run(made, events, range(0, 600, 100))
         held[name] = max(operator.counters()["buffered_max"] for operator in operators)
     assert held["plain"] >= 400
     assert held["spill"] <= 120
@@ -204,14 +205,6 @@ def test_a_batch_that_is_full_goes_at_once_one_that_is_not_when_its_time_is_over
     after = [event("F", 32, release=13), event("B", 3, status=LATE, release=20)]
     assert at([*past, late[0], *after]) == [(13, 2), (30, 3)]
     assert at([*past, late[0]]) == [(13, 2)]
-
-
-def test_what_is_late_and_near_what_is_hot_does_not_wait(tools: Any) -> None:
-    spill = SpillSettings(None, 10, 5, pending=9, wait_ns=1000)
-    events = [tools.Event("A", 28), tools.Event("F", 34), tools.Event("B", 30, status=LATE)]
-    operator = Alone(SpillingMatcher(plan("a b", 4), spill))
-    (result,) = operator.process(tools.batch(events, Strings(), 0, 3))
-    assert (result["at"], operator.counters()["put_off"]) == (2, 0)
 
 
 def test_files_hold_what_memory_does_not_and_go_in_the_end(tools: Any, tmp_path: Path) -> None:
@@ -283,59 +276,7 @@ def test_files_of_the_two_last_snapshots_stay(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "q").iterdir()] == ["3.arrow"]
 
 
-def test_folders_of_others_stay(tmp_path: Path) -> None:
-    first, second = (
-        FileChunks(tmp_path / "x" / "site" / name, tmp_path / "x") for name in ("one", "two")
-    )
-    first.close()
-    assert (tmp_path / "x" / "site" / "two").is_dir()
-    second.close()
-    assert not list((tmp_path / "x").iterdir())
-
-
 # ---- parts of the keys ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "keys"),
-    [
-        ("SEQ(A a, B b) WHERE a.x = b.y", [{"A": "x", "B": "y"}]),
-        ("SEQ(A a, B b) WHERE a.x = b.x AND a.y = b.y",
-         [{"A": "x", "B": "x"}, {"A": "y", "B": "y"}]),
-        ("SEQ(A a, !C c, B b) WHERE a.x = b.x", []),
-        ("SEQ(A a, !C c, B b) WHERE a.x = b.x AND b.y = c.y", []),
-        ("SEQ(A a, A b) WHERE a.x = b.x", [{"A": "x"}]),
-        ("SEQ(A a, A b) WHERE a.x = b.y", []),
-        ("SEQ(A a, OR(B b, C c)) WHERE a.x = b.x AND a.x = c.z", [{"A": "x", "B": "x", "C": "z"}]),
-        ("SEQ(A a, OR(B b, C c)) WHERE a.x = b.x AND a.y = c.y", []),
-        ("SEQ(A a, OR(B b, C c)) WHERE a.x = b.x", []),
-        ("SEQ(A a)", []),
-    ],
-)  # fmt: skip
-def test_keys_that_all_events_of_a_match_share(text: str, keys: list[dict[str, str]]) -> None:
-    assert keys_of(layout_of(query(f"EVENT {text} WITHIN 8"))) == keys
-
-
-def test_equal_keys_fall_into_one_part(tools: Any) -> None:
-    layout = layout_of(query("EVENT SEQ(A a, B b) WHERE a.k = b.f WITHIN 8"))
-    for values in ([(3, 3.0), (0, -0.0), (2**53, 2.0**53), (-7, -7.0)], [("x", "x"), ("", "")]):
-        events = [
-            event
-            for one, other in values
-            for event in (
-                tools.Event("A", 1, attrs={"k": one}),
-                tools.Event("B", 2, attrs={"f": other}),
-            )
-        ]
-        for start in (0, 2):
-            strings = Strings(["something else"] * start)
-            released = tools.batch(events, strings, start, len(events))
-            found = Keys(layout).of(released, np.arange(released.n))
-            assert found[::2].tolist() == found[1::2].tolist()
-            assert len(set(found.tolist())) == released.n // 2
-    nothing = [tools.Event("A", 1), tools.Event("B", 2, attrs={"f": float("nan")})]
-    released = tools.batch(nothing, Strings(), 0, 2)
-    assert Keys(layout).of(released, np.arange(2)).tolist() == [0, 0]
 
 
 def results_of(found: list[dict[str, Any]]) -> set[tuple[Any, ...]]:
@@ -351,7 +292,7 @@ def test_windows_larger_than_memory(tools: Any) -> None:
     )
     events = [
         tools.Event(chance.choice("ABC"), now, attrs={"k": chance.randrange(400)})
-        for now in range(2000)
+        for now in range(1500)
     ]
     operators: list[SeqMatcher] = []
 
@@ -364,11 +305,11 @@ def test_windows_larger_than_memory(tools: Any) -> None:
 
     def most(spill: SpillSettings | None) -> tuple[Any, int]:
         operators.clear()
-        found = tools.run(lambda: spilling(spill), events, range(0, 2000, 100))
+        found = tools.run(lambda: spilling(spill), events, range(0, 1500, 150))
         return results_of(found), max(operator.counters()["buffered_max"] for operator in operators)
 
     plain, all_of_them = most(None)
-    assert all_of_them >= 1000
+    assert all_of_them >= 900
     assert len(plain) > 100
     for parts, at_most in ((1, 450), (None, 450)):
         found, held = most(SpillSettings(None, 50, parts=parts))

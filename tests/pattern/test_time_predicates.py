@@ -231,7 +231,7 @@ def assignments(events: list[Any], rule: str, t_a: int, count: int) -> Any:
         yield moved
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     text=conditions(), rule=st.sampled_from(RULES), clocks=st.tuples(CLOCKS, CLOCKS, CLOCKS),
     drawn=st.lists(EVENT, min_size=1, max_size=8), cuts=st.lists(st.integers(0, 8), max_size=3),
