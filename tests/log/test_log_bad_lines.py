@@ -149,15 +149,6 @@ def test_a_skipped_backward_line_does_not_hold_back_later_ones(tmp_path: Path) -
     assert read.bad_count == 2
 
 
-def test_an_attribute_keeps_its_type_over_chunks(tmp_path: Path) -> None:
-    many = ['{"ts": 1, "attrs": {"v": "x"}}'] * lines.CHUNK_LINES
-    message = bad_message(tmp_path, *many, '{"ts": 1, "attrs": {"v": 2}}')
-    assert message == (
-        f'{lines.CHUNK_LINES + 1}: attribute "v" is a number here (2) but text on line 1; '
-        "give it one type throughout"
-    )
-
-
 def test_line_numbers_as_arrival_may_be_too_large_for_the_unit(tmp_path: Path) -> None:
     line = 2**62 // (86400 * 10**9) + 1
     message = bad_message(tmp_path, *['{"ts": 0}'] * line, unit="d")

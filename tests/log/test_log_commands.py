@@ -61,14 +61,6 @@ def test_every_format_goes_out_and_in_again(
     assert texts == [BACK, BACK]
 
 
-def test_export_of_another_input_keeps_or_changes_its_unit(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert Ran(capsys, "export", "t.jsonl").out == BACK
-    finer = Ran(capsys, "export", "t.jsonl", "--time-unit", "us", "--input-unit", "ms")
-    assert '"ts": 5000' in finer.out
-
-
 def test_standard_input(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,20 +84,6 @@ def test_every_kind_of_record_goes_there_and_back(unit: str, tmp_path: Path) -> 
     assert rows(ParquetRead(tmp_path / "t.parquet", unit)) == want
 
 
-def test_the_shortest_csv(tmp_path: Path) -> None:
-    (frame,) = from_csv(tmp_path, "ts,v\n3,1.5\n", unit="ms")
-    assert rows([frame]) == [
-        {
-            "site": "main",
-            "source": "s0",
-            "seq": 0,
-            "ts": 3000000,
-            "arrival": 2000000,
-            "attrs.v": 1.5,
-        }
-    ]
-
-
 @pytest.mark.parametrize("sign", [",", ";", "\t", "|"])
 def test_delimiters_are_seen_from_the_header(sign: str, tmp_path: Path) -> None:
     text = f"ts{sign}v\n1{sign}2\n"

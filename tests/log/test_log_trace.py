@@ -76,22 +76,6 @@ def test_design_every_kind_with_every_field(tmp_path: Path) -> None:
     assert [frame.batch.column("attrs." + n)[1].as_py() for n in "bfns"] == [True, 1.5, 3, "t"]
 
 
-def test_absent_source_means_s0_for_events_and_everyone_for_punctuations(tmp_path: Path) -> None:
-    (frame,) = read(
-        tmp_path,
-        {"ts": 1},
-        {"kind": "pog", "ts": 1, "type": "A"},
-        {"kind": "pog", "ts": 1, "source": "s0"},
-        {"kind": "tick", "arrival": 4},
-        {"kind": "sync", "offset": 0, "delay": 0},
-        {"kind": "eos"},
-    )
-    assert frame.batch.column("source").to_pylist() == ["s0", None, "s0", None, "s0", "s0"]
-    assert frame.batch.column("type").to_pylist() == [None, "A", None, None, None, None]
-    assert frame.batch.column("seq").to_pylist() == [0, None, None, None, None, None]
-    assert frame.batch.column("ts").to_pylist() == [1, 1, 1, None, None, None]
-
-
 def no_defaults(row: dict[str, Any]) -> dict[str, Any]:
     """A record without what a frame may leave out or say, depending on its other records."""
     default = {"kind": 0, "incarnation": 0, "te": row.get("ts"), "stream": "events"}

@@ -33,6 +33,8 @@ from engine.order.slack.aq_threshold import (
 from engine.order.slack.delay_sketch import (
     DELAY_BINS,
     REMEMBERED,
+    bin_end,
+    bin_of,
     delay_quantile,
     learn_delay,
 )
@@ -278,6 +280,30 @@ def of_values(aggregate: int, error: float, z_ppm: int, values: np.ndarray) -> f
     )
 
 
+@pytest.mark.parametrize("error_ppm", [1, 10_000, 50_000, 200_000, 999_999])
+def test_a_count_needs_one_less_the_error_without_chance_and_in_the_limit(error_ppm: int) -> None:
+    exact = PPB - error_ppm * 1000
+    assert coverage_threshold(COUNT, error_ppm, 0, 1.0, 7, 0.0, 0.0) == pytest.approx(exact, abs=1)
+    for n in (1, 100, 10**6):
+        assert coverage_threshold(COUNT, error_ppm, Z95, 1.0, n, 0.0, 0.0) > exact - 2
+    huge = coverage_threshold(COUNT, error_ppm, Z95, 1.0, 10**15, 0.0, 0.0)
+    assert huge == pytest.approx(exact, abs=2_000)
+
+
+def test_a_mean_of_few_values_needs_them_all_and_of_equal_ones_thirty() -> None:
+    assert of_values(AVG, 0.1, Z95_BOTH, np.full(30, 7.0)) == 1
+    assert of_values(AVG, 0.1, Z95_BOTH, np.full(300, 7.0)) == pytest.approx(0.1, abs=1e-9)
+
+
+@pytest.mark.parametrize("aggregate", [SUM, AVG])
+@pytest.mark.parametrize("values", [[1.0, -1.0] * 50, [0.0] * 100, [1e200] * 100])
+def test_where_no_relative_error_can_be_told_nothing_may_be_missing(
+    aggregate: int, values: list[float]
+) -> None:
+    with np.errstate(over="ignore"):
+        assert of_values(aggregate, 0.1, Z95_BOTH, np.array(values)) == 1
+
+
 def test_the_loss_of_a_sum_solves_its_equation() -> None:
     for error, n, cv, dispersion in itertools.product((0.01, 0.2), (5, 500), (0, 1.5), (1, 9)):
         values = (float(n), n * (1.0 + cv * cv))  # of mean 1
@@ -344,6 +370,14 @@ def _spread(moments: np.ndarray, n: int, missing: int) -> float:
 
 
 # ---- the sketch of delays ------------------------------------------------------------------
+
+
+@given(st.integers(0, 2**62))
+def test_any_delay_has_a_bin_that_ends_at_most_an_eighth_beyond(delay: int) -> None:
+    index = bin_of(delay)
+    assert 0 <= index < DELAY_BINS
+    if delay < 2**58:
+        assert delay * (1 - 2**-50) <= bin_end(index) <= delay * 1.126 + 1
 
 
 @pytest.mark.parametrize("tail_ppm", [0, 1_000, 50_000, 500_000])
