@@ -109,6 +109,20 @@ def test_silent_streams_promise_that_nothing_older_comes() -> None:
     assert all(row["ts"] <= row["arrival"] - S for row in promises)
 
 
+def test_a_full_buffer_refuses_and_takes_again_after_acks() -> None:
+    world = world_of(6, {}, unacked_bytes_max=5000)
+    world.run(S)
+    while not world.refused:
+        world.emit("events", 50)
+    emitted = world.emitted[0, "events"]
+    world.run(100 * MS)
+    world.emit("events", 50)
+    assert world.emitted[0, "events"] == emitted + 50
+    assert world.refused == world.agent.counts["refused_full"] == 50
+    world.settle()
+    world.check()
+
+
 def test_a_wrong_token_fails_for_good_and_says_why() -> None:
     world = world_of(9, {}, token="wrong")
     world.gateway = GatewayCore(GatewaySettings(tokens={("main", "d"): "right"}), world.log)

@@ -164,7 +164,7 @@ def name_of(pid: int) -> str:
 @pytest.mark.parametrize(
     ("engine", "kills", "seed"),
     [
-        ("embedded", 12, 5),
+        ("embedded", 9, 5),
         pytest.param("embedded", 100, 6, marks=pytest.mark.deep),
         pytest.param("spark", 8, 5, marks=[pytest.mark.spark, pytest.mark.deep]),
     ],
