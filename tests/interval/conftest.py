@@ -9,7 +9,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.pattern.conftest import Event, pair
+from tests.pattern.conftest import Event
+from tests.pattern.slow_negation import pair
 
 Restricted = tuple[str, str, str]
 """``("a.ts", "<", "b.te")``."""

@@ -7,6 +7,7 @@ asks ``brute_matches``, which takes all times as exact.
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from engine.pattern.seq import SeqMatcher
 from engine.pattern.settings import PatternSettings
 from engine.query import query
 from engine.query.plan import OrPlan, SeqPlan
+from tests.pattern.conftest import Event
 from tests.pattern.slow_patterns import brute_matches
 
 RULES = ["pairwise", "max-delay"]
@@ -48,26 +50,83 @@ def certainties(tools: Any, text: str, events: list[Any], **more: Any) -> list[s
 
 
 # ---- by hand ----------------------------------------------------------------------------------
+_WRITTEN = re.compile(r"([A-Z])(-?\d+)(?:\|(\d+))?(?:~(\d+))?(?:@(\w)(\d)?)?(?:=(\d+))?$")
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize(
-    ("apart", "want"), [(13, []), (12, ["uncertain"]), (8, ["uncertain"]), (-2, ["confirmed"])]
-)
-def test_a_duration_is_uncertain_as_the_patterns_own_order_is(
-    tools: Any, rule: str, apart: int, want: list[str]
-) -> None:
-    """Reported as lost, or confirmed with p = 1: ``b.ref - a.ref <= 3`` of clocks +-5 was exact."""
-    events = [tools.Event("A", 100, 5, "x"), tools.Event("B", 100 + apart, 5, "y")]
-    first = "AND(A a, B b) WHERE b.ref - a.ref <= 3" if apart < 0 else "SEQ(A a, B b)"
-    text = first if apart < 0 else first + " WHERE b.ref - a.ref <= 2"
-    wide = [tools.replace(event, ref=event.ref - 20 * (event.type == "B")) for event in events]
-    assert certainties(tools, text, wide if apart < 0 else events, rule=rule, t_a=10) == want
+def written(events: str) -> list[Event]:
+    """``A100|107~5@x1=6``: from 100 to 107, wrong by up to 5, of source x in epoch 1, v is 6."""
+    found = []
+    for word in events.split():
+        read = _WRITTEN.match(word)
+        assert read is not None, word
+        kind, ref, end, unc, source, epoch, v = read.groups()
+        found.append(
+            Event(
+                kind, int(ref), int(unc or 0), source or "s0", int(epoch or -1),
+                attrs={} if v is None else {"v": int(v)}, long=int(end or ref) - int(ref),
+            )
+        )  # fmt: skip
+    return found
+
+
+APART = "SEQ(A a, B b) WHERE b.ts - a.ts <= 2"
+NEAR = "AND(A a, B b) WHERE b.ref - a.ref <= 3"
+SPEED = "SEQ(A a, B b) WHERE b.v / (b.ts - a.ts) >= 2"
+NONE, SURE, OPEN = (), ("confirmed",), ("uncertain",)
+BOTH_RULES = [
+    # A duration is uncertain as the pattern's own order is.
+    (APART, "A100~5@x B113~5@y", NONE), (APART, "A100~5@x B112~5@y", OPEN),
+    (APART, "A100~5@x B108~5@y", OPEN), (NEAR, "A100~5@x B78~5@y", SURE),
+    # One step's own time beside a constant.
+    ("SEQ(A a) WHERE a.ref > 100", "A106~5", SURE), ("SEQ(A a) WHERE a.ref > 100", "A105~5", OPEN),
+    ("SEQ(A a) WHERE a.ref > 100", "A96~5", OPEN), ("SEQ(A a) WHERE a.ref > 100", "A95~5", NONE),
+    # An event's own duration is exact.
+    ("SEQ(A a) WHERE a.te - a.ts <= 7", "A100|107~50", SURE),
+    ("SEQ(A a) WHERE a.te - a.ts < 7", "A100|107~50", NONE),
+]  # fmt: skip
+PAIRWISE = [
+    # Events of one clock have exact durations.
+    ("SEQ(A a, B b) WHERE b.ts - a.ts <= 3", "A100~5@x1 B103~5@x1", SURE),
+    ("SEQ(A a, B b) WHERE b.ts - a.ts < 3", "A100~5@x1 B103~5@x1", NONE),
+    (SPEED, "A100~5@x1 B103~5@x1=6", SURE), (SPEED, "A100~5@x B103~5@x=6", OPEN),
+    # Equal times are no key where clocks err.
+    ("AND(A a, B b) WHERE a.ts = b.ts", "A100~5@x B104~5@y", OPEN),
+    ("AND(A a, B b) WHERE a.ts = b.ts", "A100@x B100@y", SURE),
+    # A condition on a negated step's time leaves a doubt.
+    *((f"SEQ(A a, !N n, B b) WHERE {where}", "A70@x B150@x N103~5@y", want) for where, want in (
+        ("n.ts > 100", OPEN), ("n.ts > 90", NONE), ("n.ts > 120", SURE),
+        ("n.ts - a.ts <= 30", OPEN), ("n.ts - a.ts < 60", NONE),
+    )),
+    # WITHIN counts from the first start to the last end: it is 11.
+    *((f"SEQ(A a, B b) WITHIN {within}", "A1|5 B6|12", want)
+      for within, want in ((5, NONE), (10, NONE), (11, SURE))),
+    # Overlapping intervals: no SEQ (SPEC 4.8), but AND.
+    ("SEQ(A a, B b) WITHIN 50", "A1|5 B3|9", NONE), ("AND(A a, B b) WITHIN 8", "B3|9 A1|5", SURE),
+    # One that is too long itself is none; nor may the first one outlast the span.
+    ("SEQ(A a) WITHIN 3", "A1|5", NONE), ("SEQ(A a) WITHIN 4", "A1|5", SURE),
+    ("AND(A a, B b) WITHIN 11", "A1|13 B3", NONE), ("AND(A a, B b) WITHIN 12", "A1|13 B3", SURE),
+    # Clocks may err by 4 together: the span is 7 to 15, and A may end after B begins.
+    *((f"SEQ(A a, B b) WITHIN {within}", "A1|5~2@x B6|12~2@y", want)
+      for within, want in ((6, NONE), (7, OPEN), (11, OPEN), (16, OPEN))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "events", "want"), [*BOTH_RULES, *PAIRWISE])
+def test_certainty_by_hand(tools: Any, text: str, events: str, want: tuple[str, ...]) -> None:
+    assert certainties(tools, text, written(events)) == [*want]
+    if (text, events, want) in BOTH_RULES:
+        assert certainties(tools, text, written(events), rule="max-delay", t_a=10) == [*want]
+
+
+def test_under_r19s_rule_events_of_one_clock_have_no_exact_durations(tools: Any) -> None:
+    for sign in ("<=", "<"):
+        text, events = f"SEQ(A a, B b) WHERE b.ts - a.ts {sign} 3", written("A100~5@x1 B103~5@x1")
+        assert certainties(tools, text, events, rule="max-delay", t_a=10) == ["uncertain"]
 
 
 @pytest.mark.parametrize("name", ["ts", "ref", "te"])
 def test_the_probability_of_a_duration(tools: Any, name: str) -> None:
-    events = [tools.Event("A", 100, 5, "x"), tools.Event("B", 103, 5, "y")]
+    events = written("A100~5@x B103~5@y")
     text = f"AND(A a, B b) WHERE b.{name} - a.{name} <= 3"
     ((certainty, chance),) = answers(tools, text, events).values()
     assert certainty == "uncertain"
@@ -76,51 +135,10 @@ def test_the_probability_of_a_duration(tools: Any, name: str) -> None:
     ((_, within),) = answers(tools, "SEQ(A a, B b) WITHIN 3", events).values()
     ((_, where),) = answers(tools, "SEQ(A a, B b) WHERE b.ts - a.ts <= 3", events).values()
     assert where == pytest.approx(within, abs=0.01)
-
-
-def test_events_of_one_clock_have_exact_durations_but_not_under_r19s_rule(tools: Any) -> None:
-    events = [tools.Event("A", 100, 5, "x", 1), tools.Event("B", 103, 5, "x", 1)]
-    for condition, want in (("<= 3", ["confirmed"]), ("< 3", [])):
-        text = f"SEQ(A a, B b) WHERE b.ts - a.ts {condition}"
-        assert certainties(tools, text, events) == want
-        assert certainties(tools, text, events, rule="max-delay", t_a=10) == ["uncertain"]
-    speed = "SEQ(A a, B b) WHERE b.v / (b.ts - a.ts) >= 2"
-    events[1] = tools.replace(events[1], attrs={"v": 6})
-    assert certainties(tools, speed, events) == ["confirmed"]
-    apart = [tools.replace(event, epoch=-1) for event in events]
-    assert certainties(tools, speed, apart) == ["uncertain"]
-
-
-@pytest.mark.parametrize(
-    ("ref", "want"), [(106, ["confirmed"]), (105, ["uncertain"]), (96, ["uncertain"]), (95, [])]
-)
-@pytest.mark.parametrize("rule", RULES)
-def test_one_steps_own_time_beside_a_constant(
-    tools: Any, ref: int, want: list[str], rule: str
-) -> None:
-    found = certainties(
-        tools, "SEQ(A a) WHERE a.ref > 100", [tools.Event("A", ref, 5)], rule=rule, t_a=10
-    )
-    assert found == want
-
-
-@pytest.mark.parametrize(
-    ("where", "want"),
-    [("n.ts > 100", "uncertain"), ("n.ts > 90", None), ("n.ts > 120", "confirmed"),
-     ("n.ts - a.ts <= 30", "uncertain"), ("n.ts - a.ts < 60", None)],
-)  # fmt: skip
-def test_a_condition_on_a_negated_steps_time_leaves_a_doubt(
-    tools: Any, where: str, want: str | None
-) -> None:
-    events = [
-        tools.Event("A", 70, 0, "x"), tools.Event("B", 150, 0, "x"), tools.Event("N", 103, 5, "y"),
-    ]  # fmt: skip
-    text = f"SEQ(A a, !N n, B b) WHERE {where}"
-    found = answers(tools, text, events)
-    assert [certainty for certainty, _ in found.values()] == ([want] if want else [])
-    if where == "n.ts > 100":
-        # Of n's errors from -5 to 5 those up to -3 leave the match: 2 of 10.
-        assert next(iter(found.values()))[1] == pytest.approx(0.2, abs=0.02)
+    # Of n's errors from -5 to 5 those up to -3 leave the match: 2 of 10.
+    text = "SEQ(A a, !N n, B b) WHERE n.ts > 100"
+    ((_, chance),) = answers(tools, text, written("A70@x B150@x N103~5@y")).values()
+    assert chance == pytest.approx(0.2, abs=0.02)
 
 
 @pytest.mark.parametrize("cuts", [(), (4,), (1, 2, 3, 4, 5)])
@@ -134,40 +152,6 @@ def test_what_is_taken_back_repeats_the_probability(tools: Any, cuts: tuple[int,
     assert [certainty for certainty, _ in before.values()] == ["uncertain"] * 2
     assert all(0.05 < chance < 0.1 for _, chance in before.values())  # 0.2 * 0.3
     assert answers(tools, text, events, cuts=cuts) == {}
-
-
-def test_equal_times_are_no_key_where_clocks_err(tools: Any) -> None:
-    events = [tools.Event("A", 100, 5, "x"), tools.Event("B", 104, 5, "y")]
-    assert certainties(tools, "AND(A a, B b) WHERE a.ts = b.ts", events) == ["uncertain"]
-    exact = [tools.replace(event, unc=0, ref=100) for event in events]
-    assert certainties(tools, "AND(A a, B b) WHERE a.ts = b.ts", exact) == ["confirmed"]
-
-
-def test_an_events_own_duration_is_exact(tools: Any) -> None:
-    events = [tools.Event("A", 100, 50, long=7)]
-    for condition, want in (("<= 7", ["confirmed"]), ("< 7", [])):
-        assert certainties(tools, f"SEQ(A a) WHERE a.te - a.ts {condition}", events) == want
-
-
-def test_within_counts_from_the_first_start_to_the_last_end(tools: Any) -> None:
-    """A 1|5, B 6|12: the span is 11. A 1|5, B 3|9 overlap: no SEQ (SPEC 4.8), but AND."""
-    events = [tools.Event("A", 1, long=4), tools.Event("B", 6, long=6)]
-    assert certainties(tools, "SEQ(A a, B b) WITHIN 5", events) == []
-    assert certainties(tools, "SEQ(A a, B b) WITHIN 10", events) == []
-    assert certainties(tools, "SEQ(A a, B b) WITHIN 11", events) == ["confirmed"]
-    over = [tools.Event("A", 1, long=4), tools.Event("B", 3, long=6)]
-    assert certainties(tools, "SEQ(A a, B b) WITHIN 50", over) == []
-    assert certainties(tools, "AND(A a, B b) WITHIN 8", over[::-1]) == ["confirmed"]
-    # One that is too long itself is none; nor may the first one outlast the span.
-    assert certainties(tools, "SEQ(A a) WITHIN 3", events) == []
-    assert certainties(tools, "SEQ(A a) WITHIN 4", events) == ["confirmed"]
-    longer = [tools.Event("A", 1, long=12), tools.Event("B", 3)]
-    assert certainties(tools, "AND(A a, B b) WITHIN 11", longer) == []
-    assert certainties(tools, "AND(A a, B b) WITHIN 12", longer) == ["confirmed"]
-    # Clocks may err by 4 together: the span is 7 to 15, and A may end after B begins.
-    wide = [tools.Event("A", 1, 2, "x", long=4), tools.Event("B", 6, 2, "y", long=6)]
-    for within, want in ((6, []), (7, ["uncertain"]), (11, ["uncertain"]), (16, ["uncertain"])):
-        assert certainties(tools, f"SEQ(A a, B b) WITHIN {within}", wide) == want
 
 
 # ---- beside every assignment drawn ------------------------------------------------------------
