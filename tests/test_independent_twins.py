@@ -13,12 +13,9 @@ NAMES = (
     "slow_*.py", "by_*.py", "*definition*.py", "known_halves.py", "plain.py", "lifetimes.py",
     "correctness.py", "questions.py", "true_worlds.py", "*_twin.py",
 )  # fmt: skip
-KNOWN = {
-    "window/by_instant.py": "its events are those that the windows' tests make batches of",
-}
 TWINS = {
     path for name in NAMES for path in TESTS.rglob(name)
-    if not path.name.startswith("test_") and path.relative_to(TESTS).as_posix() not in KNOWN
+    if not path.name.startswith("test_")
 }  # fmt: skip
 
 
@@ -57,4 +54,3 @@ def test_a_twin_imports_nothing_that_is_judged_nor_anything_that_does(twin: str)
 
 def test_there_are_twins() -> None:
     assert len(TWINS) > 20
-    assert all((TESTS / path).is_file() for path in KNOWN)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.barrier.registry import BarrierSettings, parse_barrier
+from engine.barrier.registry import parse_barrier
 from engine.pattern.alone import Alone
 from engine.pattern.seq import SeqMatcher
 from engine.pattern.settings import PatternSettings
@@ -159,8 +159,20 @@ class Slow:
     """SPEC 4.2 moment by moment: at each, everything is looked at anew."""
 
     truth: Any
-    barrier: BarrierSettings
+    barrier: str
     pogs: Sequence[Any] | None
+
+    @property
+    def name(self) -> str:
+        return self.barrier.split(",")[0].split(":")[0]
+
+    @property
+    def span(self) -> int:
+        return int(self.barrier.split(",")[0].partition(":")[2] or 0)
+
+    @property
+    def ordered(self) -> bool:
+        return self.barrier.endswith(",ordered")
 
     def moments(self) -> list[tuple[int, int, int]]:
         """(instant, rows taken in, punctuations taken in), in order."""
@@ -179,7 +191,7 @@ class Slow:
         """The highest that ever was promised for a type."""
         best = -(10**18)
         if self.pogs is None:
-            return max([best, *(e.ref for e in self.truth.events[:rows] if e.status == IN_ORDER)])
+            return max([best, *(e.ref for e in self.truth.events[:rows] if e.in_order)])
         for place in range(1, said + 1):
             seen = self.truth.events[: self.pogs[place - 1][0]]
             known = self.pogs[:place]
@@ -197,15 +209,15 @@ class Slow:
 
     def clock(self, kind: str, rows: int, said: int) -> int:
         """What later records of a type are not below."""
-        if self.barrier.name == "bounded":
+        if self.name == "bounded":
             refs = [e.ref for e in self.truth.events[:rows]]
-            return max(refs, default=-(10**18)) - self.barrier.span_ns
+            return max(refs, default=-(10**18)) - self.span
         return self.promised(kind, rows, said)
 
     def closed(self, rows: tuple[int, ...], taken: int, said: int) -> bool:
         chosen = [self.truth.events[r] for r in rows]
         done = 0
-        for step in self.truth.plan.steps:
+        for step in self.truth.asked:
             done += not step.negated
             if not step.negated:
                 continue
@@ -213,12 +225,12 @@ class Slow:
             if done < len(chosen):
                 if clock < chosen[done].ref:
                     return False
-            elif clock <= chosen[0].ref + self.truth.plan.within_ns:
+            elif clock <= chosen[0].ref + self.truth.within:
                 return False
         return True
 
     def results(self) -> list[tuple[int, str, tuple[int, ...]]]:
-        truth, barrier = self.truth, self.barrier
+        truth = self.truth
         matches = []
         for rows in truth.combinations():
             rank = [(truth.events[r].ref, truth.events[r].source, r) for r in rows]
@@ -233,8 +245,8 @@ class Slow:
         for at, taken, said in [*self.moments(), (END, len(truth.events), -1)]:
             for known, _, _, _ in matches:
                 # Deadlines before this instant, when nothing more was known than before it.
-                due = known + barrier.span_ns
-                if barrier.name == "hold" and before[0] <= due < at and known < before[1]:
+                due = known + self.span
+                if self.name == "hold" and before[0] <= due < at and known < before[1]:
                     out += self.leave(matches, given, dead, due, due, *before[1:], False)
             for _, _, rows, changes in matches:
                 if taken > before[1] and changes.get(taken - 1, "") is None and rows not in dead:
@@ -252,24 +264,24 @@ class Slow:
     ) -> Iterator[tuple[int, str, tuple[int, ...]]]:  # fmt: skip
         """What goes at one moment; ``past``: the last deadline that is over."""
         known = [m for m in matches if m[0] < taken and m[2] not in dead | given]
-        if self.barrier.ordered:
+        if self.ordered:
             known.sort(key=lambda m: self.truth.events[m[2][-1]].ref)
         for row, _, rows, _ in known:
             due = end
-            if self.barrier.name == "hold":
-                due |= row + self.barrier.span_ns <= past
-            elif self.barrier.name == "immediate":
+            if self.name == "hold":
+                due |= row + self.span <= past
+            elif self.name == "immediate":
                 due = True
             else:
                 due = due or self.closed(rows, taken, said)
-            if self.barrier.ordered and not end:
+            if self.ordered and not end:
                 last = self.truth.events[rows[-1]].ref
-                kinds = [s.type for s in self.truth.plan.steps if not s.negated]
+                kinds = [s.type for s in self.truth.asked if not s.negated]
                 due &= all(self.clock(kind, taken, said) >= last for kind in kinds)
             if due:
                 given.add(rows)
                 yield at, "+", rows
-            elif self.barrier.ordered:
+            elif self.ordered:
                 return
 
 
@@ -280,17 +292,19 @@ BARRIERS = [
 ]
 
 
-def same(tools: Any, made: SeqPlan, events: Any, pogs: Any, text: str, cuts: Any = ()) -> Any:
-    barrier = parse_barrier(text)
+def same(
+    tools: Any, text: str, within: int, events: Any, pogs: Any, barrier: str, cuts: Any = ()
+) -> Any:
+    made, asked = plan(text, within), parse_barrier(barrier)
 
     def make() -> SeqMatcher:
-        return Alone(SeqMatcher(made, PatternSettings(keep_late_ns=1000)), barrier)
+        return Alone(SeqMatcher(made, PatternSettings(keep_late_ns=1000)), asked)
 
-    truth = tools.Truth(made, events, lambda _: True, lambda *_: True, keep=1000)
+    truth = tools.Truth(text, within, events, lambda _: True, lambda *_: True, keep=1000)
     results = tools.run(make, events, cuts, pogs=pogs, end=END)
     found = [(r["at"], r["op"], tuple(e["seq"] for e in r["events"])) for r in results]
     assert found == sorted(found, key=lambda entry: entry[0])
-    assert sorted(found) == sorted(Slow(truth, barrier, pogs).results()), text
+    assert sorted(found) == sorted(Slow(truth, barrier, pogs).results()), barrier
     # SPEC 4.2: the net result of every barrier is that of the complete input.
     net = {key for _, op, key in found if op == "+"}
     net -= {key for _, op, key in found if op == "-"}
@@ -300,15 +314,14 @@ def same(tools: Any, made: SeqPlan, events: Any, pogs: Any, text: str, cuts: Any
 
 @pytest.mark.parametrize("barrier", BARRIERS)
 def test_arrival_orders_of_a_small_stream(tools: Any, barrier: str) -> None:
-    made = plan("a !n b !m", 4)
     base = [
         tools.Event("A", 1, source="x"), tools.Event("B", 4, source="y"),
         tools.Event("N", 2, source="z"), tools.Event("F", 9), tools.Event("B", 5, source="y"),
     ]  # fmt: skip
     orders = list(itertools.permutations(base))
     for events in orders[BARRIERS.index(barrier) % 4 :: 4]:
-        same(tools, made, events, [(3, "N", None, 4), (4, "M", None, 6), (4, None, None, 4)],
-             barrier)  # fmt: skip
+        pogs = [(3, "N", None, 4), (4, "M", None, 6), (4, None, None, 4)]
+        same(tools, "a !n b !m", 4, events, pogs, barrier)
 
 
 EVENT = {
@@ -332,7 +345,6 @@ def test_equals_the_definition_under_any_cut(
     tools: Any, data: st.DataObject, text: str, within: int, barrier: str, told_: bool,
     in_order: bool,
 ) -> None:  # fmt: skip
-    made = plan(text, within)
     events = data.draw(st.lists(st.builds(tools.Event, **EVENT), max_size=9))
     if in_order:
         events.sort(key=lambda event: event.ref)
@@ -342,6 +354,6 @@ def test_equals_the_definition_under_any_cut(
         pogs = sorted(
             ((min(row, len(events)), *more) for row, *more in drawn), key=lambda pog: pog[0]
         )
-    whole = same(tools, made, events, pogs, barrier)
+    whole = same(tools, text, within, events, pogs, barrier)
     cuts = data.draw(st.lists(st.integers(0, len(events)), max_size=4))
-    assert same(tools, made, events, pogs, barrier, cuts) == whole
+    assert same(tools, text, within, events, pogs, barrier, cuts) == whole

@@ -364,7 +364,7 @@ def test_every_arrival_order_of_every_small_stream(
             tools.Event(other, one, unc, "n0"), tools.Event(other, two, unc, "n1"),
         ]  # fmt: skip
         for events in itertools.permutations([*base, tools.Event("A", 2, source="x")]):
-            truth = tools.Truth(made, events, lambda _: True, lambda *_: True, keep=1000)
+            truth = tools.Truth(text, 4, events, lambda _: True, lambda *_: True, keep=1000)
             results = tools.run(lambda: matcher(made), events)
             assert nets(results, len(events)) == expected(truth)
 
@@ -450,7 +450,7 @@ def test_equals_the_definition_after_every_row_under_any_cut(
     step = st.tuples(st.integers(0, len(events)), st.integers(0, 60), st.just(0))
     steps = sorted(data.draw(st.lists(step, max_size=2)))
     kept = None if within is None else within + keep
-    truth = tools.Truth(made, events, satisfies, counts, rule, t_a, kept, steps)
+    truth = tools.Truth(text, within, events, satisfies, counts, rule, t_a, kept, steps)
     whole = tools.run(lambda: matcher(made, rule, keep), events, t_a=t_a, steps=steps)
     assert nets(whole, len(events)) == expected(truth)
     assert "!" in text or by_rank(whole)
@@ -475,7 +475,7 @@ def test_more_matches_than_there_is_room_for(tools: Any, monkeypatch: pytest.Mon
     assert len(whole) > 500
     assert by_rank(whole)
     told = {tuple(e["seq"] for e in r["events"]): r["certainty"] for r in whole}
-    truth = tools.Truth(made, events, lambda _: True, lambda *_: True)
+    truth = tools.Truth("a b c", 30, events, lambda _: True, lambda *_: True)
     rows = truth.combinations()
     assert told == {of: tools.verdict([events[r] for r in of], 30, "pairwise", 0) for of in rows}
     monkeypatch.setattr("engine.pattern.search.kernel._LEAST", 3)

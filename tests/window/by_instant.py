@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
-
-from engine.stream.released import IN_ORDER
-from tests.window.conftest import Event, Stream
+from typing import Any, Protocol
 
 Content = tuple[int, int, int, int]
 """Start, end, count(*), sum(v)."""
@@ -19,6 +16,29 @@ KINDS = (
     "TUMBLING 8", "SLIDING 8 EVERY 3", "SLIDING 9 EVERY 3", "SESSION 5", "ROWS 2",
     "ROWS 3 EVERY 2", "ROWS 3 EVERY 1",
 )  # fmt: skip
+
+
+class Event(Protocol):
+    """What a test's event has; ``v`` is a number or null."""
+
+    @property
+    def ref(self) -> int: ...
+    @property
+    def v(self) -> Any: ...
+    @property
+    def key(self) -> Any: ...
+    @property
+    def in_order(self) -> bool: ...
+
+
+class Stream(Protocol):
+    """Events in the order of their release, each at an instant, and (row, frontier, instant)."""
+
+    @property
+    def events(self) -> tuple[Any, ...]: ...
+    @property
+    def steps(self) -> tuple[tuple[int, int, int], ...]: ...
+    def at(self, row: int) -> int: ...
 
 
 @dataclass
@@ -107,7 +127,7 @@ def moved(stream: Stream) -> list[tuple[int, int]]:
     """Progress of the order: (instant, where it comes to)."""
     found = [(at, frontier) for _, frontier, at in stream.steps]
     for row, event in enumerate(stream.events):
-        if event.status == IN_ORDER:
+        if event.in_order:
             found.append((stream.at(row), event.ref))
     return found
 

@@ -34,6 +34,10 @@ class Event:
     epoch: int = -1
     chance: float = 1.0
 
+    @property
+    def in_order(self) -> bool:
+        return self.status == IN_ORDER
+
 
 @dataclass(frozen=True)
 class Stream:
