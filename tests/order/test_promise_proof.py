@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 
 from edge_agent.records import Kind
 from engine.clocks.reference import Sync
-from engine.kernels.integers import INT_MAX
 from engine.order.unordered.proof import Proof
-from engine.order.unordered.proof_kernel import WINDOW
 from engine.stream.released import Strings
 
 WAIT = 10
@@ -33,6 +31,10 @@ class Record(NamedTuple):
     at: int = 0
 
 
+WINDOW = 1024
+"""So far above the next number one may lie; what is farther off gives those below up."""
+INT_MAX = 2**63 - 1
+"""What the end of a stream promises (SPEC 1: int64)."""
 Said = tuple[int, str | None, str | None, int, int]
 """(before which record, type, source, ref, at)"""
 

@@ -18,9 +18,6 @@ from hypothesis import strategies as st
 
 from engine.chain import Chain, ChainSettings
 from engine.clocks.prediction import (
-    SKEW_MAX_PPB,
-    SYNCS_KEPT,
-    WANDER_PPB,
     ClockStep,
     Line,
     Sample,
@@ -37,6 +34,8 @@ from engine.stream.released import NO_EPOCH, Strings
 
 US, MS, S = 10**3, 10**6, 10**9
 PPB = 10**9
+SKEW_MAX_PPB, WANDER_PPB, SYNCS_KEPT = 500_000, 2_000, 8
+"""NTP's frequency tolerance (RFC 5905), a crystal's wander within minutes, syncs of a line."""
 FEW = settings(max_examples=30, deadline=None)
 Record = dict[str, Any]
 

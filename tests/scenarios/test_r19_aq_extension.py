@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
@@ -25,6 +26,23 @@ def made(times: list[int], values: list[int]) -> Any:
     return SimpleNamespace(events=events, arrival=np.arange(len(times)))
 
 
+def wanted(values: list[int], error: float, z: float) -> float:
+    """The least c with (1 + d) c^2 - (2 + 2 s error + d) c + (1 + s error)^2 = 0, s being 1 or -1;
+    d is z^2 (mean^2 + variance^2) / (n mean^2), with the variance where R19 means the error.
+    """
+    n, mean = len(values), math.fsum(values) / len(values)
+    variance = math.fsum((value - mean) ** 2 for value in values) / n
+    noise = z * z * (mean * mean + variance * variance) / (n * mean * mean)
+    roots = []
+    for sign in (-1, 1):
+        half = (2 + 2 * sign * error + noise) / 2
+        under = half * half - (1 + noise) * (1 + sign * error) ** 2
+        if under >= 0:
+            roots.append((half - math.sqrt(under)) / (1 + noise))
+            roots.append((half + math.sqrt(under)) / (1 + noise))
+    return min(roots, default=0.0)
+
+
 def slowly(times: list[int], values: list[int], of: Extension) -> list[tuple[int, int]]:
     """(time, instant of release) in order, event by event over plain lists."""
     held: list[int] = []
@@ -46,7 +64,7 @@ def slowly(times: list[int], values: list[int], of: Extension) -> list[tuple[int
                 inside = [i for i, ts in enumerate(kept) if i >= begun and low <= ts <= high]
                 covered = sum(i < ended for i in inside) / len(inside) if inside else 1.0
                 kept = [ts for ts in kept if ts > low]
-            short = threshold(np.array(batch, np.float64), of.error, 1.959963984540054) - covered
+            short = wanted(batch, of.error, 1.959963984540054) - covered
             alpha = abs(last + of.kp * short + of.kd * (short - error))
             last, error, batch = alpha, short, []
             back = min(round(alpha * slack), slack)
