@@ -136,6 +136,29 @@ def test_a_wrong_token_fails_for_good_and_says_why() -> None:
     assert done == (False, 0, "failed")
 
 
+def test_after_finish_nothing_is_taken() -> None:
+    world = world_of(10, {})
+    world.agent.finish(world.now())
+    done = world.agent.emit("events", world.now(), ts=np.zeros(1, np.int64))
+    assert done.reason == "finished"
+    world.settle()
+    assert world.agent.counts["refused_finished"] == 1
+
+
+def test_delivery_once_leaves_what_is_lost_missing() -> None:
+    world = world_of(7, {}, delivery=s.Delivery.ONCE)
+    world.run(S)
+    world.network = world_of(0, {"lose": 30}).network
+    for _ in range(100):
+        world.emit("events", 1)
+        world.run(MS)
+    world.settle()
+    world.check()
+    have = world.log.numbers[0, "events"]
+    assert 40 < len(have) < 95
+    assert world.agent.unacked_bytes == 0
+
+
 def test_a_gateway_that_talks_nonsense_loses_its_connection_only() -> None:
     world = world_of(11, {})
     world.run(S)

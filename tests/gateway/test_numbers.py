@@ -153,6 +153,22 @@ def test_a_restarted_gateway_knows_incarnations_numbers_and_types_from_its_log()
     assert again.core.counts["main", "d", "duplicate"] == 5
 
 
+def test_an_agent_whose_incarnation_only_the_log_knows_takes_another() -> None:
+    """The WELCOME has numbers that it never sent."""
+    world = world_of(2, {})
+    world.boot(7)
+    world.run(S)
+    world.emit("events", 5)
+    world.run(S)
+    world.start_gateway()
+    world.boot(7)
+    world.emit("events", 4)
+    world.settle()
+    world.check()
+    assert world.agent.incarnation == 8
+    assert [len(have) for have in world.log.numbers.values()] == [5, 4]
+
+
 def test_an_agent_that_was_welcomed_does_not_take_its_name_back() -> None:
     """Two devices of one name must not throw out each other for ever: the older one ends."""
     world = world_of(3, {})
