@@ -111,6 +111,11 @@ def test_a_device_with_a_disk_goes_on_with_its_open_intervals(
     assert intervals(rows)[0] == ("MEDIUM", *expected, None)
 
 
+def test_a_setting_that_does_not_fit_the_stream_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="stream climate has no attribute kelvin"):
+        run(tmp_path, abstract=[{**BANDS, "value": "kelvin"}])
+
+
 def test_presence_ends_by_time_on_a_silent_device(tmp_path: Path) -> None:
     stay = {
         "stream": "climate", "into": "bands", "kind": "presence", "type": "STAY", "gap": "3 s",
@@ -121,29 +126,6 @@ def test_presence_ends_by_time_on_a_silent_device(tmp_path: Path) -> None:
     assert (row["type"], end(row) - row["ts"], row["arrival"]) == (
         "STAY", 16 * SECOND, pytest.approx(21 * SECOND, abs=SECOND // 10),
     )  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"hysterese": 1}, "sources[0].abstract[0].hysterese: unknown setting"),
-        ({"bands": "LOW"}, "sources[0].abstract[0].bands: expected a list"),
-        (
-            {"bands": ["LOW", None, "HIGH"]},
-            "bands: expected a list, each a text or a number, found None",
-        ),
-        ({"gap": "-1 s"}, "sources[0].abstract: gap: must not be negative"),
-    ],
-)
-def test_wrong_settings_are_named(tmp_path: Path, change: dict[str, Any], said: str) -> None:
-    with pytest.raises(UserError) as error:
-        run(tmp_path, abstract=[{**BANDS, **change}])
-    assert said in str(error.value)
-
-
-def test_settings_that_do_not_fit_the_stream_are_named(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="stream climate has no attribute kelvin"):
-        run(tmp_path, abstract=[{**BANDS, "value": "kelvin"}])
 
 
 SLOW = 1000

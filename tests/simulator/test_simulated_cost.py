@@ -62,10 +62,6 @@ def test_a_run_is_about_what_was_said_of_it(name: str) -> None:
     assert all(near.values()), (told, was)
 
 
-def test_of_a_quick_run_nothing_is_said() -> None:
-    assert [told_of(each) for each in RUNS.values()] == [[]] * len(RUNS)
-
-
 def test_of_a_long_run_is_said_what_would_shorten_it() -> None:
     idle, *_ = told_of(scenario(SELDOM, "29 d", count=122, heartbeat="2 s"))
     assert " h of processor time" in idle

@@ -44,6 +44,16 @@ def sources(*given: dict[str, Any]) -> dict[str, Any]:
     return {"sources": list(given)}
 
 
+BANDS = {
+    "stream": "climate", "into": "bands", "kind": "bands", "value": "celsius",
+    "bands": ["LOW", 50, "HIGH"],
+}  # fmt: skip
+
+
+def abstracted(change: dict[str, Any]) -> Any:
+    return scenario(sources(source(abstract=[{**BANDS, **change}])))
+
+
 WRONG: list[tuple[Callable[[Any], Any], Any, str]] = [
     (clock, {"ofset": 1}, r"clock\.ofset: unknown setting; known are offset, skew_ppb"),
     (clock, {"offset": "5 lightyears"}, r"clock\.offset: unknown time unit"),
@@ -83,6 +93,10 @@ WRONG: list[tuple[Callable[[Any], Any], Any, str]] = [
     (scenario, sources(source(promise_first="T")), "promise_first"),
     (scenario, sources(source(promise_first=["x" * 201])), "promise_first"),
     (scenario, sources(source(promise_first=[7])), "promise_first"),
+    (abstracted, {"hysterese": 1}, r"sources\[0\]\.abstract\[0\]\.hysterese: unknown setting"),
+    (abstracted, {"bands": "LOW"}, r"sources\[0\]\.abstract\[0\]\.bands: expected a list"),
+    (abstracted, {"bands": ["LOW", None, "HIGH"]}, "each a text or a number, found None"),
+    (abstracted, {"gap": "-1 s"}, r"sources\[0\]\.abstract: gap: must not be negative"),
     (scenario, {"duration": 0}, r"scenario\.duration: must be positive"),
     (scenario, {"seed": -1}, r"scenario\.seed: must not be negative"),
     (scenario, {"seed": None}, r"scenario\.seed: expected a whole number, found None"),
