@@ -87,13 +87,10 @@ def test_two_abstractions_may_write_into_one_stream(tmp_path: Path) -> None:
         ),
         (BANDS.replace('"climate"', '"climat"'), 'stream: "climat" is not known; did you mean'),
         (BANDS.replace('"bands"', '"band"'), 'kind: "band" is not known; did you mean "bands"?'),
-        (BANDS.replace("50,", "500,"), "bands: edges must rise"),
         (BANDS.replace('into = "intervals"', 'into = "reads"'), "reads is a stream of readings"),
-        (BANDS.replace('value = "celsius"', 'value = "shelf"'), "value: shelf is no number"),
         (BANDS.replace("bands = [", 'bands = "LOW" #['), "bands: write a list, not 'LOW'"),
         (BANDS + STAY.replace('"stays"', '"intervals"'), "have other attributes: shelf"),
         (BANDS + BANDS, "write each [[abstract]] once"),
-        (STAY.replace('gap = "3 s"', ""), "max: needs a gap"),
         (STAY + '[delivery]\nheartbeat_lag = "1 s"\n', "heartbeat_lag: must be at least 3500 ms"),
     ],
 )

@@ -35,12 +35,6 @@ def test_the_answer_is_that_of_the_hand(case: Case, tmp_path: Path) -> None:
         assert standing(answered) == sorted(case.results), case.because
 
 
-def test_there_are_sixty_of_them_each_with_a_name_of_its_own() -> None:
-    assert len({case.name for case in CASES}) == len(CASES) >= 60
-    for tool in ("Flink", "Siddhi", "Esper"):
-        assert sum(tool in case.habit for case in CASES) >= 20, tool
-
-
 # ---- docs/coming-from.md: each query of its table is answered, over one small stream ---------
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "coming-from.md"
 EVENTS = [

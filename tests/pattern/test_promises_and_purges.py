@@ -195,40 +195,94 @@ def test_behind_an_order_nothing_is_late(folder: Path, purge: str, seed: int) ->
 
 
 # ---- by hand ----------------------------------------------------------------------------------
+AB, NOT_BETWEEN = "EVENT SEQ(A a, B b)", "EVENT SEQ(A a, !C c, B b)"
+SECOND, MS = 10**9, 10**6
+# x = 10, s2 errs by 8: a C at 18 may lie before it, one at 19 cannot.
+UNSEEN = [sync("s1", 0), sync("s2", 8), pog("C", 0, "s2", 0), event("A", 2, "s1"),
+          event("B", 10, "s1")]  # fmt: skip
+ERRING = [
+    sync("s1", 0), sync("s2", 8), event("B", 100, "s1"), pog("A", 101, "s2", 100),
+    pog(None, 101, "s1", 100), event("A", 101, "s2"),
+]  # fmt: skip
+UPSET: list[Line] = [
+    event("A", 1, "s", 1), event("B", 9, "s", 2), pog("A", 20, "s", 3), pog("B", 20, "s", 3),
+    event("B", 5, "s", 8),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("barrier", ["hold:3,ordered", "immediate,ordered"])
-def test_one_that_upsets_the_order_of_results_is_counted(tmp_path: Path, barrier: str) -> None:
-    lines: list[Line] = [
-        event("A", 1, "s", 1), event("B", 9, "s", 2), pog("A", 20, "s", 3), pog("B", 20, "s", 3),
-        event("B", 5, "s", 8),
-    ]  # fmt: skip
-    found, counts = answered(tmp_path, "EVENT SEQ(A a, B b)", lines, barrier)
-    assert [result.split()[0] for result in found] == ["+1,9", "+1,5"]
-    assert counts["promises_broken"] == 1
+@dataclass(frozen=True)
+class Case:
+    """``told``: how each result begins."""
+
+    text: str
+    lines: list[Line]
+    told: list[str]
+    asked: dict[str, str]
+    broken: int = 0
 
 
-def test_who_covers_a_type_is_looked_at_when_an_event_comes(tmp_path: Path) -> None:
-    """s2 has said nothing, and holds C back until C is known to come from s1."""
-    lines = [
-        event("F", 1, "s2", 1), event("A", 1, "s1", 1), event("B", 5, "s1", 2),
-        pog(None, 9, "s1", 3), event("C", 9, "s1", 4), event("F", 20, "s2", 20),
-    ]  # fmt: skip
-    for cuts in ((), (1, 2, 3, 4, 5), *itertools.combinations(range(1, 6), 2)):
-        found, _ = answered(tmp_path, "EVENT SEQ(A a, !C c, B b)", lines, "punctuation", cuts=cuts)
-        assert found == ["+1,5 confirmed @4"]
+CASES = {
+    "a result out of order is counted when it was held": Case(
+        AB, UPSET, ["+1,9", "+1,5"], {"barrier": "hold:3,ordered"}, 1
+    ),
+    "a result out of order is counted when it came at once": Case(
+        AB, UPSET, ["+1,9", "+1,5"], {"barrier": "immediate,ordered"}, 1
+    ),
+    "what an unseen source may need is kept": Case(
+        AB, ERRING, ["+101,100 uncertain @101"], {"purge": "promises"}
+    ),
+    "what an unseen source may need is there": Case(AB, ERRING, ["+101,100 uncertain @101"], {}),
+    "a clock may still reach the scope": Case(
+        NOT_BETWEEN, [*UNSEEN, pog("C", 18, "s2", 30), event("F", 40, "s1")],
+        ["+2,10 confirmed @40"], {"barrier": "punctuation"},
+    ),
+    "no clock reaches the scope any more": Case(
+        NOT_BETWEEN, [*UNSEEN, pog("C", 19, "s2", 30), event("F", 40, "s1")],
+        ["+2,10 confirmed @30"], {"barrier": "punctuation"},
+    ),
+    # At 0.1 % for 10 s a clock is wrong by 10 ms more than when it was synchronised.
+    "what grows with the age of a sync is counted on": Case(
+        NOT_BETWEEN,
+        [sync("s1", 0), sync("s2", MS, skew_error_ppb=10**6), pog("C", 0, "s2", 0),
+         event("A", 9 * SECOND, "s1"), event("B", 10 * SECOND, "s1"),
+         pog("C", 10 * SECOND + 8 * MS, "s2", 10 * SECOND + 8 * MS),
+         event("C", 10 * SECOND + 8 * MS, "s2", 10 * SECOND + 9 * MS)],
+        [f"+{9 * SECOND},{10 * SECOND} uncertain"], {"barrier": "punctuation"},
+    ),
+    "a source that is synchronised while a match waits counts": Case(
+        NOT_BETWEEN,
+        [sync("s1", 0), sync("s2", 0), *UNSEEN[2:], sync("s2", 8, 11), pog("C", 12, "s2", 12),
+         event("C", 12, "s2", 13)],
+        ["+2,10 uncertain @13"], {"barrier": "punctuation"},
+    ),
+    # A at 20 and B at 9, each wrong by up to 6, may be a match that is older than 1,10.
+    "results in order wait for what two errors may bring together": Case(
+        AB,
+        [sync("s1", 0), sync("s2", 6), sync("s3", 6), event("A", 1, "s1"), event("B", 10, "s1"),
+         event("B", 9, "s2", 11), pog("A", 0, "s3", 11), pog(None, 99, "s1", 12),
+         pog(None, 99, "s2", 13), pog(None, 17, "s3", 14), pog("B", 99, "s3", 15),
+         event("A", 20, "s3"), pog(None, 99, "s3", 21)],
+        ["+1,9 ", "+20,9 ", "+1,10 "], {"barrier": "immediate,ordered"},
+    ),
+    # s2 has said nothing, and holds C back until C is known to come from s1.
+    "who covers a type is looked at when an event comes": Case(
+        NOT_BETWEEN,
+        [event("F", 1, "s2", 1), event("A", 1, "s1", 1), event("B", 5, "s1", 2),
+         pog(None, 9, "s1", 3), event("C", 9, "s1", 4), event("F", 20, "s2", 20)],
+        ["+1,5 confirmed @4"], {"barrier": "punctuation"},
+    ),
+}  # fmt: skip
 
 
-def test_a_purge_by_promises_keeps_what_an_unseen_source_may_need(tmp_path: Path) -> None:
-    """What s2 sends is wrong by up to 8, though it has sent nothing when B would be dropped."""
-    lines = [
-        sync("s1", 0), sync("s2", 8), event("B", 100, "s1"), pog("A", 101, "s2", 100),
-        pog(None, 101, "s1", 100), event("A", 101, "s2"),
-    ]  # fmt: skip
-    for purge in ("late", "promises"):
-        found, counts = answered(tmp_path, "EVENT SEQ(A a, B b)", lines, purge=purge)
-        assert found == ["+101,100 uncertain @101"], purge
-        assert counts.get("promises_broken", 0) == 0
+@pytest.mark.parametrize("name", CASES)
+def test_by_hand_under_any_cut(tmp_path: Path, name: str) -> None:
+    case = CASES[name]
+    every = range(1, len(case.lines))
+    for cuts in ((), tuple(every), *itertools.combinations(every, 1)):
+        found, counts = answered(tmp_path, case.text, case.lines, cuts=cuts, **case.asked)
+        assert len(found) == len(case.told)
+        assert all(r.startswith(want) for r, want in zip(found, case.told, strict=True)), found
+        assert counts.get("promises_broken", 0) == case.broken
 
 
 @pytest.mark.parametrize(
@@ -240,66 +294,11 @@ def test_nothing_leaves_before_an_unseen_source_cannot_change_it(
     tmp_path: Path, text: str, x: int, barrier: str
 ) -> None:
     """s2 promises that nothing below x + 2 comes, and what it sends then may lie 8 earlier."""
-    lines = [
-        sync("s1", 0), sync("s2", 8), pog("C", 0, "s2", 0), event("A", 2, "s1"),
-        event("B", 10, "s1"), pog("C", x + 2, "s2", x + 10), pog(None, x + 2, "s1", x + 10),
-        event("C", x + 2, "s2", x + 11),
-    ]  # fmt: skip
-    text = f"EVENT {text} WITHIN 16"
+    lines = [*UNSEEN, pog("C", x + 2, "s2", x + 10), pog(None, x + 2, "s1", x + 10),
+             event("C", x + 2, "s2", x + 11)]  # fmt: skip
     if barrier == "bounded:0":
         c = max(x + 2, 10)
         lines[5:] = [event("F", c - 1, "s1", x + 10), event("C", c, "s2", x + 11)]
-    found, counts = answered(tmp_path, text, lines, barrier)
+    found, counts = answered(tmp_path, f"EVENT {text} WITHIN 16", lines, barrier)
     assert (counts["promises_broken"], [result[0] for result in found]) == (0, ["+"])
     assert "uncertain" in found[0]
-
-
-def test_a_scope_closes_where_no_clock_reaches_it_any_more(tmp_path: Path) -> None:
-    """x = 10, s2 errs by 8: a C at 18 may lie before it, one at 19 cannot."""
-
-    def at(promised: int) -> list[str]:
-        lines = [
-            sync("s1", 0), sync("s2", 8), pog("C", 0, "s2", 0), event("A", 2, "s1"),
-            event("B", 10, "s1"), pog("C", promised, "s2", 30), event("F", 40, "s1"),
-        ]  # fmt: skip
-        return answered(tmp_path, "EVENT SEQ(A a, !C c, B b)", lines, "punctuation")[0]
-
-    assert at(18) == ["+2,10 confirmed @40"]
-    assert at(19) == ["+2,10 confirmed @30"]
-
-
-def test_what_grows_with_the_age_of_a_sync_is_counted_on_too(tmp_path: Path) -> None:
-    """At 0.1 % for 10 s a clock is wrong by 10 ms more than when it was synchronised."""
-    second, ms = 10**9, 10**6
-    late, c = 10 * second, 10 * second + 8 * ms
-    lines = [
-        sync("s1", 0), sync("s2", ms, skew_error_ppb=10**6), pog("C", 0, "s2", 0),
-        event("A", late - second, "s1"), event("B", late, "s1"),
-        pog("C", c, "s2", c), event("C", c, "s2", c + ms),
-    ]  # fmt: skip
-    found, counts = answered(tmp_path, "EVENT SEQ(A a, !C c, B b)", lines, "punctuation")
-    assert [result.split()[1] for result in found] == ["uncertain"]
-    assert (counts["promises_broken"], found[0][0]) == (0, "+")
-
-
-def test_a_source_that_is_synchronised_while_a_match_waits_counts(tmp_path: Path) -> None:
-    lines = [
-        sync("s1", 0), sync("s2", 0), pog("C", 0, "s2", 0), event("A", 2, "s1"),
-        event("B", 10, "s1"), sync("s2", 8, 11), pog("C", 12, "s2", 12), event("C", 12, "s2", 13),
-    ]  # fmt: skip
-    found, counts = answered(tmp_path, "EVENT SEQ(A a, !C c, B b)", lines, "punctuation")
-    assert found == ["+2,10 uncertain @13"]
-    assert counts["promises_broken"] == 0
-
-
-def test_results_in_order_wait_for_what_two_errors_may_bring_together(tmp_path: Path) -> None:
-    """A at 20 and B at 9, each wrong by up to 6, may be a match that is older than 1,10."""
-    lines = [
-        sync("s1", 0), sync("s2", 6), sync("s3", 6), event("A", 1, "s1"), event("B", 10, "s1"),
-        event("B", 9, "s2", 11), pog("A", 0, "s3", 11), pog(None, 99, "s1", 12),
-        pog(None, 99, "s2", 13), pog(None, 17, "s3", 14), pog("B", 99, "s3", 15),
-        event("A", 20, "s3"), pog(None, 99, "s3", 21),
-    ]  # fmt: skip
-    found, counts = answered(tmp_path, "EVENT SEQ(A a, B b)", lines, "immediate,ordered")
-    assert [result.split()[0] for result in found] == ["+1,9", "+20,9", "+1,10"]
-    assert counts["promises_broken"] == 0
