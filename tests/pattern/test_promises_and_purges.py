@@ -139,7 +139,7 @@ def in_order(results: list[dict[str, Any]], tree: Tree, world: World) -> bool:
 
 @pytest.mark.parametrize("purge", PURGES)
 @pytest.mark.parametrize("barrier", BARRIERS)
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(seed=st.integers(0, 10**9))
 def test_by_definition(folder: Path, purge: str, barrier: str, seed: int) -> None:
     chance = random.Random(seed)
@@ -174,7 +174,7 @@ def test_by_definition(folder: Path, purge: str, barrier: str, seed: int) -> Non
 
 
 @pytest.mark.parametrize("purge", PURGES)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 10**9))
 def test_behind_an_order_nothing_is_late(folder: Path, purge: str, seed: int) -> None:
     """So nothing need be kept for what is, and progress is as good as a promise."""
