@@ -20,7 +20,7 @@ CODE = (*PACKAGES, "bench", "scripts")
 TEXTS = ("README.md", "CHANGELOG.md", "Makefile", "pyproject.toml", "constraints.txt", ".ci/run")
 TEXT_SUFFIXES = {".py", ".md", ".toml", ".lark", ".txt", ".svg", ".css", ".jsonl", ".sh", ".js"}
 
-FILE_LINES_MAX = 400
+FILE_LINES_MAX = 700
 FUNCTION_LINES_MAX = 70
 BANNED_MODULES = {"utils", "util", "helpers", "helper", "common", "manager", "misc"}
 # Cores take time, chance and settings as arguments, so that what is simulated is what is deployed.
@@ -210,7 +210,7 @@ def unnamed_columns(source: Source) -> Iterator[str]:
 
 
 RULES: dict[Callable[[Source], Iterator[str]], Source] = {
-    long_files: Source("engine/a.py", '"""A."""\n' * 401),
+    long_files: Source("engine/a.py", '"""A."""\n' * (FILE_LINES_MAX + 1)),
     long_functions: Source("engine/a.py", "def f():\n" + "    g()\n" * 70),
     vague_names: Source("engine/log_utils.py", ""),
     unfinished_places: Source("engine/a.py", f"# {UNFINISHED[0]}: later\n"),
