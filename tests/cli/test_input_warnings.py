@@ -1,11 +1,20 @@
-"""What ``query`` and ``order`` say of an input that lacks what the order or barrier needs."""
+"""What commands say of an input that lacks what an order, a barrier or a query needs."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+
+from engine.errors import UserError
+from engine.log.arrival_log import LogWriter
+from engine.passes.pipeline import check_plans
+from engine.query import query
+from engine.stream.frame import Frame
 
 
 def delayed(numbers: bool, n: int = 4_000) -> list[dict[str, Any]]:
@@ -74,3 +83,99 @@ def test_hold_counts_lines_where_there_are_no_arrivals_and_says_so(cli: Any, tra
     for given, barrier in ((timed, "hold:1us"), (records, "bounded:1us")):
         ran = cli("query", PAIRS, "--input", trace(*given), "--barrier", barrier, "--quiet")
         assert (ran.code, ran.err) == (0, "")
+
+
+EVENTS = [
+    {"type": "SHELF", "ts": 1},
+    {"type": "EXIT", "ts": 2},
+    {"kind": "pog", "type": "GATE", "ts": 3},
+]
+
+
+def warnings_of(
+    cli: Any, trace: Any, *texts: str, records: Any = EVENTS, more: tuple[str, ...] = ()
+) -> str:
+    ran = cli("query", *texts, "--input", trace(*records), "--in-process", *more)
+    assert ran.code == 0
+    return str(ran.err)
+
+
+def test_what_there_is_and_what_may_be_meant(cli: Any, trace: Any) -> None:
+    err = warnings_of(cli, trace, "EVENT SEQ(SHELV s, !COUNTER c, EXIT e) WITHIN 5 s")
+    assert err.splitlines()[:2] == [
+        (
+            "q1, line 1, column 11: no event is of type 'SHELV'; there is EXIT, SHELF; "
+            "did you mean 'SHELF'?"
+        ),
+        "q1, line 1, column 21: no event is of type 'COUNTER'; there is EXIT, SHELF",
+    ]
+
+
+def test_each_query_and_each_alternative_once(cli: Any, trace: Any) -> None:
+    err = warnings_of(
+        cli, trace, "EVENT SEQ(SHELF s, EXIT e, EXIT f)", "EVENT SEQ(GATE g, GATE h, SHELF s)"
+    )
+    assert err.count("no event is of type") == 1
+    assert "q2, line 1, column 11: no event is of type 'GATE'" in err
+
+
+@pytest.mark.parametrize(
+    ("texts", "more"),
+    [
+        (("EVENT SEQ(SHELF s, EXIT e)",), ()),
+        (("SELECT count(*) FROM nowhere WINDOW TUMBLING 5",), ("--order", "none")),
+        (("EVENT SEQ(SHELV s)",), ("--quiet",)),
+    ],
+)
+def test_nothing_to_tell(
+    texts: tuple[str, ...], more: tuple[str, ...], cli: Any, trace: Any
+) -> None:
+    assert "no event is of type" not in warnings_of(cli, trace, *texts, more=more)
+
+
+def test_many_types_are_not_all_listed(cli: Any, trace: Any) -> None:
+    records = [{"type": f"T{number}", "ts": number} for number in range(11)]
+    err = warnings_of(cli, trace, "EVENT SEQ(NONE n)", records=records)
+    assert "there is T0, T1, T10, T2, T3, T4, T5, T6 and 3 more\n" in err
+
+
+def test_late_events_of_an_earlier_start_warn_with_a_remedy(
+    cli: Callable[..., Any], trace: Callable[..., str]
+) -> None:
+    def record(incarnation: int, seq: int, ts: int) -> dict[str, Any]:
+        return {"type": "A", "incarnation": incarnation, "seq": seq, "ts": ts, "arrival": ts}
+
+    lines = [record(3, n, n) for n in range(5)] + [record(0, n, 10 + n) for n in range(4)]
+    name = trace(*lines)
+    ran = cli("order", "--input", name, "--guard", "off")
+    assert ran.code == 0
+    assert "4 of the late events are of an earlier start of their source" in ran.err
+    assert "each needs a larger incarnation" in ran.err
+    ran = cli("order", "--input", name, "--guard", "off", "--order", "kslack:1s")
+    assert "earlier start" not in ran.err
+    assert len(ran.out.splitlines()) == 9
+
+
+@pytest.fixture(name="log")
+def _log(tmp_path: Path) -> Path:
+    """Frames without attributes (as before the first event), with ``tag``, with ``late``."""
+    plain = {"source": pa.array(["s"]), "seq": pa.array([0]), "ts": pa.array([0])}
+    with LogWriter(tmp_path / "log") as writer:
+        for at, attrs in enumerate(((), ("tag",), ("late",))):
+            columns = plain | {"arrival": pa.array([at])}
+            columns |= {f"attrs.{name}": pa.array([7]) for name in attrs}
+            batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+            writer.append(Frame("main", batch))
+    return tmp_path / "log"
+
+
+@pytest.mark.parametrize("name", ["tag", "late"])
+@pytest.mark.parametrize("returned", ["", " RETURN a.ts"])
+def test_attributes_that_come_later_are_found(log: Path, name: str, returned: str) -> None:
+    text = f"EVENT SEQ(A a, B b) WHERE a.{name} = b.{name} WITHIN 5 s{returned}"
+    check_plans(log, [query(text, name="q")])
+
+
+def test_an_attribute_that_never_comes_is_told_with_those_there_are(log: Path) -> None:
+    with pytest.raises(UserError, match=r"no event has an attribute 'tug'(.|\n)*late(.|\n)*tag"):
+        check_plans(log, [query("EVENT SEQ(A a, B b) WHERE a.tug = b.tug WITHIN 5 s", name="q")])

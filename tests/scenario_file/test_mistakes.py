@@ -93,26 +93,6 @@ def test_a_mistake_is_told_with_its_line(
         assert line.isdigit(), told
 
 
-def test_the_line_is_the_one_that_is_wrong(tmp_path: Path) -> None:
-    lines = TEMPLATE.read_text("utf-8").splitlines()
-    at = next(number for number, line in enumerate(lines, 1) if line.startswith("every ="))
-    lines[at - 1] = 'every = "soon"'
-    path = tmp_path / "shop.toml"
-    path.write_text("\n".join(lines))
-    with pytest.raises(UserError, match=f"{path.name}:{at}: machines"):
-        FromFile(path)
-
-
-def test_of_several_thresholds_the_line_is_that_of_the_wrong_one(tmp_path: Path) -> None:
-    lines = TEMPLATE.read_text("utf-8").splitlines()
-    at = next(number for number, line in enumerate(lines, 1) if "missing <= 0.1" in line)
-    lines[at - 1] = '  "mising <= 0.1 %",'
-    path = tmp_path / "shop.toml"
-    path.write_text("\n".join(lines))
-    with pytest.raises(UserError, match=f"{path.name}:{at}: thresholds"):
-        FromFile(path)
-
-
 @pytest.mark.parametrize(
     ("pair", "said"),
     [

@@ -83,6 +83,7 @@ def test_what_is_lost_is_missing(tmp_path: Path) -> None:
         assert not all(claim.holds for claim in done.score.claims)
 
 
+@pytest.mark.slow
 def test_a_lopsided_link_leaves_clocks_in_doubt(tmp_path: Path) -> None:
     wrong = BASE + '[clock]\noffset_spread = "30 s"\n'
     with ran(tmp_path / "wrong.toml", wrong) as even:
@@ -109,6 +110,7 @@ def test_the_same_file_gives_the_same_run(tmp_path: Path) -> None:
     assert len(hashes) == 2
 
 
+@pytest.mark.slow
 def test_settings_are_set_by_path(tmp_path: Path) -> None:
     settings = {"sources.door.count": 5, "link.delay": "50 ms", "machines.visitors.key": "tag"}
     text = BASE.replace("i.who = o.who", "i.tag = o.tag")
@@ -178,6 +180,7 @@ def test_a_link_slower_than_a_handshake_is_waited_for(tmp_path: Path) -> None:
         assert found["stays"]["detection_delay_max"] >= 2e9
 
 
+@pytest.mark.slow
 def test_sources_of_which_nothing_comes_have_a_verdict(tmp_path: Path) -> None:
     """Of one kind of sources, then of all: what they alone know is asked for all the same."""
     mute = (

@@ -48,6 +48,7 @@ def test_a_perfect_world_is_answered_perfectly(tmp_path: Path) -> None:
         assert true["short"] == true["shown"]
 
 
+@pytest.mark.slow
 def test_a_copy_of_results_is_as_right_as_they_are(tmp_path: Path) -> None:
     """With losses and clocks that err: times of results are others than the true ones."""
     lossy = TEXT.replace("count = 2", "count = 2\nresend = false") + LOSSY
@@ -102,6 +103,7 @@ def test_a_mistake_is_told_with_its_query(
     assert message in said
 
 
+@pytest.mark.slow
 def test_attributes_that_no_event_came_with_make_no_results(tmp_path: Path) -> None:
     """A source has them and is silent; who reads what is made of them has nothing to read."""
     silent = """[[sources]]

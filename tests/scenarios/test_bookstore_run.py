@@ -70,6 +70,7 @@ def test_what_stands_in_the_end_is_the_definition(done: tuple[Path, Score], labe
     assert len(expected) > len(truth.stolen), "several antennas, so several matches of a book"
 
 
+@pytest.mark.slow
 def test_the_report_tells_what_was_run(tmp_path: Path) -> None:
     sets = [word for name, value in SMALL.items() for word in ("--set", f"{name}={value}")]
     code = slackwater(["run", "bookstore", "--in-process", "--quiet", *sets, "--out",
