@@ -246,14 +246,6 @@ def test_out_files_hold_what_standard_output_would(
     assert table.column("at").to_pylist() == [each["at"] for each in shown.lines]
 
 
-def test_on_bad_skip_keeps_the_bad_lines(cli: Any, trace: Any) -> None:
-    name = trace('{"type": "A", "ts": 1}', "nope", '{"type": "B", "ts": 2}')
-    ran = cli("query", SEQ_AB, "--input", name, "--on-bad", "skip", "--in-process")
-    assert times(ran) == [[1, 2]]
-    assert ran.err == "1 bad lines skipped, kept in t.jsonl.bad.jsonl\n2 events in process\n"
-    assert json.loads(Path("t.jsonl.bad.jsonl").read_text())["text"] == "nope"
-
-
 def test_an_older_file_of_bad_lines_stays_as_it_is(cli: Any, trace: Any, here: Path) -> None:
     old = here / "t.jsonl.bad.jsonl"
     old.write_text("of a run that took an hour\n")

@@ -7,8 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from engine.report.page.charts import chart_figures
 from engine.report.plain import plain
+from engine.report.units import TimeLine
 from engine.report.write import write_report
 from engine.scenario import Chart, Series
 
@@ -57,3 +60,50 @@ def test_the_page_shows_charts_and_barriers(rich_run: Any, tmp_path: Path) -> No
     page = (rich_run.directory / "report.html").read_text()
     assert 'id="plot-chart-0"' in page
     assert "hold:1ms" in page
+
+
+def of(*series: Series) -> Any:
+    (made,) = chart_figures([plain(Chart("t", "c", "x [s]", "y", series))])
+    return made
+
+
+def test_a_line_has_its_band_and_no_marks() -> None:
+    made = of(
+        Series("a", (1.0, 2.0), (3.0, 4.0), (), joined=True, low=(2.5, 3.5), high=(3.0, 5.0)),
+        Series("truth", (1.0, 2.0), (3.0, 4.5), (), joined=True),
+    )
+    low, high, line, truth = made.data
+    assert (low["y"], high["y"], high["fill"]) == ([2.5, 3.5], [3.0, 5.0], "tonexty")
+    assert (line["mode"], line["line"]["dash"], truth["line"]["dash"]) == ("lines", "solid", "dot")
+    assert low["line"]["color"] == line["line"]["color"] != truth["line"]["color"]
+
+
+def test_lines_have_no_logarithmic_axes_and_fill_the_width() -> None:
+    made = of(Series("a", (1.0, 1000.0), (1.0, 900.0), (), low=(0.5, 800.0), high=(2.0, 1000.0)))
+    x, y = made.layout["xaxis"], made.layout["yaxis"]
+    assert x["range"] == [1.0, 1000.0]
+    assert "type" not in x
+    assert "type" not in y
+    assert y["range"][0] <= 0.5
+    assert y["range"][1] >= 1000.0
+
+
+SECOND = 10**9
+START_NS = 1_767_225_600 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("span", "unit", "place"),
+    [
+        (60, "s", 60.0),
+        (1800, "s", 1800.0),
+        (3600, "min", 60.0),
+        (10 * 86400, "h", 240.0),
+        (100 * 86400, "d", 100.0),
+        (90 * 31_557_600, "years", 90.0),
+    ],
+)
+def test_time_lines_choose_their_unit(span: int, unit: str, place: float) -> None:
+    time = TimeLine.of(START_NS, START_NS + span * SECOND)
+    assert (time.unit, time.place(START_NS + span * SECOND)) == (unit, place)
+    assert time.place(START_NS - SECOND) < 0

@@ -229,6 +229,7 @@ def test_two_logs_by_the_command(shop: Path, capsys: pytest.CaptureFixture[str])
     assert [each["missing_a"] + each["missing_b"] for each in found["sources"]] == [0, 0]
 
 
+@pytest.mark.slow
 def test_two_logs_have_a_page(shop: Path, tmp_path: Path) -> None:
     scenario = shop.parent / "shop.toml"
     words = ["simulate", str(scenario), "--set", "sources.a.link.up.jitter=50ms", "--quiet"]
@@ -300,6 +301,7 @@ def test_line_numbers_are_no_arrivals(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "line numbers" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_page_says_how_it_was_made_and_has_tiles_in_the_colour_of_the_verdict(
     shop: Path, tmp_path: Path
 ) -> None:
