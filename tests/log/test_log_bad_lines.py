@@ -51,6 +51,7 @@ CASES = {
     "beyond int64": (f'{{"ts": {INT64}}}', f'"ts" is beyond 64 bits: {INT64}'),
     "below int64": (f'{{"ts": {-INT64 - 1}}}', f'"ts" is beyond 64 bits: {-INT64 - 1}'),
     "attr beyond int64": (f'{{"ts": 1, "attrs": {{"v": {INT64}}}}}', f'attribute "v" is beyond 64 bits: {INT64}'),
+    "attr below int64": (f'{{"ts": 1, "attrs": {{"v": {-INT64 - 1}}}}}', f'attribute "v" is beyond 64 bits: {-INT64 - 1}'),
     "half surrogate": ('{"ts": 1, "type": "\\ud800"}', '"type" holds half of a surrogate pair, which is not a character'),
     "half surrogate in attr": ('{"ts": 1, "attrs": {"v": "\\ud800"}}', 'attribute "v" holds half of a surrogate pair, which is not a character'),
     "no ts": ('{"type": "A"}', 'a record of kind event needs "ts"'),

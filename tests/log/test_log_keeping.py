@@ -291,6 +291,9 @@ def test_limits_by_age_and_size_spare_the_newest_and_what_is_unread(tmp_path: Pa
     assert gone() == (0, 0)
     assert gone(age_ns=1) == (9, 0)
     assert gone(age_ns=10, now_ns=20) == (5, 0)
+    assert gone(age_ns=10, now_ns=19) == (4, 0)  # the last arrival of the fifth is of that age
+    newest = sum(file.path.stat().st_size for file in numbered_files(tmp_path)[-4:])
+    assert gone(bytes=newest) == (6, 0)
     assert gone(bytes=4 * size + size // 2) == (6, 0)
     assert gone(bytes=1) == (9, 0)
     assert gone(age_ns=1, read=0) == (0, 9)
