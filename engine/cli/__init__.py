@@ -43,7 +43,6 @@ def main() -> None:
     # NumPy's BLAS would start a thread per core: 60 ms, and no command multiplies matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        _without_pandas()
         from engine.cli.app import run  # noqa: PLC0415 - a device has no typer
     except ModuleNotFoundError as error:
         if sys.argv[1:] in (["--help"], ["--version"]):
@@ -58,15 +57,3 @@ def main() -> None:
     code = run(sys.argv[1:])
     drop_unwritten()
     sys.exit(code)
-
-
-def _without_pandas() -> None:
-    """Arrow looks for pandas when it is first given an array, in case that is pandas'; no command
-    has such data, and importing pandas takes longer than many a query. Others may still import it.
-    """
-    import pyarrow as pa  # noqa: PLC0415 - a device has no Arrow
-
-    from engine.kernels.left_out import left_out  # noqa: PLC0415
-
-    with left_out("pandas"):
-        pa.array([0])
