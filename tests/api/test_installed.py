@@ -102,7 +102,6 @@ def test_every_name_is_there_and_no_other() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_callers_are_typed(tmp_path: Path) -> None:
     (tmp_path / "caller.py").write_text(CALLER)
     (tmp_path / "wrong.py").write_text(WRONG)

@@ -14,6 +14,7 @@ ROWS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_spark_answers_the_same(trace: Any) -> None:
     asked = "EVENT SEQ(A a, B b) WITHIN 50"

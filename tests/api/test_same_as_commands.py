@@ -161,6 +161,7 @@ def test_plans(command: Any) -> None:
         assert slackwater.explain(text, time_unit="ms", barrier="bounded:1s") == said
 
 
+@pytest.mark.slow
 def test_scenarios(command: Any) -> None:
     settings = {"duration": "200ms"}
     command("run", "soccer", "--set", "duration=200ms", "--in-process", "--out", "c")

@@ -32,6 +32,7 @@ def test_answers_are_those_of_the_program_beside() -> None:
         assert each.per_second == pytest.approx(30_000 / each.seconds)
 
 
+@pytest.mark.slow
 def test_lines_have_what_the_table_has() -> None:
     done = command(
         "--rounds", "1", "--events", "5000", "--only", "windows", "--only", "none", "--json"

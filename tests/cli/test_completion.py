@@ -67,6 +67,7 @@ def _terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     terminal.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("typed", "completed"),
     [
@@ -82,6 +83,7 @@ def test_tab_completes_what_is_unique(terminal: Terminal, typed: str, completed:
     terminal.type("\x15")
 
 
+@pytest.mark.slow
 def test_two_tabs_list_the_scenarios(terminal: Terminal) -> None:
     terminal.type("slackwater run \t\t")
     shown = terminal.until(f"\n{READY}slackwater run ")

@@ -126,14 +126,9 @@ EXPECTED: dict[str, Any] = {}
 """The first writer's answers: the others have written the same events."""
 
 
+@pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    "writer",
-    [
-        writer if writer == "simulate" else pytest.param(writer, marks=pytest.mark.slow)
-        for writer in WRITERS
-    ],
-)
+@pytest.mark.parametrize("writer", WRITERS)
 def test_on_spark_every_reader_reads_what_is_written(writer: str, cli: Cli, here: Path) -> None:
     log = WRITERS[writer](cli)
     expected = _answers(cli, log)

@@ -69,6 +69,7 @@ def filled(inputs: Path, folder: Path, command: str) -> Path:
     return Path(shutil.copytree(inputs, folder / "work", ignore=leave_out))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", EXAMPLES)
 def test_examples_run(command: str, inputs: Path, tmp_path: Path) -> None:
     folder = filled(inputs, tmp_path, command)
@@ -79,7 +80,6 @@ def test_examples_run(command: str, inputs: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "command", [name for name in EXAMPLES if any(map(is_slow, EXAMPLES[name]))]
 )

@@ -95,7 +95,6 @@ def test_a_command_works_or_names_the_extra(installed: str, name: str, tmp_path:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("extra", ["", pytest.param("[sim]", marks=pytest.mark.deep)])
 def test_a_wheel_in_a_bare_environment(extra: str, tmp_path: Path) -> None:
     """What the wheel itself carries: grammar, style sheet, scenarios, the device's part."""

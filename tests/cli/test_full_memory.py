@@ -26,6 +26,7 @@ sys.exit(run(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 def test_a_join_of_all_with_all_that_does_not_fit(tmp_path: Path) -> None:
     assert resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY
     with (tmp_path / "all.jsonl").open("w") as file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -23,6 +24,28 @@ def heeds_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
+def at_work(folder: Path) -> int:
+    """The open pipe's end for writing, as soon as the command reads from it."""
+    for _ in range(600):
+        try:
+            return os.open(folder / "pipe", os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno != errno.ENXIO:  # nobody reads yet
+                raise
+            time.sleep(0.1)
+    raise AssertionError("the command never opened its input")
+
+
+def simulating(folder: Path) -> None:
+    """Returns as soon as the command writes its log beside the pipe."""
+    for _ in range(600):
+        if len(list(folder.iterdir())) > 1:
+            return
+        time.sleep(0.1)
+    raise AssertionError("the command never began its log")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -39,12 +62,14 @@ def test_one_line_and_nothing_left(arguments: tuple[str, ...], tmp_path: Path) -
         stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         preexec_fn=heeds_interrupts,  # noqa: PLW1509 - it takes no lock
     )  # fmt: skip
-    time.sleep(6)
+    writer = at_work(tmp_path) if "pipe" in arguments else simulating(tmp_path)
     begun.send_signal(signal.SIGINT)
     out, err = begun.communicate(timeout=120)
     assert (begun.returncode, out) == (130, "")
     assert err == "slackwater: interrupted\n"
     assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+    if writer is not None:
+        os.close(writer)
 
 
 def test_a_run_whose_log_is_made_says_how_to_go_on(

@@ -78,6 +78,7 @@ def test_a_claim_that_fails_is_a_result(cli: Run) -> None:
     assert "\nfails  Three data sets with 62,473" in ran.out
 
 
+@pytest.mark.slow
 def test_another_seed_gives_other_numbers_and_the_same_seed_the_same(cli: Run) -> None:
     arguments = ("paper", "r19/table-5.4", "--scale", "0.01", "--seed")
     first, again, other = (cli(*arguments, seed).out for seed in ("1", "1", "2"))
@@ -85,6 +86,7 @@ def test_another_seed_gives_other_numbers_and_the_same_seed_the_same(cli: Run) -
     assert first.replace("Seed 1", "") != other.replace("Seed 2", "")
 
 
+@pytest.mark.slow
 def test_all_is_one_page_that_needs_no_network(cli: Run, here: Any) -> None:
     ran = cli("paper", "r19", "--all", "--scale", "0.002", "--out", "page")
     assert ran.code == 0

@@ -37,6 +37,7 @@ def kernels(cache: Path) -> set[Path]:
     return {file for file in cache.rglob("*") if file.suffix in {".nbi", ".nbc"}}
 
 
+@pytest.mark.slow
 def test_the_readme_compiles_nothing_on_a_new_machine(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     done = ran(taste(), tmp_path / "here", cache)
@@ -45,8 +46,7 @@ def test_the_readme_compiles_nothing_on_a_new_machine(tmp_path: Path) -> None:
     assert not kernels(cache)
 
 
-@pytest.mark.slow  # all kernels are compiled: minutes
-@pytest.mark.timeout(1500)
+@pytest.mark.deep
 def test_after_setup_many_events_compile_nothing_either(tmp_path: Path) -> None:
     cache, folder = tmp_path / "cache", tmp_path / "here"
     ran(f"cd {ROOT} && {sys.executable} -m engine.cli.warm", folder, cache)

@@ -78,6 +78,7 @@ def test_what_is_copied_is_what_is_installed(copied: tuple[str, Path]) -> None:
     assert int(image.partition("3.")[2].partition("-")[0]) >= int(low[1])
 
 
+@pytest.mark.slow
 def test_agent_and_gateway_of_the_containers_work(copied: tuple[str, Path]) -> None:
     """Each with its own settings; ports and /data are those of this test."""
     name, folder = copied

@@ -21,9 +21,9 @@ from engine.query.analysis.analyse import query
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
-LONG = {"deploy.md", "how-to.md", "scenarios.md", "validate.md"}
-"""Pages that take tens of seconds."""
-APART = [pytest.mark.slow, pytest.mark.xdist_group("demonstration")]  # of the same ports
+QUICK = {"README.md", "python.md", "reference.md", "glossary.md"}
+"""Pages that ``make test`` runs; the others start servers, or take many seconds."""
+SLOW_PAGE = [pytest.mark.slow, pytest.mark.xdist_group("demonstration")]  # use the same ports
 SLOW = re.compile(r"^(make|slackwater run|python (?:job|stream).py)\b", re.MULTILINE)
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -97,7 +97,7 @@ def run_python(pieces: list[Block], folder: Path) -> None:
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, marks=APART if page.name in LONG else [], id=page.name)
+        pytest.param(page, marks=[] if page.name in QUICK else SLOW_PAGE, id=page.name)
         for page in PAGES
         if page_blocks(page) or page_blocks(page, "python")
     ],
@@ -120,7 +120,6 @@ def test_python_that_fails_or_prints_otherwise_is_seen(code: str, tmp_path: Path
 
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     "block",
     [block for page in PAGES for block in page_blocks(page) if block.is_slow],

@@ -16,8 +16,7 @@ from tests.docs.test_docs import ROOT, page_blocks, run
 TEN_MINUTES = 600.0
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.deep
 def test_two_commands_and_one_file_answer_in_ten_minutes(tmp_path: Path) -> None:
     (block,) = (
         each for each in page_blocks(ROOT / "docs" / "tutorial.md")

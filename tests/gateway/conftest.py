@@ -1,17 +1,30 @@
-"""A gateway on a bench, and worlds of a device, a gateway and the network between them."""
+"""A gateway on a bench, and messages of a device with one stream of one attribute."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import struct
 from typing import Any
-
-import pytest
 
 from edge_agent import messages as m
 from edge_agent import wire
 from engine.gateway.core import GatewayCore, GatewaySettings, Send
 from engine.stream.frame import Frame
-from tests.gateway.world import Network, World
+
+SCHEMA = m.StreamSchema("events", {"v": "int"})
+
+
+def a_hello(source: str = "d", incarnation: int = 1, acked: int = 0, **changes: Any) -> m.Hello:
+    streams = (m.HelloStream(SCHEMA, 0, acked),)
+    made = {"token": "", "resend": True, "control_acked": 0, "streams": streams, **changes}
+    return m.Hello("main", source, incarnation=incarnation, **made)
+
+
+def a_data(first: int, rows: int, ts: int = 100) -> m.Data:
+    stamps = struct.pack(f"<{rows}q", *range(ts + first, ts + first + rows))
+    return m.Data(0, first, rows, stamps, None, None, None, (m.Values(stamps, None),))
+
+
+SYNC = m.Sync(0, 1000, 10, 50, 3, 50_000)
 
 
 class Log:
@@ -37,6 +50,8 @@ class Log:
 
 
 class Bench:
+    """A gateway with given settings and a log in memory."""
+
     def __init__(self, **options: Any) -> None:
         self.log = Log()
         recalled = options.pop("recalled", None)
@@ -60,19 +75,3 @@ class Bench:
     def join(self, connection: str, hello: m.Hello, now: int = 0) -> list[Any]:
         self.core.connected(connection, now, "127.0.0.1")
         return self.say(connection, hello, now=now)
-
-
-@pytest.fixture(scope="session")
-def bench_of() -> type[Bench]:
-    """Makes a gateway with given settings and a log in memory."""
-    return Bench
-
-
-@pytest.fixture(scope="session")
-def world_of() -> Callable[..., World]:
-    """``world_of(seed, network, **session settings)``; ``network``: fields of Network."""
-
-    def make(seed: int, network: dict[str, Any], **options: Any) -> World:
-        return World(seed, Network(**network), **options)
-
-    return make

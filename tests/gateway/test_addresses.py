@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,15 +14,14 @@ from edge_agent import wire
 from engine.gateway import addresses
 from engine.gateway.addresses import Addresses, place_of
 from engine.gateway.settings import GatewaySettings
-from tests.gateway.device_messages import a_data, a_hello
+from tests.gateway.conftest import Bench, a_data, a_hello
 
 S = 10**9
-BenchOf = Callable[..., Any]
 TOKENS = {("main", "d"): "right", ("main", "e"): "right"}
 
 
-def bench_with(bench_of: BenchOf, **limits: int) -> Any:
-    return bench_of(tokens=TOKENS, listen="0.0.0.0", **limits)
+def bench_with(**limits: int) -> Any:
+    return Bench(tokens=TOKENS, listen="0.0.0.0", **limits)
 
 
 def come(bench: Any, key: str, host: str, token: str | None = "right", now: int = 0) -> str:
@@ -37,8 +35,8 @@ def come(bench: Any, key: str, host: str, token: str | None = "right", now: int 
     return reasons[0] if reasons else ""
 
 
-def test_an_address_has_so_many_connections(bench_of: BenchOf) -> None:
-    bench = bench_with(bench_of, connections_per_address=3)
+def test_an_address_has_so_many_connections() -> None:
+    bench = bench_with(connections_per_address=3)
     for number in range(3):
         assert come(bench, f"a{number}", "10.0.0.7", None) == ""
     assert come(bench, "more", "10.0.0.7", None) == "connections_per_address"
@@ -49,8 +47,8 @@ def test_an_address_has_so_many_connections(bench_of: BenchOf) -> None:
     assert bench.core.counts["", "", "connections_per_address"] == 2
 
 
-def test_a_subnet_of_ipv6_is_one_address_and_this_machine_has_no_limit(bench_of: BenchOf) -> None:
-    bench = bench_with(bench_of, connections_per_address=2, failed_logins_per_minute=2)
+def test_a_subnet_of_ipv6_is_one_address_and_this_machine_has_no_limit() -> None:
+    bench = bench_with(connections_per_address=2, failed_logins_per_minute=2)
     reasons = [come(bench, f"s{n}", f"2001:db8:0:1::{n}", None) for n in range(3)]
     assert reasons == ["", "", "connections_per_address"]
     assert come(bench, "next", "2001:db8:0:2::1", None) == ""
@@ -59,8 +57,8 @@ def test_a_subnet_of_ipv6_is_one_address_and_this_machine_has_no_limit(bench_of:
         assert come(bench, f"me{number}", "::1", None) == ""
 
 
-def test_failed_logins_shut_an_address_out_until_they_have_drained(bench_of: BenchOf) -> None:
-    bench = bench_with(bench_of, failed_logins_per_minute=6)
+def test_failed_logins_shut_an_address_out_until_they_have_drained() -> None:
+    bench = bench_with(failed_logins_per_minute=6)
     tried = [come(bench, f"t{n}", "10.0.0.7", "wrong", n) for n in range(8)]
     assert tried == ["token"] * 6 + ["failed_logins_per_minute"] * 2
     assert come(bench, "right", "10.0.0.7", "right", S) == "failed_logins_per_minute"
@@ -81,9 +79,9 @@ def test_failed_logins_shut_an_address_out_until_they_have_drained(bench_of: Ben
     ],
 )
 def test_nonsense_counts_as_a_failed_login_and_another_version_does_not(
-    bench_of: BenchOf, said: bytes, reason: str, *, shut: bool
+    said: bytes, reason: str, *, shut: bool
 ) -> None:
-    bench = bench_with(bench_of, failed_logins_per_minute=2)
+    bench = bench_with(failed_logins_per_minute=2)
     for number in range(2):
         assert come(bench, f"v{number}", "10.0.0.7", None) == ""
         bench.core.received(f"v{number}", said, 0)

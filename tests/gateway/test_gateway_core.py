@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,15 +12,14 @@ import pytest
 from edge_agent import messages as m
 from edge_agent import ntp, wire
 from edge_agent.records import Kind
-from tests.gateway.device_messages import SYNC, a_data, a_hello
+from tests.gateway.conftest import SYNC, Bench, a_data, a_hello
 
 MS = 10**6
 S = 10**9
-BenchOf = Callable[..., Any]
 
 
-def test_a_session_is_recorded_in_arrival_order_and_acked_when_durable(bench_of: BenchOf) -> None:
-    bench = bench_of()
+def test_a_session_is_recorded_in_arrival_order_and_acked_when_durable() -> None:
+    bench = Bench()
     assert bench.join("c", a_hello(), now=5) == [m.Welcome(0, (0,))]
     said = bench.say("c", SYNC, a_data(0, 2), m.Promise(1, 99, "A", ((0, 2),)), now=7)
     said += bench.say("c", m.Begin(2, 0, 103, -8, "A"), a_data(2, 1), now=8)
@@ -49,8 +47,8 @@ def test_a_session_is_recorded_in_arrival_order_and_acked_when_durable(bench_of:
     assert bench.core.next_wake() is None
 
 
-def test_nothing_is_acked_before_the_sink_has_it(bench_of: BenchOf) -> None:
-    bench = bench_of()
+def test_nothing_is_acked_before_the_sink_has_it() -> None:
+    bench = Bench()
     bench.join("c", a_hello())
     bench.say("c", SYNC, a_data(0, 2))
     bench.log.fails = True
@@ -63,8 +61,8 @@ def test_nothing_is_acked_before_the_sink_has_it(bench_of: BenchOf) -> None:
     assert bench.log.rows("seq") == [(None,), (0,), (1,)]
 
 
-def test_r19_eq_3_16_t_a_is_the_largest_delay_of_the_site(bench_of: BenchOf) -> None:
-    bench = bench_of()
+def test_r19_eq_3_16_t_a_is_the_largest_delay_of_the_site() -> None:
+    bench = Bench()
     for source, delay in (("a", 10), ("b", 30), ("c", None)):
         bench.join(source, a_hello(source))
         bench.say(source, m.Sync(0, None if delay is None else 0, delay, 50, 3, 9))
@@ -72,8 +70,8 @@ def test_r19_eq_3_16_t_a_is_the_largest_delay_of_the_site(bench_of: BenchOf) -> 
     assert bench.core.sources.t_a_ns("elsewhere") == 0
 
 
-def test_duplicates_are_counted_refused_and_acked_again(bench_of: BenchOf) -> None:
-    bench = bench_of()
+def test_duplicates_are_counted_refused_and_acked_again() -> None:
+    bench = Bench()
     bench.join("c", a_hello())
     bench.say("c", SYNC, a_data(0, 4))
     assert bench.say("c", a_data(2, 4), SYNC) == [m.Ack(0, (0,))]
@@ -86,8 +84,8 @@ def test_duplicates_are_counted_refused_and_acked_again(bench_of: BenchOf) -> No
     assert bench.core.counts["main", "d", "recorded"] == 6
 
 
-def test_acks_stop_at_a_gap_and_go_on_when_it_is_filled(bench_of: BenchOf) -> None:
-    bench = bench_of(frame_rows=1)
+def test_acks_stop_at_a_gap_and_go_on_when_it_is_filled() -> None:
+    bench = Bench(frame_rows=1)
     bench.join("c", a_hello())
     assert bench.say("c", SYNC) == [m.Ack(1, (0,))]
     assert bench.say("c", a_data(3, 2)) == [m.Ack(1, (0,))]
@@ -96,10 +94,8 @@ def test_acks_stop_at_a_gap_and_go_on_when_it_is_filled(bench_of: BenchOf) -> No
     assert bench.say("c2", a_data(2, 1)) == [m.Ack(1, (5,))]
 
 
-def test_too_many_gaps_close_a_resending_agent_and_are_given_up_for_others(
-    bench_of: BenchOf,
-) -> None:
-    bench = bench_of(islands_max=2)
+def test_too_many_gaps_close_a_resending_agent_and_are_given_up_for_others() -> None:
+    bench = Bench(islands_max=2)
     bench.join("c", a_hello())
     bench.say("c", SYNC, a_data(1, 1), a_data(3, 1))
     said = bench.say("c", a_data(5, 1))
@@ -111,10 +107,8 @@ def test_too_many_gaps_close_a_resending_agent_and_are_given_up_for_others(
     assert bench.core.counts["main", "e", "given_up"] == 1
 
 
-def test_wrong_content_is_kept_counted_and_acked_so_that_it_is_not_sent_for_ever(
-    bench_of: BenchOf,
-) -> None:
-    bench = bench_of()
+def test_wrong_content_is_kept_counted_and_acked_so_that_it_is_not_sent_for_ever() -> None:
+    bench = Bench()
     bench.join("c", a_hello())
     backwards = m.Data(0, 2, 1, struct.pack("<q", 9), struct.pack("<q", 8), None, None, (None,))
     bench.say("c", SYNC, a_data(0, 2), backwards, a_data(3, 1))
@@ -127,8 +121,8 @@ def test_wrong_content_is_kept_counted_and_acked_so_that_it_is_not_sent_for_ever
     assert base64.b64decode(letter["sample"]) == wire.encode(backwards)[:256]
 
 
-def test_a_frame_of_refused_content_only_is_acked_too(bench_of: BenchOf) -> None:
-    bench = bench_of()
+def test_a_frame_of_refused_content_only_is_acked_too() -> None:
+    bench = Bench()
     bench.join("c", a_hello())
     bench.say("c", m.Data(0, 0, 1, struct.pack("<q", 2**62), None, None, None, (None,)))
     bench.core.wake(200 * MS)
@@ -150,18 +144,16 @@ def test_a_frame_of_refused_content_only_is_acked_too(bench_of: BenchOf) -> None
         ({"te": struct.pack("<q", 2**63 - 1)}, "time"),
     ],
 )
-def test_each_rule_of_content_has_its_reason(
-    bench_of: BenchOf, columns: dict[str, Any], reason: str
-) -> None:
-    bench = bench_of()
+def test_each_rule_of_content_has_its_reason(columns: dict[str, Any], reason: str) -> None:
+    bench = Bench()
     bench.join("c", a_hello())
     plain = {"ts": bytes(8), "te": None, "ids": None, "types": None, "attrs": (None,), **columns}
     bench.say("c", m.Data(0, 0, 1, **plain))
     assert bench.core.counts["main", "d", reason] == 1
 
 
-def test_silence_is_recorded_until_the_source_ends(bench_of: BenchOf) -> None:
-    bench = bench_of(tick_every_ns=100 * MS, frame_every_ns=S)
+def test_silence_is_recorded_until_the_source_ends() -> None:
+    bench = Bench(tick_every_ns=100 * MS, frame_every_ns=S)
     bench.core.connected("c", 0, "127.0.0.1")
     assert bench.core.next_wake() == 10 * S
     bench.say("c", a_hello())
@@ -184,8 +176,8 @@ def test_silence_is_recorded_until_the_source_ends(bench_of: BenchOf) -> None:
     ]
 
 
-def test_ticks_end_when_everyone_left_without_a_word(bench_of: BenchOf) -> None:
-    bench = bench_of(tick_every_ns=100 * MS, tick_limit_ns=S)
+def test_ticks_end_when_everyone_left_without_a_word() -> None:
+    bench = Bench(tick_every_ns=100 * MS, tick_limit_ns=S)
     bench.join("c", a_hello())
     bench.say("c", SYNC)
     bench.core.disconnected("c", 0)
@@ -194,22 +186,12 @@ def test_ticks_end_when_everyone_left_without_a_word(bench_of: BenchOf) -> None:
     assert bench.log.rows("arrival")[-1] == (1100 * MS,)
 
 
-def test_arrival_never_goes_back_with_the_clock(bench_of: BenchOf) -> None:
-    bench = bench_of()
-    bench.join("c", a_hello(), now=100)
-    bench.say("c", SYNC, now=100)
-    bench.say("c", a_data(0, 1), now=40)
-    bench.say("c", a_data(1, 1), now=110)
-    bench.core.finish(0)
-    assert bench.log.rows("arrival") == [(100,), (100,), (110,)]
-
-
-def test_frames_are_closed_by_rows_and_by_bytes(bench_of: BenchOf) -> None:
-    bench = bench_of(frame_rows=4)
+def test_frames_are_closed_by_rows_and_by_bytes() -> None:
+    bench = Bench(frame_rows=4)
     bench.join("c", a_hello())
     bench.say("c", SYNC, a_data(0, 2), a_data(2, 5), a_data(7, 1))
     assert [frame.rows for frame in bench.log.frames] == [8]
-    small = bench_of(frame_bytes=1000)
+    small = Bench(frame_bytes=1000)
     small.join("c", a_hello())
     names = [str(i) * 9 for i in range(10)]
     for i in range(3):
@@ -218,8 +200,8 @@ def test_frames_are_closed_by_rows_and_by_bytes(bench_of: BenchOf) -> None:
     assert [frame.rows for frame in small.log.frames] == [3]
 
 
-def test_ntp_questions_are_answered_from_the_engine_clock(bench_of: BenchOf) -> None:
-    bench = bench_of()
+def test_ntp_questions_are_answered_from_the_engine_clock() -> None:
+    bench = Bench()
     data = bench.core.datagram_received(ntp.request(9), 5 * S, 5 * S + 7)
     assert data is not None
     assert ntp.read_answer(data, 9, 5 * S)[:2] == (5 * S, 5 * S + 7)

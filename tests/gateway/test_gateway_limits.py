@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,12 +17,10 @@ from edge_agent.records import Kind
 from engine.errors import UserError
 from engine.gateway.core import TIMERS_PER_WAKE, GatewaySettings
 from engine.gateway.received import ReceivedSet
-from tests.gateway.device_messages import SCHEMA, SYNC, a_data, a_hello
+from tests.gateway.conftest import SCHEMA, SYNC, Bench, a_data, a_hello
 
 MS = 10**6
 S = 10**9
-HERE = "127.0.0.1"
-BenchOf = Callable[..., Any]
 
 
 def wide_hello(number: int, names: int = 250) -> m.Hello:
@@ -37,8 +34,8 @@ def reasons(said: list[Any]) -> list[str]:
     return [each.reason for each in said if isinstance(each, m.ErrorMessage)]
 
 
-def test_who_says_hello_and_nothing_else_leaves_nothing_behind(bench_of: BenchOf) -> None:
-    bench = bench_of()
+def test_who_says_hello_and_nothing_else_leaves_nothing_behind() -> None:
+    bench = Bench()
     for number in range(300):
         assert reasons(bench.join(f"c{number}", wide_hello(number))) == []
         bench.core.disconnected(f"c{number}", 0)
@@ -50,8 +47,8 @@ def test_who_says_hello_and_nothing_else_leaves_nothing_behind(bench_of: BenchOf
     assert core.next_wake() is None
 
 
-def test_what_is_kept_of_sources_is_bounded_and_shared(bench_of: BenchOf) -> None:
-    bench = bench_of(sources_bytes_max=1 << 20)
+def test_what_is_kept_of_sources_is_bounded_and_shared() -> None:
+    bench = Bench(sources_bytes_max=1 << 20)
     refused = [
         number
         for number in range(40)
@@ -60,7 +57,7 @@ def test_what_is_kept_of_sources_is_bounded_and_shared(bench_of: BenchOf) -> Non
     assert 0 < len(refused) < 40
     assert bench.core.admission.kept_bytes <= 1 << 20
     # A thousand devices of one make have one schema.
-    bench = bench_of(sources_bytes_max=3 << 20)
+    bench = Bench(sources_bytes_max=3 << 20)
     for number in range(1000):
         hello = wide_hello(0)
         said = bench.join(
@@ -69,8 +66,8 @@ def test_what_is_kept_of_sources_is_bounded_and_shared(bench_of: BenchOf) -> Non
         assert reasons(said) == []
 
 
-def test_schemas_of_a_source_that_left_come_again_with_its_next_hello(bench_of: BenchOf) -> None:
-    bench = bench_of()
+def test_schemas_of_a_source_that_left_come_again_with_its_next_hello() -> None:
+    bench = Bench()
     bench.join("c", a_hello())
     bench.say("c", SYNC, a_data(0, 1))
     kept = bench.core.admission.kept_bytes
@@ -86,8 +83,8 @@ def test_schemas_of_a_source_that_left_come_again_with_its_next_hello(bench_of: 
     ]  # fmt: skip
 
 
-def test_half_a_message_must_come_to_its_end_in_time(bench_of: BenchOf) -> None:
-    bench = bench_of(message_timeout_ns=30 * S)
+def test_half_a_message_must_come_to_its_end_in_time() -> None:
+    bench = Bench(message_timeout_ns=30 * S)
     bench.join("c", a_hello())
     bench.say("c", SYNC)
     data = wire.encode(a_data(0, 100))
@@ -106,8 +103,8 @@ def test_half_a_message_must_come_to_its_end_in_time(bench_of: BenchOf) -> None:
     assert reasons(bench.answers()) == []
 
 
-def test_unfinished_messages_share_a_limit(bench_of: BenchOf) -> None:
-    bench = bench_of(half_messages_max=5000)
+def test_unfinished_messages_share_a_limit() -> None:
+    bench = Bench(half_messages_max=5000)
     for number in range(3):
         bench.join(f"c{number}", a_hello(f"d{number}"))
         bench.core.received(f"c{number}", wire.encode(a_data(0, 1000))[:2000], 0)
@@ -115,11 +112,11 @@ def test_unfinished_messages_share_a_limit(bench_of: BenchOf) -> None:
     assert bench.core._half_bytes == 4000
 
 
-def test_columns_of_one_message_do_not_widen_the_rows_of_another(bench_of: BenchOf) -> None:
+def test_columns_of_one_message_do_not_widen_the_rows_of_another() -> None:
     """One row with 200 attributes, then 65,536 without any: 700 MB in one frame."""
     attrs = {f"a{number}": "int" for number in range(200)}
     streams = (m.HelloStream(m.StreamSchema("events", attrs), 0, 0),)
-    bench = bench_of()
+    bench = Bench()
     bench.join("c", a_hello(streams=streams))
     one = m.Data(0, 0, 1, bytes(8), None, None, None, (m.Values(bytes(8), None),) * 200)
     rows = m.ROWS_MAX - 1000
@@ -130,10 +127,10 @@ def test_columns_of_one_message_do_not_widen_the_rows_of_another(bench_of: Bench
     assert max(frame.batch.nbytes for frame in bench.log.frames) < 4 << 20
 
 
-def test_one_text_for_all_rows_is_not_a_column_for_every_attribute(bench_of: BenchOf) -> None:
+def test_one_text_for_all_rows_is_not_a_column_for_every_attribute() -> None:
     attrs = {f"a{number}": "str" for number in range(200)}
     schema = m.StreamSchema("events", attrs)
-    bench = bench_of()
+    bench = Bench()
     bench.join("c", a_hello(streams=(m.HelloStream(schema, 0, 0),)))
     rows = m.ROWS_MAX
     texts = (m.Texts(["x"], None),) * 200
@@ -153,8 +150,8 @@ def test_one_text_for_all_rows_is_not_a_column_for_every_attribute(bench_of: Ben
         encoded_data(data, 0, "events")
 
 
-def test_one_wake_does_not_do_the_work_of_all_sites(bench_of: BenchOf) -> None:
-    bench = bench_of(tick_every_ns=100 * MS, ticks_per_s_max=10**6)
+def test_one_wake_does_not_do_the_work_of_all_sites() -> None:
+    bench = Bench(tick_every_ns=100 * MS, ticks_per_s_max=10**6)
     for number in range(300):
         bench.join(f"c{number}", m.Hello(f"site {number}", "d", "", 1, True, 0,
                                          (m.HelloStream(SCHEMA, 0, 0),)))  # fmt: skip
@@ -171,8 +168,8 @@ def test_one_wake_does_not_do_the_work_of_all_sites(bench_of: BenchOf) -> None:
     assert sum(frame.rows for frame in bench.log.frames) == 2 * 300
 
 
-def test_all_sites_together_get_no_more_ticks_than_the_limit(bench_of: BenchOf) -> None:
-    bench = bench_of(tick_every_ns=100 * MS, ticks_per_s_max=50)
+def test_all_sites_together_get_no_more_ticks_than_the_limit() -> None:
+    bench = Bench(tick_every_ns=100 * MS, ticks_per_s_max=50)
     for number in range(20):
         bench.join(f"c{number}", m.Hello(f"site {number}", "d", "", 1, True, 0,
                                          (m.HelloStream(SCHEMA, 0, 0),)))  # fmt: skip
@@ -185,8 +182,8 @@ def test_all_sites_together_get_no_more_ticks_than_the_limit(bench_of: BenchOf) 
     assert len(ticks) == 20
 
 
-def test_gaps_share_a_limit_too(bench_of: BenchOf) -> None:
-    bench = bench_of(islands_total_max=10)
+def test_gaps_share_a_limit_too() -> None:
+    bench = Bench(islands_total_max=10)
     for source in "de":
         bench.join(source, a_hello(source))
         said = bench.say(source, *[a_data(2 * number, 1) for number in range(1, 9)])
@@ -196,7 +193,7 @@ def test_gaps_share_a_limit_too(bench_of: BenchOf) -> None:
     assert all(isinstance(lane, ReceivedSet) for lane in lanes)
 
 
-def test_without_tokens_a_gateway_is_open_to_its_own_machine_only(bench_of: BenchOf) -> None:
+def test_without_tokens_a_gateway_is_open_to_its_own_machine_only() -> None:
     for host in ("0.0.0.0", "::", "192.168.1.5", "gateway.local"):
         with pytest.raises(UserError, match="no tokens, so anyone could write"):
             GatewaySettings(listen=host)
@@ -205,15 +202,15 @@ def test_without_tokens_a_gateway_is_open_to_its_own_machine_only(bench_of: Benc
     for host in ("127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1", "localhost"):
         assert GatewaySettings(listen=host).admits(host)
     # A server that binds something else than ``listen`` does not open it either.
-    bench = bench_of()
+    bench = Bench()
     bench.core.connected("c", 0, "192.168.1.5")
     assert reasons(bench.answers()) == ["no_tokens"]
     assert not bench.core._peers
 
 
-def test_infinite_is_refused_and_nan_is_no_value(bench_of: BenchOf) -> None:
+def test_infinite_is_refused_and_nan_is_no_value() -> None:
     schema = m.StreamSchema("events", {"v": "float"})
-    bench = bench_of()
+    bench = Bench()
     bench.join("c", a_hello(streams=(m.HelloStream(schema, 0, 0),)))
 
     def floats(first: int, *values: float, valid: bytes | None = None) -> m.Data:
@@ -239,10 +236,3 @@ def test_infinite_is_refused_and_nan_is_no_value(bench_of: BenchOf) -> None:
     for given in (np.array([1, -inf]), Masked(np.array([1, inf]), np.array([False, True]))):
         with pytest.raises(ValueError, match="v: an infinite value"):
             data_message(0, schema, **none, attrs={"v": given})
-
-
-def test_the_first_connection_s_host_must_be_told(bench_of: BenchOf) -> None:
-    """A server cannot forget it: ``connected`` asks for it."""
-    with pytest.raises(TypeError):
-        bench_of().core.connected("c", 0)
-    bench_of().core.connected("c", 0, HERE)

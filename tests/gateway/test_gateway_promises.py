@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,22 +13,10 @@ from edge_agent import messages as m
 from edge_agent.promising import PromiseSettings
 from edge_agent.records import Kind
 from engine.gateway.promises import KEYS_MAX, Promised, WaitingPromises
+from tests.gateway.conftest import SYNC, Bench, a_data, a_hello
+from tests.gateway.world import world_of
 
 MS = 10**6
-BenchOf = Callable[..., Any]
-WorldOf = Callable[..., Any]
-SCHEMA = m.StreamSchema("events", {"v": "int"})
-SYNC = m.Sync(0, 0, 0, 50, 3, 0)
-
-
-def a_hello(*, resend: bool = True) -> m.Hello:
-    streams = (m.HelloStream(SCHEMA, 0, 0),)
-    return m.Hello("main", "d", "", 1, resend, 0, streams)
-
-
-def a_data(first: int, rows: int) -> m.Data:
-    stamps = struct.pack(f"<{rows}q", *range(100 + first, 100 + first + rows))
-    return m.Data(0, first, rows, stamps, None, None, None, (m.Values(stamps, None),))
 
 
 def a_promise(number: int, ts: int, next_seq: int, type_: str | None = None) -> m.Promise:
@@ -45,41 +32,39 @@ def said(bench: Any, *messages: m.Message) -> list[tuple[Any, ...]]:
     return [(Kind(row[0]).name, *row[1:]) for row in rows if row[0] in (Kind.EVENT, Kind.POG)]
 
 
-def joined(bench_of: BenchOf, *, resend: bool = True) -> Any:
-    bench = bench_of()
-    bench.join("c", a_hello(resend=resend), now=0)
+def joined(*, resend: bool = True) -> Any:
+    bench = Bench()
+    bench.join("c", a_hello("d", 0, resend=resend), now=0)
     bench.say("c", SYNC, now=MS)
     return bench
 
 
-def test_a_promise_whose_numbers_have_come_is_written_at_once(bench_of: BenchOf) -> None:
-    rows = said(joined(bench_of), a_data(0, 1), a_promise(1, 99, 1, "A"))
+def test_a_promise_whose_numbers_have_come_is_written_at_once() -> None:
+    rows = said(joined(), a_data(0, 1), a_promise(1, 99, 1, "A"))
     assert rows == [("EVENT", 0, 100, None, 2 * MS), ("POG", 1, 99, "A", 3 * MS)]
 
 
-def test_a_promise_that_overtook_its_numbers_waits_for_them(bench_of: BenchOf) -> None:
-    bench = joined(bench_of)
+def test_a_promise_that_overtook_its_numbers_waits_for_them() -> None:
+    bench = joined()
     rows = said(bench, a_promise(1, 102, 3, "A"), a_data(2, 1), a_data(0, 1), a_data(1, 1))
     assert [row[:2] for row in rows] == [("EVENT", 2), ("EVENT", 0), ("EVENT", 1), ("POG", 3)]
     assert rows[-1] == ("POG", 3, 102, "A", 5 * MS), "it arrives when it is proven"
     assert bench.core.counts["main", "d", "promise_waited"] == 1
 
 
-def test_a_promise_of_a_source_that_does_not_resend_is_the_engines_to_judge(
-    bench_of: BenchOf,
-) -> None:
-    rows = said(joined(bench_of, resend=False), a_promise(1, 102, 3), a_data(2, 1))
+def test_a_promise_of_a_source_that_does_not_resend_is_the_engines_to_judge() -> None:
+    rows = said(joined(resend=False), a_promise(1, 102, 3), a_data(2, 1))
     assert [row[:2] for row in rows] == [("POG", 3), ("EVENT", 2)]
 
 
-def test_the_first_and_the_newest_that_wait_are_kept(bench_of: BenchOf) -> None:
+def test_the_first_and_the_newest_that_wait_are_kept() -> None:
     promises = [a_promise(n, 100 + n, n) for n in (1, 2, 3)]
-    rows = said(joined(bench_of), *promises, a_data(0, 1), a_data(1, 1), a_data(2, 1))
+    rows = said(joined(), *promises, a_data(0, 1), a_data(1, 1), a_data(2, 1))
     assert [row[:3] for row in rows if row[0] == "POG"] == [("POG", 1, 101), ("POG", 3, 103)]
 
 
-def test_a_repeated_promise_is_written_once(bench_of: BenchOf) -> None:
-    bench = joined(bench_of)
+def test_a_repeated_promise_is_written_once() -> None:
+    bench = joined()
     early = a_promise(1, 101, 1)
     bench.say("c", early, now=2 * MS)
     bench.say("c", early, now=3 * MS)
@@ -87,10 +72,10 @@ def test_a_repeated_promise_is_written_once(bench_of: BenchOf) -> None:
     assert [row[:2] for row in rows] == [("EVENT", 0), ("POG", 1)]
 
 
-def test_refused_events_prove_a_promise_too(bench_of: BenchOf) -> None:
+def test_refused_events_prove_a_promise_too() -> None:
     # The engine will never see them: nothing below the promise can come any more.
     wrong = m.Data(0, 0, 1, struct.pack("<q", 100), None, None, None, ())
-    rows = said(joined(bench_of), a_promise(1, 101, 1), wrong)
+    rows = said(joined(), a_promise(1, 101, 1), wrong)
     assert [row[:3] for row in rows] == [("POG", 1, 101)]
 
 
@@ -102,7 +87,7 @@ def test_promises_without_end_take_no_memory_without_end() -> None:
     assert waiting.wait(0, Promised("T", 6, 1))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     promises=st.lists(st.tuples(st.sampled_from(["A", "B", None]), st.integers(1, 9))),
     order=st.permutations(range(1, 10)),
@@ -130,7 +115,7 @@ def test_waiting_promises_against_looking_at_all(
 @pytest.mark.parametrize("by_type", [False, True])
 @pytest.mark.parametrize("network", [{"whole": False}, {"breaks": 5, "delay_ns_max": 30 * MS}])
 def test_every_punctuation_in_the_log_holds_where_it_stands(
-    world_of: WorldOf, network: dict[str, Any], by_type: bool
+    network: dict[str, Any], by_type: bool
 ) -> None:
     for seed in range(5):
         promises = PromiseSettings(share=0.3, by_type=by_type)

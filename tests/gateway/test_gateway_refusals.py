@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,11 +12,10 @@ from edge_agent import messages as m
 from edge_agent import wire
 from engine.gateway.core import Close
 from engine.gateway.dead_letter import DeadLetters
-from tests.gateway.device_messages import SYNC, a_data, a_hello
+from tests.gateway.conftest import Bench, a_data, a_hello
 
 MS = 10**6
 S = 10**9
-BenchOf = Callable[..., Any]
 
 
 def closes(said: list[Any]) -> tuple[bool | None, list[str]]:
@@ -26,8 +24,8 @@ def closes(said: list[Any]) -> tuple[bool | None, list[str]]:
     return errors[0].retry if errors else None, [each for each in said if isinstance(each, str)]
 
 
-def test_tokens_are_checked_and_an_unknown_name_is_told_no_more(bench_of: BenchOf) -> None:
-    bench = bench_of(tokens={("main", "d"): "secret"})
+def test_tokens_are_checked_and_an_unknown_name_is_told_no_more() -> None:
+    bench = Bench(tokens={("main", "d"): "secret"})
     assert closes(bench.join("c", a_hello())) == (False, ["close c: token"])
     assert closes(bench.join("e", a_hello("x", token="secret"))) == (False, ["close e: token"])
     assert bench.join("f", a_hello(token="secret")) == [m.Welcome(0, (0,))]
@@ -36,10 +34,8 @@ def test_tokens_are_checked_and_an_unknown_name_is_told_no_more(bench_of: BenchO
     assert bench.core.counts["", "", "closed_connection"] == 1
 
 
-def test_a_second_device_under_one_name_is_refused_while_the_first_is_alive(
-    bench_of: BenchOf,
-) -> None:
-    bench = bench_of(takeover_ns=5 * S)
+def test_a_second_device_under_one_name_is_refused_while_the_first_is_alive() -> None:
+    bench = Bench(takeover_ns=5 * S)
     bench.join("c", a_hello())
     retry, closed = closes(bench.join("x", a_hello(incarnation=2), now=4 * S))
     assert (retry, closed) == (True, ["close x: duplicate_source"])
@@ -50,22 +46,8 @@ def test_a_second_device_under_one_name_is_refused_while_the_first_is_alive(
     assert (retry, closed) == (True, ["close z: stale_incarnation"])
 
 
-def test_a_restarted_device_gets_in_at_once_when_its_connection_was_closed(
-    bench_of: BenchOf,
-) -> None:
-    bench = bench_of()
-    bench.join("c", a_hello())
-    bench.say("c", SYNC, a_data(0, 3))
-    bench.core.disconnected("c", 1)
-    assert bench.join("d", a_hello(incarnation=2), now=2) == [m.Welcome(0, (0,))]
-    bench.say("d", m.Sync(0, 5, 5, 60, 3, 9), a_data(0, 2), now=3)
-    bench.core.finish(S)
-    rows = bench.log.rows("kind", "incarnation", "seq", "first_seq")
-    assert rows[4:] == [(3, 2, None, 0), (0, 2, 0, None), (0, 2, 1, None)]
-
-
-def test_a_gateway_that_forgot_goes_on_where_the_agent_was_acked(bench_of: BenchOf) -> None:
-    bench = bench_of()
+def test_a_gateway_that_forgot_goes_on_where_the_agent_was_acked() -> None:
+    bench = Bench()
     assert bench.join("c", a_hello(acked=7, control_acked=3)) == [m.Welcome(3, (7,))]
     bench.say("c", a_data(7, 1))
     bench.core.finish(S)
@@ -77,8 +59,8 @@ def test_a_gateway_that_forgot_goes_on_where_the_agent_was_acked(bench_of: Bench
     ]
 
 
-def test_schemas_must_agree(bench_of: BenchOf) -> None:
-    bench = bench_of()
+def test_schemas_must_agree() -> None:
+    bench = Bench()
     bench.join("c", a_hello())
     other = (m.HelloStream(m.StreamSchema("events", {"v": "str"}), 0, 0),)
     assert closes(bench.join("x", a_hello(streams=other))) == (False, ["close x: schema"])
@@ -107,18 +89,16 @@ def test_schemas_must_agree(bench_of: BenchOf) -> None:
         ((a_hello(), m.Eos(0, 0, (1, 2))), "numbers"),
     ],
 )
-def test_a_peer_that_breaks_the_order_is_closed(
-    bench_of: BenchOf, sent: tuple[m.Message, ...], reason: str
-) -> None:
-    bench = bench_of()
+def test_a_peer_that_breaks_the_order_is_closed(sent: tuple[m.Message, ...], reason: str) -> None:
+    bench = Bench()
     bench.core.connected("c", 0, "127.0.0.1")
     assert closes(bench.say("c", *sent)) == (True, [f"close c: {reason}"])
     assert sum(count for (_, _, key), count in bench.core.counts.items() if key == reason) == 1
     assert bench.core.dead_letters.kept == 1
 
 
-def test_limits_on_connections_and_sources(bench_of: BenchOf) -> None:
-    bench = bench_of(connections_max=2, connections_per_source=1, sources_max=1, hello_timeout_ns=S)
+def test_limits_on_connections_and_sources() -> None:
+    bench = Bench(connections_max=2, connections_per_source=1, sources_max=1, hello_timeout_ns=S)
     bench.join("a", a_hello(), now=0)
     assert closes(bench.join("b", a_hello(), now=1)) == (True, ["close a: replaced"])
     bench.core.connected("x", 2, "127.0.0.1")
@@ -130,7 +110,7 @@ def test_limits_on_connections_and_sources(bench_of: BenchOf) -> None:
     assert closes(bench.join("z", a_hello("other"), now=2 * S)) == (True, ["close z: sources_max"])
 
 
-def test_dead_letters_are_bounded_and_what_exceeds_is_counted(bench_of: BenchOf) -> None:
+def test_dead_letters_are_bounded_and_what_exceeds_is_counted() -> None:
     letters = DeadLetters(bytes_max=400)
     for i in range(5):
         letters.add(i, ("s", "d", "c"), "why", "", b"x")
@@ -157,13 +137,12 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(steps=STEPS)
 def test_nothing_a_peer_sends_crashes_or_bloats_the_gateway(
-    bench_of: BenchOf,
     steps: list[tuple[str, int, m.Message, bytes]],
 ) -> None:
-    bench = bench_of(connections_max=3, sources_max=2, islands_max=2, tick_every_ns=MS)
+    bench = Bench(connections_max=3, sources_max=2, islands_max=2, tick_every_ns=MS)
     core, open_, now, uses = bench.core, dict[int, str](), 0, 0
     for step, slot, message, noise in steps:
         now += MS // 3

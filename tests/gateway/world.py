@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from hypothesis import strategies as st
 
 from edge_agent import session as s
 from edge_agent.clock import Now
@@ -387,3 +388,29 @@ class World:
         if self.gateway_starts > 1:  # an end that was not acked is said to the next one again
             ends = list(dict.fromkeys(ends))
         assert ends == [(each.name, final.next_seq(each.name)) for each in STREAMS]
+
+
+def world_of(seed: int, network: dict[str, Any], **options: Any) -> World:
+    """``network``: fields of Network; ``options``: settings of the session."""
+    return World(seed, Network(**network), **options)
+
+
+NETWORKS = st.fixed_dictionaries(
+    {
+        "lose": st.sampled_from([0, 0, 10]),
+        "repeat": st.sampled_from([0, 20]),
+        "breaks": st.sampled_from([0, 3, 10]),
+        "lose_datagram": st.sampled_from([0, 30, 100]),
+        "delay_ns_max": st.sampled_from([MS, 30 * MS]),
+        "whole": st.booleans(),
+    }
+)
+DEVICE_STEPS = (
+    st.tuples(st.just("emit"), st.integers(1, 60)),
+    st.tuples(st.just("other"), st.integers(1, 9)),
+    st.tuples(st.just("run"), st.integers(1, 400)),
+    st.tuples(st.just("cut"), st.integers(0, 2)),
+    st.tuples(st.just("promise"), st.just(0)),
+    st.tuples(st.just("begin"), st.just(0)),
+)
+"""What happens to a device and its connections, as ``World.take`` takes it."""

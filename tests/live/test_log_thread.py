@@ -23,7 +23,7 @@ from engine.log.arrival_log import LogReader, LogWriter
 from engine.server.log_thread import LogThread
 from engine.server.tcp_host import TcpHost
 from engine.stream.frame import Frame
-from tests.gateway.device_messages import a_data, a_hello
+from tests.gateway.conftest import a_data, a_hello
 
 
 def frame(first: int) -> Frame:

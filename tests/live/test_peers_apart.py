@@ -20,7 +20,7 @@ from engine.server.log_thread import LogThread
 from engine.server.rate_limit import WAIT_MAX_S, RateLimit
 from engine.server.refusal_lines import LINES_MAX, RefusalLines
 from engine.server.tcp_host import TcpHost
-from tests.gateway.device_messages import a_data, a_hello
+from tests.gateway.conftest import a_data, a_hello
 
 MS = 10**6
 

@@ -233,16 +233,3 @@ def test_recordings_of_phones_have_their_published_disorder(
     assert summary.lateness.quantile(0.5) // 10**6 == median_ms
     assert summary.lateness.largest_ns == largest_ms * 10**6
     assert (log.bad_count, log.arrival_given) == (0, True)
-
-
-@needs_data
-def test_recordings_keep_each_devices_offset() -> None:
-    log = open_input(DATA / "d-1.csv.gz", PHONES_FORM)
-    (frame,) = log
-    table = pa.Table.from_batches([frame.batch])
-    offsets = table.group_by("source").aggregate([("attrs.C.NTP.offset", "count_distinct")])
-    assert set(offsets.column("attrs.C.NTP.offset_count_distinct").to_pylist()) == {1}
-    by_device = dict(
-        zip(*(table.column(n).to_pylist() for n in ("source", "attrs.C.NTP.offset")), strict=True)
-    )
-    assert by_device["dev_7"] == 1316

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 import time
@@ -216,16 +215,6 @@ def test_rows_are_numbered_rightly_over_blocks(
 def _file(tmp_path: Path, text: str) -> Path:
     (tmp_path / "t.csv").write_text(text)
     return tmp_path / "t.csv"
-
-
-def test_gzip_csv_and_damaged_gzip(tmp_path: Path) -> None:
-    body = "".join(f"{n},{n * 7919 % 1009}\n" for n in range(2000))
-    file = tmp_path / "t.csv.gz"
-    file.write_bytes(gzip.compress(b"\xef\xbb\xbfts,v\n" + body.encode()))
-    assert sum(frame.rows for frame in CsvRead(file)) == 2000
-    file.write_bytes(file.read_bytes()[:-30])
-    with pytest.raises(UserError, match="damaged file"):
-        list(CsvRead(file))
 
 
 def test_frames_of_csv_are_bounded(tmp_path: Path) -> None:

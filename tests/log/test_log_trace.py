@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import json
 import os
@@ -175,28 +174,6 @@ def test_strings_that_look_like_keys_do_not_confuse(tmp_path: Path) -> None:
     record = {"ts": 1, "type": 'a: "b": {', "attrs": {"v:w": 'x": 1, "x": 2'}}
     (row,) = rows(read(tmp_path, record))
     assert (row["type"], row["attrs.v:w"]) == (record["type"], record["attrs"]["v:w"])  # type: ignore[index]
-
-
-def test_sites_become_frames_of_their_own(tmp_path: Path) -> None:
-    frames = read(tmp_path, *({"ts": ts, "site": "ba"[ts % 2], "source": "q"} for ts in range(5)))
-    assert [(f.site, f.batch.column("ts").to_pylist()) for f in frames] == [
-        ("b", [0, 2, 4]),
-        ("a", [1, 3]),
-    ]
-
-
-def test_gzip_and_standard_input_and_byte_order_mark(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = b'\xef\xbb\xbf{"ts": 1}\n{"ts": 2}'
-    (tmp_path / "t.jsonl.gz").write_bytes(gzip.compress(text))
-    want = rows(read(tmp_path, {"ts": 1}, {"ts": 2}))
-    assert rows(list(TraceRead(tmp_path / "t.jsonl.gz"))) == want
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
-    assert rows(list(TraceRead("-"))) == want
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"[]")))
-    with pytest.raises(UserError, match=r"^<stdin>:1: a record is an object"):
-        list(TraceRead("-"))
 
 
 def test_frames_are_bounded(tmp_path: Path) -> None:

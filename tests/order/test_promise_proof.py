@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -14,10 +14,7 @@ from hypothesis import strategies as st
 
 from edge_agent.records import Kind
 from engine.clocks.reference import Sync
-from engine.errors import UserError
 from engine.kernels.integers import INT_MAX
-from engine.order.registry import parse_order
-from engine.order.unordered.none import NoneSettings
 from engine.order.unordered.proof import Proof
 from engine.order.unordered.proof_kernel import WINDOW
 from engine.stream.released import Strings
@@ -190,13 +187,6 @@ class Real:
         self.proof.restore(kept)
 
 
-def said(*records: Record, at_once: bool = True) -> list[Said]:
-    real = Real()
-    for part in [records] if at_once else [[record] for record in records]:
-        real.feed(part)
-    return real.said
-
-
 def by_place(found: list[Said]) -> list[Said]:
     """Of one instant and place no order is promised."""
     return sorted(found, key=lambda one: (one[0], one[4], str(one[1]), str(one[2]), one[3]))
@@ -214,7 +204,7 @@ HAPPENS = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(HAPPENS)
 @example([  # two numbers are given up at one instant, the larger of which was promised first
     ("event", "s", 0, "A", 0, "more", 0, 0, False, False),
@@ -243,100 +233,87 @@ def test_against_the_slow_twin_cut_anywhere(happens: list[tuple[object, ...]]) -
 
 
 # ---- the rules, one by one --------------------------------------------------------------------
-def test_a_promise_that_overtook_its_events_waits_for_them() -> None:
-    records = [
-        Record("event", seq=0), Record("pog", seq=3, ref=7), Record("event", seq=2),
-        Record("event", seq=1),
-    ]  # fmt: skip
-    assert said(*records) == said(*records, at_once=False) == [(4, None, "s", 7, 0)]
+def event(seq: int, **more: Any) -> Record:
+    return Record("event", seq=seq, **more)
 
 
-def test_one_that_follows_its_events_or_has_no_number_counts_at_once() -> None:
-    assert said(Record("event", seq=0), Record("pog", seq=1, ref=7)) == [(1, None, "s", 7, 0)]
-    assert said(Record("event", seq=0), Record("pog", ref=7)) == [(1, None, "s", 7, 0)]
-    assert said(Record("pog", source=None, type="A", ref=7)) == [(0, "A", None, 7, 0)]
+def pog(seq: int, ref: int = 7, **more: Any) -> Record:
+    return Record("pog", seq=seq, ref=ref, **more)
 
 
-def test_numbers_that_never_come_are_given_up_after_the_wait() -> None:
-    lost = [Record("event", seq=0), Record("pog", seq=2, ref=7, at=5)]
-    assert said(*lost, Record("tick", source=None, at=15)) == []
-    assert said(*lost, Record("tick", source=None, at=16)) == [(2, None, "s", 7, 15)]
+def eos(seq: int, **more: Any) -> Record:
+    return Record("eos", seq=seq, **more)
 
 
-def test_numbers_far_below_are_given_up() -> None:
-    many = [Record("event", seq=number) for number in range(2, WINDOW + 2)]
-    waits = [Record("event", seq=0), Record("pog", seq=2, ref=7)]
-    assert said(*waits, *many[:-1]) == []
-    assert said(*waits, *many) == [(WINDOW + 2, None, "s", 7, 0)]
+def tick(at: int) -> Record:
+    return Record("tick", source=None, at=at)
 
 
-def test_the_first_that_waits_and_the_newest_are_kept() -> None:
-    pogs = [Record("pog", seq=number, ref=10 * number) for number in (2, 3, 4)]
-    events = [Record("event", seq=number) for number in (1, 2, 3)]
-    found = said(Record("event", seq=0), *pogs, *events)
-    assert found == [(5, None, "s", 20, 0), (7, None, "s", 40, 0)]
+OVERTAKEN = [event(0), pog(2, at=5)]
+MANY = [event(number) for number in range(2, WINDOW + 2)]
+TWO_STREAMS = [event(0), event(0, stream="more"), eos(1)]
+ENDED = [event(0), eos(2), tick(11)]
+LATE = [event(2), pog(3), event(0)]
+RULES: dict[str, tuple[list[Record], list[Said]]] = {
+    "a promise that overtook its events waits for them": (
+        [event(0), pog(3), event(2), event(1)], [(4, None, "s", 7, 0)]),
+    "one that follows its events counts at once": (
+        [event(0), pog(1)], [(1, None, "s", 7, 0)]),
+    "so does one without a number": ([event(0), pog(-1)], [(1, None, "s", 7, 0)]),
+    "and one of every source": ([pog(-1, source=None, type="A")], [(0, "A", None, 7, 0)]),
+    "numbers that do not come are waited for": ([*OVERTAKEN, tick(15)], []),
+    "and given up after the wait": ([*OVERTAKEN, tick(16)], [(2, None, "s", 7, 15)]),
+    "numbers a little below are waited for": ([event(0), pog(2), *MANY[:-1]], []),
+    "numbers far below are given up": (
+        [event(0), pog(2), *MANY], [(WINDOW + 2, None, "s", 7, 0)]),
+    "the first that waits and the newest are kept": (
+        [event(0), pog(2, 20), pog(3, 30), pog(4, 40), event(1), event(2), event(3)],
+        [(5, None, "s", 20, 0), (7, None, "s", 40, 0)]),
+    "a source that restarts is not waited for": (
+        [event(0), pog(5), event(0, incarnation=1), pog(1, 9, incarnation=1), tick(50)],
+        [(3, None, "s", 9, 0)]),
+    "a source has not ended while a stream has not": (TWO_STREAMS, []),
+    "a source has ended once each of its streams has": (
+        [*TWO_STREAMS, eos(1, stream="more")], [(3, None, "s", INT_MAX, 0)]),
+    "an end waits for its events": (
+        [event(0), eos(2), event(1)], [(3, None, "s", INT_MAX, 0)]),
+    "what was given up does not take an end back": (
+        [*ENDED, event(1, at=12)], [(2, None, "s", INT_MAX, 10), (4, None, "s", INT_MAX, 12)]),
+    "what comes after the end does": ([*ENDED, event(2, at=12)], [(2, None, "s", INT_MAX, 10)]),
+    "numbers begin with the first that comes": (LATE, [(1, None, "s", 7, 0)]),
+    "or with a promise of number 0": ([pog(0, 1), *LATE], [(0, None, "s", 1, 0)]),
+}  # fmt: skip
 
 
-def test_a_source_that_begins_anew_is_not_waited_for() -> None:
-    found = said(
-        Record("event", seq=0), Record("pog", seq=5, ref=7), Record("event", seq=0, incarnation=1),
-        Record("pog", seq=1, ref=9, incarnation=1), Record("tick", source=None, at=50),
-    )  # fmt: skip
-    assert found == [(3, None, "s", 9, 0)]
-
-
-def test_a_source_has_ended_once_each_of_its_streams_has() -> None:
-    events = [Record("event", seq=0), Record("event", seq=0, stream="more")]
-    ends = [Record("eos", seq=1), Record("eos", seq=1, stream="more")]
-    assert said(*events, ends[0]) == []
-    assert said(*events, *ends) == [(3, None, "s", INT_MAX, 0)]
-
-
-def test_an_end_waits_for_its_events() -> None:
-    records = [Record("event", seq=0), Record("eos", seq=2), Record("event", seq=1)]
-    assert said(*records) == [(3, None, "s", INT_MAX, 0)]
-
-
-def test_what_was_given_up_does_not_take_an_end_back() -> None:
-    ended = [Record("event", seq=0), Record("eos", seq=2), Record("tick", source=None, at=11)]
-    assert said(*ended, Record("event", seq=1, at=12)) == [
-        (2, None, "s", INT_MAX, 10), (4, None, "s", INT_MAX, 12),
-    ]  # fmt: skip
-    assert len(said(*ended, Record("event", seq=2, at=12))) == 1
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("at_once", [True, False])
+def test_rules_of_promises(rule: str, at_once: bool) -> None:
+    records, expected = RULES[rule]
+    real = Real()
+    for part in [records] if at_once else [[record] for record in records]:
+        real.feed(part)
+    assert real.said == expected
 
 
 def test_an_announced_number_is_the_first() -> None:
     real = Real()
     real.proof.announce(Sync("s", "events", 0, 0, 0, first_seq=4))
-    real.feed([Record("event", seq=5), Record("pog", seq=6, ref=7)])
+    real.feed([event(5), pog(6)])
     assert real.said == []
-    real.feed([Record("event", seq=4)])
+    real.feed([event(4)])
     assert real.said == [(3, None, "s", 7, 0)]
-
-
-def test_numbers_begin_with_a_promise_of_number_0_else_with_the_first_that_comes() -> None:
-    late = [Record("event", seq=2), Record("pog", seq=3, ref=7), Record("event", seq=0)]
-    assert said(*late) == [(1, None, "s", 7, 0)]
-    assert said(Record("pog", seq=0, ref=1), *late) == [(0, None, "s", 1, 0)]
 
 
 def test_many_sources_and_types() -> None:
     real, slow = Real(), Slow()
     records = []
     for number in range(40):
-        source = f"s{number}"
-        records.append(Record("event", source, 0, at=number))
-        records.append(Record("pog", source, 2, f"T{number % 7}", number, at=number))
-    records += [Record("event", f"s{number}", 1, at=41) for number in range(0, 40, 2)]
+        name = f"s{number}"
+        records.append(event(0, source=name, at=number))
+        records.append(pog(2, number, source=name, type=f"T{number % 7}", at=number))
+    records += [event(1, source=f"s{number}", at=41) for number in range(0, 40, 2)]
     for place, record in enumerate(records):
         slow.record(place, record)
     real.feed(records)
     assert by_place(real.said) == by_place(slow.said)
     assert (len(real.proof.unproven()), len(real.said)) == (31, 31 + 4)
-
-
-def test_the_wait_is_a_setting() -> None:
-    assert parse_order("none:wait=5ms") == NoneSettings("ref", 5_000_000)
-    assert parse_order("none") == NoneSettings("ref", 1_000_000_000)
-    with pytest.raises(UserError, match="wait"):
-        parse_order("none:wait=soon")

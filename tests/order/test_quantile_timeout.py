@@ -18,15 +18,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from slow_waits import EDGES, ENDS, Highs, WaitTimes
+from slow_waits import WaitTimes
 
 from engine.chain import Chain, ChainSettings
 from engine.kernels.jit import kernel
 from engine.order.base import Guards
 from engine.order.registry import parse_order
-from engine.order.sequence.highs import first_larger, saw_high
-from engine.order.sequence.state import LANE, MEMORY, WAIT_BINS
-from engine.order.sequence.wait_sketch import ONE, exceeded_by, in_ns, resolution_bits, wait_bin
+from engine.order.sequence.state import LANE, MEMORY
+from engine.order.sequence.wait_sketch import in_ns, resolution_bits
 from engine.order.sequence.waits import learn_wait, memory_window, needed_value
 from engine.stream.frame import STRING, Frame
 
@@ -34,6 +33,7 @@ MS = 1_000_000
 EVENTS = 200_000
 KINDS = ("exponential", "lognormal", "pareto", "bimodal")
 """Of the delay beyond a constant 20 ms."""
+QUICK_RATES = {"exponential": 100, "lognormal": 1000, "pareto": 10_000, "bimodal": 1000}
 
 
 def delays(kind: str, rng: np.random.Generator, n: int, scale_ms: float) -> np.ndarray:
@@ -92,11 +92,16 @@ def lane_of(of: Chain) -> dict[str, Any]:
 # ---- the share on stationary delays ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", [20_260_101])
-@pytest.mark.parametrize("rate", [100, 1000, 10_000])
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_share_of_late_events_is_the_one_asked_for(kind: str, rate: int, seed: int) -> None:
-    stream = Stream(rate, delays(kind, np.random.default_rng(seed), EVENTS, 5))
+@pytest.mark.parametrize(
+    ("kind", "rate"),
+    [
+        pytest.param(kind, rate, marks=() if rate == QUICK_RATES[kind] else pytest.mark.slow)
+        for kind in KINDS
+        for rate in (100, 1000, 10_000)
+    ],
+)
+def test_the_share_of_late_events_is_the_one_asked_for(kind: str, rate: int) -> None:
+    stream = Stream(rate, delays(kind, np.random.default_rng(20_260_101), EVENTS, 5))
     waits = stream.waits()
     for q in (0.9, 0.95, 0.99, 0.999):
         of = chain(q)
@@ -112,9 +117,8 @@ def test_the_share_of_late_events_is_the_one_asked_for(kind: str, rate: int, see
         assert share >= min(0.9, 0.95 * needing) - chance, told
 
 
-@pytest.mark.parametrize("seed", [7])
-def test_no_longer_a_wait_than_needed(seed: int) -> None:
-    stream = Stream(1000, delays("lognormal", np.random.default_rng(seed), EVENTS, 5))
+def test_no_longer_a_wait_than_needed() -> None:
+    stream = Stream(1000, delays("lognormal", np.random.default_rng(7), EVENTS, 5))
     ideal = np.quantile(stream.waits(), [0.9, 0.99])
     for q, best in zip((0.9, 0.99), ideal, strict=True):
         of = chain(q)
@@ -181,64 +185,34 @@ def after_change(kind: str, q: float, scales: tuple[float, float], seed: int) ->
     return float(lane_of(of)["gap_timeout"]) / ideal
 
 
-@pytest.mark.parametrize("scales", [(0.5, 5), (5, 0.5)], ids=["up", "down"])
-@pytest.mark.parametrize("q", [0.9, 0.99, 0.999])
-@pytest.mark.parametrize("kind", ["exponential", "lognormal"])
+UP, DOWN = (0.5, 5), (5, 0.5)
+CHANGES = [
+    ("exponential", 0.9, UP), ("lognormal", 0.99, DOWN),
+    *(
+        pytest.param(kind, q, scales, marks=pytest.mark.slow)
+        for kind in ("exponential", "lognormal")
+        for q in (0.9, 0.99, 0.999)
+        for scales in (UP, DOWN)
+    ),
+    *(
+        pytest.param(kind, 0.999, scales, marks=pytest.mark.slow)
+        for kind in ("pareto", "bimodal")
+        for scales in (UP, DOWN)
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "q", "scales"), CHANGES)
 def test_within_1000_events_of_a_change_the_timeout_is_right(
     kind: str, q: float, scales: tuple[float, float]
 ) -> None:
     found = [after_change(kind, q, scales, seed) for seed in SEEDS]
     told = f"{kind}, q = {q}, delays {scales} ms, over the right one: {np.round(found, 2)}"
-    assert 1 / 1.2 <= np.median(found) <= 1.2, told
-    # A few hundred waiting events tell a quantile to within some 10 % only.
-    assert min(found) >= 1 / 1.6, told
-    assert max(found) <= 1.6, told
-
-
-@pytest.mark.parametrize("scales", [(0.5, 5), (5, 0.5)], ids=["up", "down"])
-@pytest.mark.parametrize("kind", ["pareto", "bimodal"])
-def test_after_a_change_heavy_and_double_tails_stretch_as_they_were(
-    kind: str, scales: tuple[float, float]
-) -> None:
-    found = [after_change(kind, 0.999, scales, seed) for seed in SEEDS]
-    told = f"{kind}, delays {scales} ms, over the right one: {np.round(found, 2)}"
-    assert 1 / 1.3 <= np.median(found) <= 1.3, told
-
-
-def test_a_short_burst_is_learnt_and_nothing_forgotten() -> None:
-    rng = np.random.default_rng(5)
-    delay = delays("exponential", rng, 30_000, 1)
-    delay[20_000:20_030] += 60 * MS
-    stream = Stream(1000, delay)
-    timeouts, shapes = [], []
-    of = chain(0.99)
-    for frame in stream.frames([19_900, 20_300]):
-        of.process([frame])
-        timeouts.append(lane_of(of)["gap_timeout"])
-        shapes.append(int(of._order._lanes.tables["shape_n"][0]))
-    before, after, later = timeouts
-    assert before < after < 1.5 * before
-    assert later == pytest.approx(before, rel=0.2)
-    assert shapes == [0, 0, 0]
-
-
-def test_messages_of_many_events_are_no_change() -> None:
-    """Forty events arrive at once: a few late messages are many events, but few observations."""
-    rng = np.random.default_rng(11)
-    sent = np.arange(4_000) * 20 * MS
-    delay = delays("exponential", rng, len(sent), 15)
-    arrival = np.repeat(sent + delay, 40)
-    order = np.argsort(arrival, kind="stable")
-    of = chain(0.9)
-    stream = Stream(1, np.zeros(0, np.int64))
-    stream.seq, stream.sent, stream.arrival = order, np.arange(len(order)), arrival[order]
-    shapes = set()
-    for frame in stream.frames(range(10_000, len(order), 10_000)):
-        of.process([frame])
-        shapes.add(int(of._order._lanes.tables["shape_n"][0]))
-    assert shapes == {0}  # never given up
-    of.finish()
-    assert 0.8 <= lane_of(of)["late_dropped"] / len(order) / 0.1 <= 1.2
+    heavy = kind in ("pareto", "bimodal")
+    off = 1.3 if heavy else 1.2
+    assert 1 / off <= np.median(found) <= off, told
+    if not heavy:  # a few hundred waiting events tell a quantile to within some 10 % only
+        assert 1 / 1.6 <= min(found) <= max(found) <= 1.6, told
 
 
 # ---- against the twin ------------------------------------------------------------------------
@@ -277,7 +251,7 @@ def test_with_messages_and_a_full_memory_the_twin_agrees(both: Callable[..., Any
     both(timeout="quantile", tail_ppm=500_000, latency=60 * MS).agree(records(stream))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     latency=st.sampled_from([1, 63, 1000, 3 * MS, 700 * MS, 2**60]),
     blocks=st.lists(
@@ -314,71 +288,3 @@ def _learn(
 @kernel
 def _needed(lane: np.ndarray, memory: np.ndarray, tail_ppm: int) -> int:
     return needed_value(lane[0], memory[0], tail_ppm)
-
-
-@kernel
-def _saw_high(lane: np.ndarray, memory: np.ndarray, seq: int, at: int) -> None:
-    saw_high(lane[0], memory[0], seq, at)
-
-
-@kernel
-def _first_larger(lane: np.ndarray, memory: np.ndarray, seq: int) -> int:
-    return first_larger(lane[0], memory[0], seq)
-
-
-# ---- the parts -------------------------------------------------------------------------------
-
-
-@given(wait=st.integers(0, 2**62), latency=st.integers(1, 2**61))
-def test_a_wait_lies_in_its_bin(wait: int, latency: int) -> None:
-    bits = resolution_bits(latency)
-    place, coarse = wait_bin(wait, bits), wait >> bits
-    assert EDGES[place] <= coarse
-    assert coarse < ENDS[place] or place == WAIT_BINS - 1
-    assert latency >> bits <= EDGES[-1]
-
-
-def test_bins_cover_everything_once() -> None:
-    assert len(EDGES) == len(ENDS) == WAIT_BINS
-    assert list(itertools.pairwise(EDGES)) == list(zip(EDGES[:-1], ENDS[:-1], strict=True))
-
-
-def test_a_value_is_exceeded_by_so_many() -> None:
-    bins = np.zeros(WAIT_BINS, np.int32)
-    bins[10] = bins[20] = ONE
-    assert in_ns(exceeded_by(bins, 21, 0), 0) == 20  # nobody is left out
-    assert in_ns(exceeded_by(bins, 21, ONE - 1), 0) == 20
-    assert in_ns(exceeded_by(bins, 21, ONE), 0) == 10  # the longer one is
-    assert in_ns(exceeded_by(bins, 21, 2 * ONE - 1), 0) == 10
-    assert exceeded_by(bins, 21, 2 * ONE) == 0
-
-
-@pytest.mark.parametrize("bits", [0, 3, 10, 24])
-def test_a_value_in_ns_is_the_longest_wait_that_does_not_exceed_it(bits: int) -> None:
-    for value in (1, 1023, 1024, 1025, 50_000, 2**30 - 1):
-        assert in_ns(value, bits) < value * 2**bits / 1024 <= in_ns(value, bits) + 1
-    assert in_ns(0, bits) == 2**bits - 1
-
-
-def test_waits_are_exact_while_they_are_short_and_nearly_so_later() -> None:
-    rng = np.random.default_rng(2)
-    stream = Stream(10_000, (rng.pareto(1.1, 40_000) * MS).astype(np.int64))
-    exact = stream.waits()
-    lane, memory = np.zeros(1, LANE), np.zeros(1, MEMORY)
-    twin, highest = Highs(), -1
-    off, highs = [], 0
-    for place, (seq, at) in enumerate(
-        zip(stream.seq.tolist(), stream.arrival.tolist(), strict=True)
-    ):
-        wait = 0
-        if seq > highest:
-            highest, highs = seq, highs + 1
-            _saw_high(lane, memory, seq, at)
-        else:
-            wait = at - _first_larger(lane, memory, seq)
-        assert wait == twin.wait(seq, at)
-        if exact[place]:
-            off.append(abs(wait - exact[place]) / exact[place])
-    assert highs > 4 * 128
-    assert np.mean(np.array(off) == 0) > 0.9
-    assert np.quantile(off, 0.999) < 1 / 30

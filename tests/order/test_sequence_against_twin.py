@@ -14,41 +14,24 @@ Record = dict[str, Any]
 STARTED = {"kind": "sync", "source": "a", "first_seq": 0, "arrival": 0}
 
 
-@pytest.mark.parametrize("timeout", [0, 1, 2, 3])
+@pytest.mark.parametrize(
+    ("most", "kinds"),
+    [
+        (4, [("fixed", 0), ("fixed", 1), ("fixed", 2), ("fixed", 3), ("r19", 0)]),
+        pytest.param(7, [("fixed", 2), ("r19", 0)], marks=pytest.mark.deep),
+    ],
+)
 @pytest.mark.parametrize("announced", [True, False])
-def test_every_arrival_order_of_up_to_five_events(
-    both: Callable[..., Any], timeout: int, announced: bool
+def test_every_arrival_order_of_a_few_events(
+    both: Callable[..., Any], most: int, kinds: list[tuple[str, int]], announced: bool
 ) -> None:
-    for n in range(1, 6):
+    for n, (kind, timeout) in itertools.product(range(1, most + 1), kinds):
         for order in itertools.permutations(range(n)):
             trace = [
                 {"source": "a", "seq": seq, "ts": seq, "arrival": at}
                 for at, seq in enumerate(order)
             ]
-            both(fixed=timeout).agree([STARTED, *trace] if announced else trace)
-
-
-@pytest.mark.parametrize(("kind", "timeout"), [("fixed", 2), ("r19", 0)])
-def test_every_arrival_order_of_six_events(
-    both: Callable[..., Any], kind: str, timeout: int
-) -> None:
-    for order in itertools.permutations(range(6)):
-        trace = [
-            {"source": "a", "seq": seq, "ts": seq, "arrival": at} for at, seq in enumerate(order)
-        ]
-        both(timeout=kind, fixed=timeout).agree([STARTED, *trace])
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize(("kind", "timeout"), [("fixed", 2), ("r19", 0)])
-def test_every_arrival_order_of_seven_events(
-    both: Callable[..., Any], kind: str, timeout: int
-) -> None:
-    for order in itertools.permutations(range(7)):
-        trace = [
-            {"source": "a", "seq": seq, "ts": seq, "arrival": at} for at, seq in enumerate(order)
-        ]
-        both(timeout=kind, fixed=timeout).agree([STARTED, *trace])
+            both(timeout=kind, fixed=timeout).agree([STARTED, *trace] if announced else trace)
 
 
 @pytest.mark.parametrize("late", ["drop", "pass"])
@@ -170,28 +153,11 @@ OPTIONS = st.fixed_dictionaries(
         "default_uncertainty": st.sampled_from([0, 3]),
     }
 )
-MODERATE = settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-@MODERATE
-@given(trace=any_traces(), options=OPTIONS)
-def test_any_records_give_what_the_twin_gives(
-    both: Callable[..., Any], trace: list[Record], options: dict[str, Any]
-) -> None:
-    both(**options).agree(trace)
-
-
-@MODERATE
-@given(trace=networks(), options=OPTIONS)
-def test_networks_give_what_the_twin_gives(
-    both: Callable[..., Any], trace: list[Record], options: dict[str, Any]
-) -> None:
-    both(**options).agree(trace)
-
-
-@MODERATE
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(trace=st.one_of(networks(), any_traces()), options=OPTIONS, data=st.data())
-def test_cut_anywhere_the_twin_still_agrees(
+def test_any_records_cut_anywhere_give_what_the_twin_gives(
     both: Callable[..., Any], trace: list[Record], options: dict[str, Any], data: st.DataObject
 ) -> None:
     cuts = data.draw(st.lists(st.integers(0, len(trace)), max_size=6))

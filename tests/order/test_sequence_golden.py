@@ -22,8 +22,20 @@ def events(seqs: list[int], source: str = "a", at: int = 0, step: int = 1) -> li
     ]
 
 
+def event(source: str, seq: int, ts: int, arrival: int) -> Record:
+    return {"source": source, "seq": seq, "ts": ts, "arrival": arrival}
+
+
 def started(first_seq: int = 0, source: str = "a", arrival: int = 0) -> Record:
     return {"kind": "sync", "source": source, "first_seq": first_seq, "arrival": arrival}
+
+
+def tick(arrival: int) -> Record:
+    return {"kind": "tick", "arrival": arrival}
+
+
+def restarted(incarnation: int, records: list[Record]) -> list[Record]:
+    return [{**record, "incarnation": incarnation} for record in records]
 
 
 @pytest.fixture(name="order")
@@ -55,189 +67,85 @@ def test_spec_3_1_golden_r19(order: Any) -> None:
     assert done.gaps == [(2, "a", "events", 2, 1, 10, 30)]
 
 
-def test_release_is_the_deadline_not_the_moment_it_was_noticed(order: Any) -> None:
-    trace = [*events([0, 2]), {"kind": "tick", "arrival": 1000}]
-    done = order("sequence:timeout=fixed:10").process(trace).finish()
-    assert list(zip(done.seqs, done.releases, strict=True)) == [(0, 0), (2, 11)]
+A_BLOCKS_B = [event("a", 0, 0, 0), event("b", 0, 5, 1)]
+SWAPPED = [event("a", 0, 9, 0), event("b", 0, 5, 1)]
+RULES: dict[str, tuple[str, list[Record], str, str, dict[str, int]]] = {
+    # rule: (timeout and settings, records, source + number @ release, gaps, counters of the last)
+    "release is the deadline, not the moment it was noticed": (
+        "10", [*events([0, 2]), tick(1000)], "a0@0, a2@11", "1", {}),
+    "at one instant records go before deadlines": (
+        "10", [*events([0, 2]), *events([1], at=11)], "a0@0, a1@11, a2@11", "", {}),
+    "one tick after the deadline it is late": (
+        "10", [*events([0, 2]), *events([1], at=12)], "a0@0, a2@11, a1@12 dropped", "1", {}),
+    "a late event may pass at once": (
+        "10,late=pass", [*events([0, 2]), *events([1], at=50)], "a0@0, a2@11, a1@50 late", "1", {}),
+    "the deadline of a gap is the earliest of the buffer": (  # 5's gives up 1 and 2, and then 4
+        "10", [*events([0, 5]), *events([3], at=6), tick(100)], "a0@0, a3@11, a5@11", "1-2, 4", {}),
+    "a duplicate of a released event is dropped": (
+        "10", events([0, 1, 1, 0, 2]), "a0@0, a1@1, a2@4", "", {"duplicate": 2}),
+    "a duplicate of a buffered event is dropped": (
+        "10", events([0, 2, 2, 1]), "a0@0, a1@3, a2@3", "", {"duplicate": 1}),
+    "a second copy of a late event is a duplicate": (
+        "10", [*events([0, 2]), *events([1, 1], at=50)], "a0@0, a2@11, a1@50 dropped", "1",
+        {"late_dropped": 1, "duplicate": 1, "missing_total": 1, "missing_filled": 1}),
+    "without an announcement numbers start at the first to arrive": (
+        "10", events([5, 6, 8, 7]), "a5@0, a6@1, a7@3, a8@3", "", {}),
+    "a number below the first to arrive is late, and nobody missed it": (
+        "10", events([1, 0, 0, 2]), "a1@0, a0@1 dropped, a2@3", "",
+        {"missing_total": 0, "missing_filled": 0, "duplicate": 1}),
+    "with an announced first number the first to arrive waits": (
+        "10", [started(0), *events([1, 0, 2])], "a0@1, a1@1, a2@2", "", {}),
+    "a new incarnation starts when the old one is drained, with neither gap nor duplicate": (
+        "10", [*events([7, 9]), *restarted(1, events([0, 1], at=3)), *events([8], at=8)],
+        "a7@0, a8@8, a9@8, a0@8 residual, a1@8 residual", "", {"duplicate": 0}),
+    "events of a smaller incarnation are late and counted apart": (
+        "3", [*restarted(7, events([0, 1])), *events([0, 1], at=5)],
+        "a0@0, a1@1, a0@5 dropped, a1@6 dropped", "",
+        {"in_order": 2, "late_dropped": 2, "earlier_start": 2}),
+    "a straggler of the start before is one of them, and its copies are not": (
+        "1", [*restarted(7, events([0, 2])), *restarted(8, events([0, 1], at=5)),
+              *restarted(7, events([0, 1], at=9))],
+        "a0@0, a2@2, a0@5 residual, a1@6 residual, a1@10 dropped", "1",
+        {"late_dropped": 1, "duplicate": 1, "earlier_start": 1}),
+    "ties of the merge go by source, then number": (
+        "10", [event("b", 0, 5, 0), event("a", 0, 5, 0), event("b", 1, 5, 0), event("a", 1, 5, 0)],
+        "b0@0, a0@0, a1@0, b1@0", "", {}),
+    "an empty source blocks until its timeout and is then idle": (
+        "10", [event("a", 0, 0, 0), event("b", 0, 1, 1), event("b", 1, 20, 2),
+               event("b", 2, 21, 30), event("a", 1, 15, 31)],
+        "a0@0, b0@10, b1@10, b2@30, a1@31 residual", "", {}),
+    "residual disorder is emitted": ("10", SWAPPED, "a0@0, b0@1 residual", "", {"residual": 1}),
+    "or dropped": (
+        "10,residual=drop", SWAPPED, "a0@0, b0@1 dropped", "", {"residual_dropped": 1}),
+    "a punctuation that promises more unblocks at once": (
+        "100", [*A_BLOCKS_B, {"kind": "pog", "source": "a", "ts": 6, "arrival": 3}],
+        "a0@0, b0@3", "", {}),
+    "one that promises less does not": (
+        "100", [*A_BLOCKS_B, {"kind": "pog", "source": "a", "ts": 4, "arrival": 3}, tick(50)],
+        "a0@0, b0@50", "", {}),
+    "an ended source blocks nobody": (
+        "100", [*A_BLOCKS_B, {"kind": "eos", "source": "a", "arrival": 3}], "a0@0, b0@3", "", {}),
+}  # fmt: skip
+SAID = {IN_ORDER: "", RESIDUAL: " residual", LATE: " late", LATE_DROPPED: " dropped"}
 
 
-def test_at_one_instant_records_go_before_deadlines(order: Any) -> None:
-    # 2 is buffered at 1 with deadline 11: 1 arrives at that very instant, and is in time.
-    trace = [*events([0, 2]), *events([1], at=11)]
-    done = order("sequence:timeout=fixed:10").process(trace).finish()
-    assert done.seqs == [0, 1, 2]
-    assert done.gaps == []
+@pytest.mark.parametrize("rule", RULES)
+def test_spec_3_1_rules_by_hand(order: Any, rule: str) -> None:
+    chosen, records, rows, gaps, counts = RULES[rule]
+    done = order(f"sequence:timeout=fixed:{chosen}").process(records).finish()
+    assert ", ".join(f"{r[0]}{r[3]}@{r[8]}{SAID[r[9]]}" for r in done.released) == rows
+    missing = [(gap[3], gap[3] + gap[4] - 1) for gap in done.gaps]
+    assert ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in missing) == gaps
+    last = done.counters[records[-1].get("source", "a"), "events"]
+    assert {name: last[name] for name in counts} == counts
 
 
-def test_one_tick_after_the_deadline_it_is_late(order: Any) -> None:
-    trace = [*events([0, 2]), *events([1], at=12)]
-    done = order("sequence:timeout=fixed:10").process(trace).finish()
-    assert [(row[3], row[8], row[9]) for row in done.released] == [
-        (0, 0, IN_ORDER), (2, 11, IN_ORDER), (1, 12, LATE_DROPPED),
-    ]  # fmt: skip
-
-
-def test_the_gap_s_deadline_is_the_earliest_of_the_buffer(order: Any) -> None:
-    # 5 comes first, 3 later: 5's deadline gives up 1 and 2 (up to 3), and then 4.
-    trace = [*events([0, 5]), *events([3], at=6), {"kind": "tick", "arrival": 100}]
-    done = order("sequence:timeout=fixed:10").process(trace).finish()
-    assert list(zip(done.seqs, done.releases, strict=True)) == [(0, 0), (3, 11), (5, 11)]
-    assert [gap[3:5] for gap in done.gaps] == [(1, 2), (4, 1)]
-
-
-@pytest.mark.parametrize(("late", "status"), [("drop", LATE_DROPPED), ("pass", LATE)])
-def test_a_late_event_is_dropped_or_passed_at_once(order: Any, late: str, status: int) -> None:
-    trace = [*events([0, 2]), *events([1], at=50)]
-    done = order(f"sequence:timeout=fixed:10,late={late}").process(trace).finish()
-    assert done.released[-1][3:] == (1, 10, 50, 10, 0, 50, status)
-
-
-def test_a_duplicate_of_a_released_event_is_dropped_and_counted(order: Any) -> None:
-    done = order("sequence:timeout=fixed:10").process(events([0, 1, 1, 0, 2])).finish()
-    assert done.seqs == [0, 1, 2]
-    assert done.counters["a", "events"]["duplicate"] == 2
-
-
-def test_a_duplicate_of_a_buffered_event_is_dropped_and_counted(order: Any) -> None:
-    done = order("sequence:timeout=fixed:10").process(events([0, 2, 2, 1])).finish()
-    assert done.seqs == [0, 1, 2]
-    assert done.counters["a", "events"]["duplicate"] == 1
-
-
-def test_a_second_copy_of_a_late_event_is_a_duplicate(order: Any) -> None:
-    trace = [*events([0, 2]), *events([1, 1], at=50)]
-    done = order("sequence:timeout=fixed:10").process(trace).finish()
-    counts = done.counters["a", "events"]
-    assert (counts["late_dropped"], counts["duplicate"]) == (1, 1)
-    assert (counts["missing_total"], counts["missing_filled"]) == (1, 1)
-
-
-def test_without_an_announcement_numbers_start_at_the_first_to_arrive(order: Any) -> None:
-    done = order("sequence:timeout=fixed:10").process(events([5, 6, 8, 7])).finish()
-    assert done.seqs == [5, 6, 7, 8]
-    assert done.gaps == []
-
-
-def test_a_number_below_the_first_to_arrive_is_late_since_it_was_never_released(order: Any) -> None:
-    done = order("sequence:timeout=fixed:10").process(events([1, 0, 0, 2])).finish()
-    assert [(row[3], row[9]) for row in done.released] == [
-        (1, IN_ORDER), (0, LATE_DROPPED), (2, IN_ORDER),
-    ]  # fmt: skip
-    counts = done.counters["a", "events"]
-    # Nobody waited for it, so nobody missed it.
-    assert (counts["missing_total"], counts["missing_filled"], counts["duplicate"]) == (0, 0, 1)
-
-
-def test_with_an_announced_first_number_the_first_to_arrive_waits(order: Any) -> None:
-    trace = [started(0), *events([1, 0, 2])]
-    done = order("sequence:timeout=fixed:10").process(trace).finish()
-    assert done.seqs == [0, 1, 2]
-    assert done.gaps == []
-
-
-def test_a_new_incarnation_starts_anew_after_the_old_one_is_drained(order: Any) -> None:
-    old, new = events([7, 9]), events([0, 1], at=3)
-    for record in new:
-        record["incarnation"] = 1
-    trace = [*old, *new, *events([8], at=8)]
-    done = order("sequence:timeout=fixed:10").process(trace).finish()
-    assert [(row[2], row[3], row[8]) for row in done.released] == [
-        (0, 7, 0), (0, 8, 8), (0, 9, 8), (1, 0, 8), (1, 1, 8),
-    ]  # fmt: skip
-    assert done.gaps == []  # neither a gap nor a duplicate
-    assert done.counters["a", "events"]["duplicate"] == 0
-
-
-def test_events_of_a_smaller_incarnation_are_late_and_counted_apart(order: Any) -> None:
-    """A log that no gateway guarded: the device lost its counter and began at 0 again."""
-    first = [{**one, "incarnation": 7} for one in events([0, 1, 2])]
-    second = [{**one, "incarnation": 0} for one in events([0, 1, 2, 3], at=5)]
-    done = order("sequence").process([*first, *second]).finish()
-    (lane,) = done.counters.values()
-    assert (lane["in_order"], lane["late_dropped"], lane["earlier_start"]) == (3, 4, 4)
-    # A straggler of the start before is late too, and one of its copies is none of them.
-    both = [{**one, "incarnation": 7} for one in events([0, 2])]
-    both += [{**one, "incarnation": 8} for one in events([0, 1], at=5)]
-    both += [{**one, "incarnation": 7} for one in events([0, 1], at=9)]
-    done = order("sequence:timeout=fixed:1").process(both).finish()
-    (lane,) = done.counters.values()
-    assert (lane["late_dropped"], lane["duplicate"], lane["earlier_start"]) == (1, 1, 1)
-
-
-def test_merge_ties_go_by_source_then_number(order: Any) -> None:
-    trace = [
-        {"source": source, "seq": seq, "ts": 5, "arrival": 0}
-        for source, seq in [("b", 0), ("a", 0), ("b", 1), ("a", 1)]
-    ]
-    done = order("sequence:timeout=fixed:10").process(trace).finish()
-    # b0 was first and alone; from then on a goes before b.
-    assert [(row[0], row[3]) for row in done.released] == [("b", 0), ("a", 0), ("a", 1), ("b", 1)]
-
-
-def test_an_empty_source_blocks_until_its_timeout_and_is_then_idle(order: Any) -> None:
-    trace = [
-        {"source": "a", "seq": 0, "ts": 0, "arrival": 0},
-        {"source": "b", "seq": 0, "ts": 1, "arrival": 1},
-        {"source": "b", "seq": 1, "ts": 20, "arrival": 2},
-        {"source": "b", "seq": 2, "ts": 21, "arrival": 30},
-        {"source": "a", "seq": 1, "ts": 15, "arrival": 31},
-    ]
-    done = order("sequence:timeout=fixed:10").process(trace).finish()
-    assert [(row[0], row[3], row[8], row[9]) for row in done.released] == [
-        ("a", 0, 0, IN_ORDER),
-        ("b", 0, 10, IN_ORDER),  # a's last arrival + 10: a is idle from then on
-        ("b", 1, 10, IN_ORDER),
-        ("b", 2, 30, IN_ORDER),  # skipped: nobody waits for a
-        ("a", 1, 31, RESIDUAL),  # below 21, which was released
-    ]
-
-
-@pytest.mark.parametrize(
-    ("choice", "status", "count"),
-    [("emit", RESIDUAL, "residual"), ("drop", LATE_DROPPED, "residual_dropped")],
-)
-def test_residual_disorder_is_emitted_or_dropped(
-    order: Any, choice: str, status: int, count: str
-) -> None:
-    trace = [
-        {"source": "a", "seq": 0, "ts": 9, "arrival": 0},
-        {"source": "b", "seq": 0, "ts": 5, "arrival": 1},
-    ]
-    done = order(f"sequence:timeout=fixed:10,residual={choice}").process(trace).finish()
-    assert [(row[0], row[9]) for row in done.released] == [("a", IN_ORDER), ("b", status)]
-    assert done.counters["b", "events"][count] == 1
-
-
-def test_a_punctuation_that_promises_more_unblocks_at_once(order: Any) -> None:
-    trace = [
-        {"source": "a", "seq": 0, "ts": 0, "arrival": 0},
-        {"source": "b", "seq": 0, "ts": 5, "arrival": 1},
-        {"kind": "pog", "source": "a", "ts": 6, "arrival": 3},
-    ]
-    done = order("sequence:timeout=fixed:100").process(trace)
-    assert [(row[0], row[8]) for row in done.released] == [("a", 0), ("b", 3)]
-    assert done.progress == []  # b may still bring what is above 5
-
-
-def test_a_punctuation_that_promises_less_does_not(order: Any) -> None:
-    trace = [
-        {"source": "a", "seq": 0, "ts": 0, "arrival": 0},
-        {"source": "b", "seq": 0, "ts": 5, "arrival": 1},
-        {"kind": "pog", "source": "a", "ts": 4, "arrival": 3},
-    ]
-    done = order("sequence:timeout=fixed:100").process(trace)
-    assert [row[0] for row in done.released] == ["a"]
+def test_progress_is_what_every_source_has_promised(order: Any) -> None:
+    pog = {"kind": "pog", "source": "a", "arrival": 3}
+    done = order("sequence:timeout=fixed:100").process([*A_BLOCKS_B, {**pog, "ts": 4}])
     assert done.progress == [(1, 4, 3)]
-
-
-def test_an_ended_source_blocks_nobody(order: Any) -> None:
-    trace = [
-        {"source": "a", "seq": 0, "ts": 0, "arrival": 0},
-        {"source": "b", "seq": 0, "ts": 5, "arrival": 1},
-        {"kind": "eos", "source": "a", "arrival": 3},
-    ]
-    done = order("sequence:timeout=fixed:100").process(trace)
-    assert [(row[0], row[8]) for row in done.released] == [("a", 0), ("b", 3)]
+    done = order("sequence:timeout=fixed:100").process([*A_BLOCKS_B, {**pog, "ts": 6}])
+    assert done.progress == []  # b may still bring what is above 5
 
 
 def test_spec_2_ref_is_ts_plus_offset(order: Any) -> None:

@@ -10,17 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.chain import Chain, ChainSettings
+from engine.chain import ChainSettings
 from engine.errors import UserError
-from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.order.served import Reads, Window, longest_window, reads_of, window_of
 from engine.order.slack.aq_threshold import AGGREGATES, normal_quantile_ppm
 from engine.query import query
-from tests.order.conftest import frame
+from tests.order.conftest import released, with_late
 from tests.order.slow_aq import Settings, SlowAq
 from tests.order.slow_ldop import slow_ldop
-from tests.order.test_slack import as_twin
 
 S = 10**9
 COUNTS = "SELECT count(*) FROM events WINDOW TUMBLING 20 s"
@@ -96,6 +94,8 @@ def test_only_types_and_streams_that_the_queries_read_are_looked_at() -> None:
     assert found == Reads(frozenset("ANB"), frozenset("x"))
 
 
+PAIR = "EVENT SEQ(A a, B b) WITHIN 5 ns"
+COUNT_X = "SELECT count(*) FROM x WINDOW TUMBLING 5 ns"
 EVENTS = st.lists(
     st.tuples(st.integers(0, 40), st.integers(0, 6), st.sampled_from("AX"),
               st.sampled_from(["events", "x"])),
@@ -111,43 +111,21 @@ def _records(events: Sequence[tuple[int, int, str, str]]) -> list[dict[str, Any]
     ]
 
 
-def _released(
-    order: str, texts: Sequence[str], given: Sequence[dict[str, Any]], cuts: Sequence[int]
-) -> tuple[list[tuple[int, int, int]], Chain]:
-    chosen = ChainSettings(parse_order(order), plans(*texts), guards=Guards(None), ordered="bare")
-    chain, out = Chain(chosen, "main"), []
-    for start, end in itertools.pairwise([0, *cuts, len(given)]):
-        if end > start:
-            out += chain.process([frame(given[start:end])]).ordered
-            chain = Chain.restored(chosen, "main", chain.snapshot())
-    out += chain.finish().ordered
-    names = ("seq", "release", "status")
-    return [
-        row
-        for each in out
-        for row in zip(*(each.columns[name].tolist() for name in names), strict=True)
-    ], chain
-
-
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(events=EVENTS, pattern=st.booleans(), data=st.data())
 def test_ldop_learns_from_what_the_queries_read_alone(
     events: list[tuple[int, int, str, str]], pattern: bool, data: st.DataObject
 ) -> None:
     cuts = data.draw(st.lists(st.integers(0, len(events)), max_size=4).map(sorted))
     given = _records(events)
-    text = (
-        "EVENT SEQ(A a, B b) WITHIN 5 ns"
-        if pattern
-        else ("SELECT count(*) FROM x WINDOW TUMBLING 5 ns")
-    )
-    rows, _ = _released("ldop", [text], given, cuts)
+    text = PAIR if pattern else COUNT_X
+    rows, _ = released("ldop", given, cuts, plans=plans(text))
     reads = [record["type"] == "A" if pattern else record["stream"] == "x" for record in given]
     times, arrivals = ([record[name] for record in given] for name in ("ts", "arrival"))
-    assert as_twin(rows) == slow_ldop(times, arrivals, 5, reads=reads)
+    assert with_late(rows) == slow_ldop(times, arrivals, 5, reads=reads)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(events=EVENTS, control=st.sampled_from(["relative", "r19"]), data=st.data())
 def test_aq_kslack_measures_what_the_queries_read_alone(
     events: list[tuple[int, int, str, str]], control: str, data: st.DataObject
@@ -155,7 +133,7 @@ def test_aq_kslack_measures_what_the_queries_read_alone(
     cuts = data.draw(st.lists(st.integers(0, len(events)), max_size=4).map(sorted))
     given = _records(events)
     order = f"aq-kslack:error=0.4,control={control},kp=0.6,kd=0.2"
-    rows, chain = _released(order, ["SELECT count(*) FROM x WINDOW TUMBLING 5 ns"], given, cuts)
+    rows, chain = released(order, given, cuts, plans=plans(COUNT_X))
     twin = SlowAq(
         Settings(error_ppm=400_000, z_ppm=normal_quantile_ppm(950_000, AGGREGATES["count"]),
                  window=5, slide=5, tail_ppm=40_000, kp=600, kd=200, control=control),
@@ -163,7 +141,7 @@ def test_aq_kslack_measures_what_the_queries_read_alone(
         [record["arrival"] for record in given],
         reads=[record["stream"] == "x" for record in given],
     )  # fmt: skip
-    assert as_twin(rows) == twin.run()
+    assert with_late(rows) == twin.run()
     own = chain._order._index.own[0]
     assert [int(own[name]) for name in ("alpha", "slack", "horizon")] == [
         twin.alpha, twin.k, twin.horizon,

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,8 @@ from engine.chain import Chain, ChainSettings
 from engine.order.registry import parse_order
 from engine.order.sequence import lanes
 from engine.order.sequence import order as sequence
+from engine.order.sequence.lane_memories import LaneMemories
+from engine.order.sequence.state import MEMORY
 from engine.stream.frame import Frame
 from tests.order.test_order_cuts import PAIRS, Record, chain_over, cut, traces
 
@@ -42,36 +45,24 @@ def at_every_turn(records: int = 3) -> Iterator[None]:
 
 
 @MODERATE
-@given(trace=traces(), timeout=st.sampled_from(TIMEOUTS), data=st.data())
-def test_packed_lanes_are_what_they_were(
-    frame_of: Callable[..., Frame], trace: list[Record], timeout: str, data: st.DataObject
-) -> None:
-    order, whole = f"sequence:{timeout}", frame_of(trace)
-    cuts = data.draw(st.lists(st.integers(0, len(trace)), max_size=8).map(sorted))
-    batches = [[frame] for frame in cut(whole, cuts)]
-    resumed = data.draw(st.sets(st.integers(0, len(batches))))
-    plain = chain_over([[whole]], order).everything
-    with at_every_turn():
-        assert chain_over(batches, order, list(resumed)).everything == plain
-
-
-@MODERATE
 @given(
-    trace=traces(), timeout=st.sampled_from(TIMEOUTS), kept=st.integers(1, 2),
+    trace=traces(), timeout=st.sampled_from(TIMEOUTS), kept=st.sampled_from([None, 1, 2]),
     every=st.integers(1, 5), data=st.data(),
 )  # fmt: skip
-def test_what_is_forgotten_does_not_depend_on_cuts_and_restarts(
-    frame_of: Callable[..., Frame], trace: list[Record], timeout: str, kept: int, every: int,
-    data: st.DataObject,
+def test_what_is_packed_and_forgotten_does_not_depend_on_cuts_and_restarts(
+    frame_of: Callable[..., Frame], trace: list[Record], timeout: str, kept: int | None,
+    every: int, data: st.DataObject,
 ) -> None:  # fmt: skip
-    order, whole = f"sequence:{timeout},sources={kept}", frame_of(trace)
+    order, whole = f"sequence:{timeout}", frame_of(trace)
+    plain = chain_over([[whole]], order)
     cuts = data.draw(st.lists(st.integers(0, len(trace)), max_size=8).map(sorted))
     batches = [[frame] for frame in cut(whole, cuts)]
     resumed = data.draw(st.sets(st.integers(0, len(batches))))
+    order += "" if kept is None else f",sources={kept}"
     with at_every_turn(every):
         told = chain_over(batches, order, list(resumed))
-        once = chain_over([[whole]], order)
         rows = chain_over([[whole.slice(i, 1)] for i in range(whole.rows)], order)
+        once = plain if kept is None else chain_over([[whole]], order)
     assert told.everything == once.everything == rows.everything
     arrived = sum(lane["arrived"] for lane in once.counters["lanes"])
     assert arrived == sum(record.get("kind", "event") == "event" for record in trace)
@@ -183,11 +174,6 @@ def test_a_lane_whose_timeout_became_shorter_is_silent_however_records_were_cut(
     assert once == rows
 
 
-def test_the_number_of_sources_must_be_one(frame_of: Callable[..., Frame]) -> None:
-    with pytest.raises(Exception, match="sources=0: use a whole number from 1"):
-        parse_order("sequence:sources=0")
-
-
 def _snapshot_bytes(frame_of: Callable[..., Frame], sources: int) -> tuple[int, Chain]:
     """Of a chain after ``sources`` sources have sent 8 events each, one after another."""
     chain = Chain(ChainSettings(parse_order("sequence:timeout=fixed:3,sources=100")), "main")
@@ -244,3 +230,56 @@ def test_what_operators_hold_keeps_its_text(frame_of: Callable[..., Frame], aske
             rows = chain_over([[frame_of([each])] for each in records], order).everything
     assert rows == plain
     assert "held 0" in plain[1]
+
+
+# ---- the memories of lanes ---------------------------------------------------------------------
+
+WORDS = MEMORY.itemsize // 8
+contents = st.dictionaries(
+    st.integers(0, WORDS - 1) | st.sampled_from([0, 63, 64, WORDS - 1]),
+    st.integers(-(2**63), 2**63 - 1), max_size=9,
+)  # fmt: skip
+
+
+def words_of(memories: LaneMemories) -> np.ndarray:
+    return memories.pool.view(np.int64).reshape(-1, WORDS)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["come", "pack", "wake", "close up"]),
+                          st.lists(contents, max_size=3)), max_size=9))  # fmt: skip
+def test_memories_are_what_they_were_wherever_they_lie(
+    steps: list[tuple[str, list[dict[int, int]]]],
+) -> None:
+    memories = LaneMemories()
+    here: list[tuple[int, np.ndarray]] = []
+    away: list[tuple[bytes, np.ndarray]] = []
+    for what, new in steps:
+        if what == "come":
+            places = memories.take(len(new))
+            assert not words_of(memories)[places].any()
+            for place, content in zip(places.tolist(), new, strict=True):
+                for word, value in content.items():
+                    words_of(memories)[place, word] = value
+                here.append((place, words_of(memories)[place].copy()))
+        elif what == "pack":
+            going, here = here[::2], here[1::2]
+            places = np.array([place for place, _ in going], np.int64)
+            kept = memories.kept(places)
+            memories.free(places)
+            away += zip(kept, [content for _, content in going], strict=True)
+        elif what == "wake":
+            places = memories.again([kept for kept, _ in away])
+            here += zip(places.tolist(), [content for _, content in away], strict=True)
+            away = []
+        else:
+            memories.close_up(np.array([place for place, _ in here], np.int64))
+            here = [(place, content) for place, (_, content) in enumerate(here)]
+        assert len({place for place, _ in here}) == len(here)
+        for place, content in here:
+            assert np.array_equal(words_of(memories)[place], content)
+
+
+def test_an_empty_memory_packs_to_little() -> None:
+    memories = LaneMemories()
+    (kept,) = memories.kept(memories.take(1))
+    assert len(kept) < 100

@@ -22,7 +22,7 @@ from engine.server.result_feed import ResultFeed
 from engine.server.watch.overview import Overview
 from engine.server.watch.source_figures import SourceFigures
 from engine.stream.frame import Frame
-from tests.gateway.device_messages import SYNC, a_data, a_hello
+from tests.gateway.conftest import SYNC, a_data, a_hello
 
 S = 10**9
 EPOCH = 1_700_000_000 * S

@@ -12,7 +12,7 @@ import pytest
 from edge_agent import messages as m
 from engine.server.page import view
 from engine.server.watch.overview import SORTS
-from tests.gateway.device_messages import a_data, a_hello
+from tests.gateway.conftest import a_data, a_hello
 from tests.page.conftest import EPOCH, S, Site, a_result
 
 Run = Callable[..., Any]

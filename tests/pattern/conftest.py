@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 
 from engine.pattern.alone import Alone
 from engine.pattern.seq import SeqMatcher
-from engine.query.plan import SeqPlan
+from engine.query.plan import SeqPlan, Step
 from engine.stream.clock_bound import ClockBound
 from engine.stream.released import IN_ORDER, LATE_DROPPED, Progress, Promises, Released, Strings
 
@@ -113,6 +113,24 @@ def widest(events: Sequence[Event]) -> int:
     return max((event.unc for event in events), default=0)
 
 
+def plan(text: str, within: int | None = None, **more: Any) -> SeqPlan:
+    """``a !c b2``: aliases; a type is its alias without digits, in upper case."""
+    steps = tuple(
+        Step(word.strip("!"), word.strip("!0123456789").upper(), negated=word[0] == "!")
+        for word in text.split()
+    )
+    return SeqPlan("q", "", steps, within_ns=within, **more)
+
+
+def stream(text: str, status: int = IN_ORDER) -> list[Event]:
+    """``a3 c5``: type A at 3, then type C at 5."""
+    return [Event(word[0].upper(), int(word[1:]), status=status) for word in text.split()]
+
+
+FIG = "a3 c5 b6 a7 d10 b11 c13 d15 f16"
+"""The stream of L10 Fig 4.2 and L09 Fig 2."""
+
+
 def answering(make: Callable[[], SeqMatcher | Alone]) -> Alone:
     """With the barrier of its query, unless it has another."""
     made = make()
@@ -169,44 +187,6 @@ def verdict(chosen: Sequence[Event], within: int | None, rule: str, t_a: int) ->
     return "uncertain" if doubts else "confirmed"
 
 
-def by_definition(
-    plan: SeqPlan, events: Sequence[Event], satisfies: Callable[[Sequence[Event]], bool], *,
-    rule: str = "pairwise", t_a: int = 0, horizon: int | None = None, steps: Steps = (),
-) -> list[tuple[int, str, tuple[int, ...]]]:  # fmt: skip
-    """(completing row, certainty, rows in step order) of every combination, in result order."""
-    frontiers, frontier, off = [], -(10**18), 3 * max(2 * widest(events), t_a)
-    for row, event in enumerate(events):
-        frontier = max([frontier, *(s[1] for s in steps if s[0] == row)])
-        frontier = max(frontier, event.ref) if event.status == IN_ORDER else frontier
-        frontiers.append(frontier - off)
-
-    def usable(row: int, at: int) -> bool:
-        return horizon is None or events[row].ref + events[row].unc + horizon >= frontiers[at]
-
-    by_step = [
-        [
-            row
-            for row, event in enumerate(events)
-            if event.type == step.type and event.status != LATE_DROPPED and usable(row, row)
-        ]
-        for step in plan.steps
-    ]
-
-    def found() -> Iterator[Any]:
-        for rows in itertools.product(*by_step):
-            if len(set(rows)) < len(rows) or not all(usable(r, max(rows)) for r in rows):
-                continue
-            chosen = [events[row] for row in rows]
-            certainty = verdict(chosen, plan.within_ns, rule, t_a)
-            if certainty and satisfies(chosen):
-                rank = [(events[r].ref, events[r].source, r) for r in rows]
-                yield max(rows), rank, certainty, rows
-
-    return [(last, certainty, rows) for last, _, certainty, rows in sorted(found())]
-
-
-# ---- negation by definition -----------------------------------------------------------------
-
 FAR = 10**18
 
 
@@ -261,9 +241,10 @@ class Truth:
             return self.expires(self.events[row]) >= frontiers[at]
 
         by_step = [
-            [r for r, e in enumerate(self.events) if e.type == step.type and usable(r, r)]
+            [r for r, e in enumerate(self.events)
+             if e.type == step.type and e.status != LATE_DROPPED and usable(r, r)]
             for step in positive
-        ]
+        ]  # fmt: skip
         return [
             rows for rows in itertools.product(*by_step)
             if len(set(rows)) == len(rows) and all(usable(r, max(rows)) for r in rows)
@@ -290,6 +271,8 @@ class Truth:
             if not step.negated:
                 done += 1
             if not step.negated or step.type != event.type or row in rows:
+                continue
+            if event.status == LATE_DROPPED:
                 continue
             if not self.counts(chosen, event, place):
                 continue
@@ -342,7 +325,7 @@ class Truth:
 
 @pytest.fixture(scope="session")
 def tools() -> Any:
-    """Event, batch, run, by_definition and verdict, for test modules."""
+    """Event, batch, run, verdict and Truth, for test modules."""
 
     class Tools:
         pass
@@ -350,5 +333,5 @@ def tools() -> Any:
     found: Any = Tools()
     found.Event, found.batch, found.run, found.replace = Event, batch, run, replace
     found.pair = pair
-    found.by_definition, found.verdict, found.Truth = by_definition, verdict, Truth
+    found.verdict, found.Truth = verdict, Truth
     return found

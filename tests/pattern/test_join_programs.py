@@ -20,16 +20,7 @@ from engine.pattern.search.clocked_machine import Errors
 from engine.pattern.search.program_machine import ABSENT, FLOAT, INT, TEXT, Programs, holds
 from engine.query import query
 from engine.query.expression import View, join_mask, view_value
-from engine.query.plan import (
-    Arithmetic,
-    Attribute,
-    Comparison,
-    Constant,
-    Logic,
-    Membership,
-    Predicate,
-    SeqPlan,
-)
+from engine.query.plan import SeqPlan
 from engine.query.values import present
 from engine.stream.released import Strings
 from tests.query.random_conditions import (
@@ -37,14 +28,24 @@ from tests.query.random_conditions import (
     REALS,
     ROW,
     TEXTS,
-    TYPES,
     Row,
+    as_plan,
     asked,
     columns_of,
     combined,
     computed,
     sums,
     texts,
+)
+from tests.query.slow_expression import (
+    TYPES,
+    Arithmetic,
+    Attribute,
+    Comparison,
+    Constant,
+    Logic,
+    Membership,
+    Predicate,
 )
 
 FIELDS = ["ts", "te", "seq", "type"]
@@ -137,6 +138,7 @@ def by_program(
 ) -> list[list[bool]]:
     """By predicate: what its program says of combination i, events ``left[i]`` and ``right[i]``."""
     view = view_of([*left, *right], strings)
+    predicates = as_plan(tuple(predicates))
     register, kind, raw, ok = with_functions(predicates, view, *registers(view))
     programs = compile_programs(predicates, PLACE, register, kind, strings)
     ranks = np.empty(0, np.int64)
@@ -163,7 +165,7 @@ def by_columns(
         for part in (slice(count), slice(count, None))
     ]
     views = {alias: View.of(side, TYPES, strings) for alias, side in zip("pq", sides, strict=True)}
-    return np.broadcast_to(join_mask(predicate, views), (count,)).tolist()
+    return np.broadcast_to(join_mask(as_plan(predicate), views), (count,)).tolist()
 
 
 # ---- random predicates ------------------------------------------------------------------------
@@ -324,7 +326,7 @@ def test_an_attribute_that_no_event_has_is_null() -> None:
 
 
 def test_a_text_that_appears_later() -> None:
-    predicate = Comparison("!=", Attribute("s", "p"), Constant("late"))
+    predicate = as_plan(Comparison("!=", Attribute("s", "p"), Constant("late")))
     strings = Strings(["early"])
     assert awaits_text([predicate], strings)
     assert by_program([predicate], [{"s": "early"}], [{}], strings) == [[True]]
@@ -333,7 +335,7 @@ def test_a_text_that_appears_later() -> None:
 
 
 def test_ranks_alone_are_made_again_when_texts_appear() -> None:
-    predicate = Comparison("<", Attribute("s", "p"), Constant("m"))
+    predicate = as_plan(Comparison("<", Attribute("s", "p"), Constant("m")))
     strings = Strings(["z"])
     kind = np.array([TEXT], np.int8)
     programs = compile_programs([predicate], {"p": 0}, {"s": 0}, kind, strings)
@@ -350,7 +352,7 @@ def test_equality_needs_no_ranks() -> None:
     same = Logic("not", (Comparison("=", Attribute("s", "p"), Attribute("s", "q")),))
     numbers = Comparison("<", Attribute("i", "p"), Attribute("i", "q"))
     kind = np.array([TEXT, INT], np.int8)
-    programs = compile_programs([same, numbers], PLACE, {"s": 0, "i": 1}, kind, Strings())
+    programs = compile_programs(as_plan((same, numbers)), PLACE, {"s": 0, "i": 1}, kind, Strings())
     assert not uses_text_order(programs)
 
 
@@ -359,7 +361,7 @@ def test_equality_needs_no_ranks() -> None:
     [(Attribute("i", "r"), "'r'"), (Attribute("i"), "None"), (Attribute("k", "p"), "'k'")],
 )
 def test_what_a_predicate_names_must_exist(attribute: Attribute, named: str) -> None:
-    predicate = Comparison("=", attribute, Constant(1))
+    predicate = as_plan(Comparison("=", attribute, Constant(1)))
     register: Mapping[str, int] = {"i": 0}
     with pytest.raises(ContractViolation, match=named):
         compile_programs([predicate], PLACE, register, np.zeros(1, np.int8), Strings())

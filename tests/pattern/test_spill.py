@@ -20,24 +20,16 @@ from engine.pattern.alone import Alone
 from engine.pattern.compiled.tables import layout_of
 from engine.pattern.seq import SeqMatcher
 from engine.pattern.settings import PatternSettings
-from engine.pattern.spill.chunk_store import FileChunks, MemoryChunks
-from engine.pattern.spill.chunk_store import joined as one_below_other
+from engine.pattern.spill.chunk_store import FileChunks
 from engine.pattern.spill.matcher import SpillingMatcher
-from engine.pattern.spill.partition import keys_of
-from engine.pattern.spill.settings import SpillSettings, parse_spill
+from engine.pattern.spill.partition import Keys, keys_of
+from engine.pattern.spill.settings import SpillSettings
 from engine.query import query
-from engine.query.plan import Attribute, Comparison, OrPlan, SeqPlan, Step, WindowPlan
+from engine.query.plan import Attribute, Comparison, OrPlan, SeqPlan, WindowPlan
 from engine.stream.released import IN_ORDER, LATE, Strings
+from tests.pattern.conftest import plan
 
 END = 10**6
-
-
-def plan(text: str, within: int | None = None, **more: Any) -> SeqPlan:
-    """``a !c b``: steps named so, types in upper case."""
-    steps = tuple(
-        Step(word.strip("!"), word.strip("!").upper()[0], word[0] == "!") for word in text.split()
-    )
-    return SeqPlan("q", "", steps, within_ns=within, **more)
 
 
 def net(results: list[dict[str, Any]]) -> Counter[Any]:
@@ -78,6 +70,7 @@ WRITTEN = {
     "WHERE a.k = m.k AND b.k = a.k AND n.k = m.k AND c.k = a.k",
     "and": "SEQ(A a, AND(B b, M m)) WHERE a.k = b.k AND b.k = m.k",
     "not or": "SEQ(A a, !OR(N n, M m), B b) WHERE a.v = b.k AND n.v = a.v AND m.f = b.k",
+    "returned": "SEQ(A a, !N n, B b) RETURN a.k + b.k AS sum",
     "functions": "SEQ(A a, !N n, B b) WHERE a.k = b.k AND n.k = a.k AND n.t LIKE 'x%' "
     "AND (upper(a.t) = upper(b.t) OR abs(a.v - b.v) < 2) AND coalesce(a.v, b.v, 0) >= 0",
     "text": "SEQ(!N n, A a, B b) WHERE a.t = b.t AND n.t = a.t AND a.k = b.k AND n.k = a.k",
@@ -86,7 +79,8 @@ WRITTEN = {
 
 def joined(text: str, within: int, join: str) -> SeqPlan | OrPlan:
     if join in WRITTEN:
-        made = query(f"EVENT {WRITTEN[join]} WITHIN {within or 1}")
+        pattern, returned, more = WRITTEN[join].partition(" RETURN")
+        made = query(f"EVENT {pattern} WITHIN {within or 1}{returned}{more}")
         assert not isinstance(made, WindowPlan)
         return made
     bare = plan(text, within)
@@ -110,7 +104,7 @@ def joined(text: str, within: int, join: str) -> SeqPlan | OrPlan:
     chunk=st.integers(1, 20), pending=st.integers(1, 5), wait=st.integers(0, 20),
     parts=st.sampled_from([None, 1, 2, 5]), told=st.booleans(),
 )  # fmt: skip
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_the_net_result_is_that_without_spill(
     tools: Any, data: st.DataObject, text: str, within: int, join: str, barrier: str, rule: str,
     keep: int, t_a: int, hot: int | None, chunk: int, pending: int, wait: int, parts: int | None,
@@ -168,30 +162,6 @@ def late_stream(tools: Any, n: int, types: str = "AABBNM") -> list[Any]:
 
 
 SMALL = SpillSettings(None, 16, 4, pending=3, wait_ns=25)
-TIGHT = SpillSettings(None, 2, 2, pending=5, wait_ns=9)
-"""All of these have WITHIN 8."""
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "EVENT SEQ(A a, OR(B b, SEQ(M m, B c)), A d) WHERE a.k = d.k WITHIN 8",
-        "EVENT SEQ(A a, AND(B b, M m)) WITHIN 8",
-        "EVENT SEQ(A a, !OR(N n, M m), B b) WHERE a.k = b.k WITHIN 8",
-        "EVENT SEQ(A a, !N n, B b) WITHIN 8 RETURN a.k + b.k AS sum",
-    ],
-)
-@pytest.mark.parametrize("spill", [SMALL, TIGHT], ids=["hot", "tight"])
-def test_or_and_groups_and_return(tools: Any, text: str, spill: SpillSettings) -> None:
-    made, bounds = query(text), PatternSettings(keep_late_ns=1000)
-    events = late_stream(tools, 80)
-    operator = SpillingMatcher(made, spill, bounds)
-    found = tools.run(lambda: operator, events)
-    assert net(found) == net(tools.run(lambda: SeqMatcher(made, bounds), events)) != Counter()
-    counts = operator.counters()
-    assert counts["spilled"] > 10
-    assert counts["put_off"] > 10
-    assert (counts["chunks"], counts["pending"]) == (0, 0)
 
 
 def test_memory_is_bounded_by_what_is_hot(tools: Any) -> None:
@@ -323,44 +293,89 @@ def test_folders_of_others_stay(tmp_path: Path) -> None:
     assert not list((tmp_path / "x").iterdir())
 
 
-def test_memory_chunks_are_in_the_snapshot() -> None:
-    chunks, again = MemoryChunks(), MemoryChunks()
-    chunks.put(1, b"x")
-    saved = chunks.snapshot()
-    chunks.delete(1)
-    again.restore(saved)
-    assert again.get(1) == b"x"
-
-
-def test_what_a_part_lacks_is_zero() -> None:
-    both = one_below_other(
-        [{"a": np.array([1])}, {}, {"a": np.array([0.5, 2]), "b": np.array([True, True])}]
-    )
-    assert both["a"].tolist() == [1.0, 0.5, 2.0]
-    assert both["b"].tolist() == [False, True, True]
-
-
-def test_settings_are_read() -> None:
-    assert parse_spill("x/y, hot=10, chunk=2s ,pending=5,wait=0", "ms") == SpillSettings(
-        Path("x/y"), 10 * 10**6, 2 * 10**9, 5, 0, None
-    )
-    assert parse_spill("x,parts=7").parts == 7
-    assert parse_spill("state").folder is None
+# ---- parts of the keys ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "keys"),
     [
-        ("", "name the folder"), ("hot=1s", "name the folder"), ("x,hots=1s", "is unknown"),
-        ("x,hot", "is unknown"), ("x,hot=1s,hot=2s", "twice"), ("x,hot=fast", "hot=fast"),
-        ("x,chunk=0", "longer than 0"), ("x,pending=0", "of events from 1 to 1000000000"),
-        ("x,pending=1.5", "of events from 1 to"), ("x,hot=290 years", "hot=290 years"),
-        ("x,parts=5000", "of parts from 1 to 4096"),
+        ("SEQ(A a, B b) WHERE a.x = b.y", [{"A": "x", "B": "y"}]),
+        ("SEQ(A a, B b) WHERE a.x = b.x AND a.y = b.y",
+         [{"A": "x", "B": "x"}, {"A": "y", "B": "y"}]),
+        ("SEQ(A a, !C c, B b) WHERE a.x = b.x", []),
+        ("SEQ(A a, !C c, B b) WHERE a.x = b.x AND b.y = c.y", []),
+        ("SEQ(A a, A b) WHERE a.x = b.x", [{"A": "x"}]),
+        ("SEQ(A a, A b) WHERE a.x = b.y", []),
+        ("SEQ(A a, OR(B b, C c)) WHERE a.x = b.x AND a.x = c.z", [{"A": "x", "B": "x", "C": "z"}]),
+        ("SEQ(A a, OR(B b, C c)) WHERE a.x = b.x AND a.y = c.y", []),
+        ("SEQ(A a, OR(B b, C c)) WHERE a.x = b.x", []),
+        ("SEQ(A a)", []),
     ],
 )  # fmt: skip
-def test_bad_settings_are_named(text: str, said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        parse_spill(text)
+def test_keys_that_all_events_of_a_match_share(text: str, keys: list[dict[str, str]]) -> None:
+    assert keys_of(layout_of(query(f"EVENT {text} WITHIN 8"))) == keys
+
+
+def test_equal_keys_fall_into_one_part(tools: Any) -> None:
+    layout = layout_of(query("EVENT SEQ(A a, B b) WHERE a.k = b.f WITHIN 8"))
+    for values in ([(3, 3.0), (0, -0.0), (2**53, 2.0**53), (-7, -7.0)], [("x", "x"), ("", "")]):
+        events = [
+            event
+            for one, other in values
+            for event in (
+                tools.Event("A", 1, attrs={"k": one}),
+                tools.Event("B", 2, attrs={"f": other}),
+            )
+        ]
+        for start in (0, 2):
+            strings = Strings(["something else"] * start)
+            released = tools.batch(events, strings, start, len(events))
+            found = Keys(layout).of(released, np.arange(released.n))
+            assert found[::2].tolist() == found[1::2].tolist()
+            assert len(set(found.tolist())) == released.n // 2
+    nothing = [tools.Event("A", 1), tools.Event("B", 2, attrs={"f": float("nan")})]
+    released = tools.batch(nothing, Strings(), 0, 2)
+    assert Keys(layout).of(released, np.arange(2)).tolist() == [0, 0]
+
+
+def results_of(found: list[dict[str, Any]]) -> set[tuple[Any, ...]]:
+    assert {result["op"] for result in found} <= {"+"}
+    return {tuple(event["seq"] for event in result["events"]) for result in found}
+
+
+def test_windows_larger_than_memory(tools: Any) -> None:
+    """Every event waits, a part of WITHIN is loaded at a time, and memory holds little of it."""
+    chance, made = (
+        random.Random(3),
+        query("EVENT SEQ(A a, !C c, B b) WHERE a.k = b.k AND c.k = a.k WITHIN 1000"),
+    )
+    events = [
+        tools.Event(chance.choice("ABC"), now, attrs={"k": chance.randrange(400)})
+        for now in range(2000)
+    ]
+    operators: list[SeqMatcher] = []
+
+    def spilling(spill: SpillSettings | None) -> SeqMatcher:
+        bounds = PatternSettings(keep_late_ns=0)
+        operators.append(
+            SeqMatcher(made, bounds) if spill is None else SpillingMatcher(made, spill, bounds)
+        )
+        return operators[-1]
+
+    def most(spill: SpillSettings | None) -> tuple[Any, int]:
+        operators.clear()
+        found = tools.run(lambda: spilling(spill), events, range(0, 2000, 50))
+        return results_of(found), max(operator.counters()["buffered_max"] for operator in operators)
+
+    plain, all_of_them = most(None)
+    assert all_of_them >= 1000
+    assert len(plain) > 100
+    for parts, at_most in ((1, 450), (None, 450)):
+        found, held = most(SpillSettings(None, 50, parts=parts))
+        assert found == plain
+        assert held <= at_most
+    whole, _ = most(SpillSettings(None, 50, pending=10**6, wait_ns=10**6))
+    assert whole == plain
 
 
 def test_queries_that_cannot_spill() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from math import inf, nan
 from typing import Any, Final
 
@@ -10,7 +11,10 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from engine.query.plan import (
+from engine.query import plan
+from engine.stream.released import Strings
+from tests.query.slow_expression import (
+    TYPES,
     Arithmetic,
     Case,
     Comparison,
@@ -21,12 +25,8 @@ from engine.query.plan import (
     Predicate,
     Presence,
 )
-from engine.stream.released import Strings
 
 Row = Mapping[str, Any]
-TYPES: Final = {
-    "i": "int", "j": "int", "f": "float", "g": "float", "b": "bool", "s": "str", "t": "str",
-}  # fmt: skip
 TEXTS: Final = ["", "a", "b", "ab", "B", "\u00e4", "10", "9", "\U0001f600", "\uffff"]
 INTS: Final = st.integers(-3, 3) | st.sampled_from(
     [2**53, 2**53 + 1, -(2**53) - 1, 2**62, 2**63 - 1, 2**63 - 2, -(2**63), -(2**63) + 1, 2**31]
@@ -42,6 +42,16 @@ _VALUES: Final = {
     "str": st.none() | st.sampled_from(TEXTS),
 }
 ROW: Final = st.fixed_dictionaries({name: _VALUES[kind] for name, kind in TYPES.items()})
+
+
+def as_plan(node: Any) -> Any:
+    """The expression of a test as the engine has it; what the engine made stays as it is."""
+    if isinstance(node, tuple):
+        return tuple(map(as_plan, node))
+    if not is_dataclass(node):
+        return node
+    values = (as_plan(getattr(node, each.name)) for each in fields(node))
+    return getattr(plan, type(node).__name__)(*values)
 
 
 def columns_of(rows: Sequence[Row], strings: Strings) -> dict[str, np.ndarray]:

@@ -1,30 +1,100 @@
-"""The slow twin of ``engine.query.expression``: one row, Python's own numbers, None for null."""
+"""The slow twin of conditions and values: one row, Python's own numbers, None for null.
+
+Its expressions are its own: tests write them, or ``slow_reader`` reads them from a query's text.
+"""
 
 from __future__ import annotations
 
 import operator
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor, fmod, inf, isinf, isnan, trunc
 from typing import Any
 
-from engine.query.plan import (
-    Arithmetic,
-    Attribute,
-    Case,
-    Comparison,
-    Constant,
-    Expression,
-    FunctionCall,
-    Likeness,
-    Logic,
-    Membership,
-    Predicate,
-    Presence,
-)
-from tests.query.random_conditions import TYPES
 
+@dataclass(frozen=True)
+class Attribute:
+    """What the event of step ``alias`` has by the name; ``slow_reader`` says which of several."""
+
+    name: str
+    alias: str | None = None
+
+
+@dataclass(frozen=True)
+class Constant:
+    value: Any
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """``+ - * / %``"""
+
+    op: str
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True)
+class FunctionCall:
+    function: str
+    arguments: tuple[Expression, ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    """What stands beside the first condition that is true; None: NULL."""
+
+    whens: tuple[tuple[Predicate, Expression | None], ...]
+    otherwise: Expression | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    op: str
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True)
+class Membership:
+    """IN"""
+
+    item: Expression
+    options: tuple[Constant, ...]
+
+
+@dataclass(frozen=True)
+class Presence:
+    """IS NOT NULL"""
+
+    item: Expression
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """LIKE, or ``regular``: regexp_like"""
+
+    item: Expression
+    pattern: str
+    regular: bool = False
+
+
+@dataclass(frozen=True)
+class Logic:
+    """``and``, ``or``, ``not``"""
+
+    op: str
+    terms: tuple[Predicate, ...]
+
+
+Expression = Attribute | Constant | Arithmetic | FunctionCall | Case
+Predicate = Comparison | Membership | Presence | Likeness | Logic
+TYPES = {
+    "i": "int", "j": "int", "f": "float", "g": "float", "b": "bool", "s": "str", "t": "str",
+}  # fmt: skip
+"""Attributes of random rows."""
 Row = Mapping[str, Any]
 TEXT_FUNCTIONS: Mapping[str, Any] = {
     "upper": str.upper, "lower": str.lower, "trim": str.strip, "length": len,

@@ -22,7 +22,8 @@ from engine.query.plan import Attribute, FunctionCall, SeqPlan
 from engine.query.render import render
 from engine.query.schema import check_attributes
 from engine.stream.released import Strings
-from tests.query.random_conditions import TYPES, columns_of
+from tests.query.random_conditions import columns_of
+from tests.query.slow_expression import TYPES
 
 QUERIES = [
     "EVENT SEQ(A a) WHERE a.v BETWEEN 2 AND 5",

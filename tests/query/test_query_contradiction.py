@@ -10,9 +10,18 @@ from hypothesis import strategies as st
 
 from engine.errors import UserError
 from engine.query import explain, query
-from engine.query.analysis.contradiction import Conflict, find_conflict
-from engine.query.plan import Attribute, Comparison, Constant, Logic, Membership, Predicate
-from tests.query.slow_expression import slow
+from engine.query.analysis import contradiction
+from engine.query.analysis.contradiction import Conflict
+from tests.query.random_conditions import as_plan
+from tests.query.slow_expression import (
+    Attribute,
+    Comparison,
+    Constant,
+    Logic,
+    Membership,
+    Predicate,
+    slow,
+)
 
 NAMES = "xyz"
 # Constants are 0, 1, 2; three values fit strictly between any two of them, below and above.
@@ -45,6 +54,10 @@ HARD = st.lists(
     min_size=1,
     max_size=6,
 )
+
+
+def find_conflict(true: list[Predicate], untrue: list[Predicate] | None = None) -> Conflict | None:
+    return contradiction.find_conflict([*map(as_plan, true)], [*map(as_plan, untrue or [])])
 
 
 def possible(conditions: list[Predicate]) -> bool:

@@ -12,7 +12,25 @@ from hypothesis import strategies as st
 from engine.errors import ContractViolation
 from engine.query import query
 from engine.query.expression import View, join_mask, join_value, mask, released_mask
-from engine.query.plan import (
+from engine.query.plan import Predicate as Planned
+from engine.query.plan import SeqPlan, WindowPlan
+from engine.stream.released import Released, Strings
+from tests.query.random_conditions import (
+    INTS,
+    REALS,
+    ROW,
+    TEXTS,
+    Row,
+    as_plan,
+    asked,
+    columns_of,
+    combined,
+    computed,
+    texts,
+)
+from tests.query.slow_expression import (
+    COMPARE,
+    TYPES,
     Arithmetic,
     Attribute,
     Comparison,
@@ -20,24 +38,8 @@ from engine.query.plan import (
     FunctionCall,
     Membership,
     Predicate,
-    SeqPlan,
-    WindowPlan,
+    slow,
 )
-from engine.stream.released import Released, Strings
-from tests.query.random_conditions import (
-    INTS,
-    REALS,
-    ROW,
-    TEXTS,
-    TYPES,
-    Row,
-    asked,
-    columns_of,
-    combined,
-    computed,
-    texts,
-)
-from tests.query.slow_expression import COMPARE, slow
 
 
 # ---- columns from rows ------------------------------------------------------------------------
@@ -71,7 +73,7 @@ def test_random_conditions_against_the_slow_twin(
     strings = Strings(["b"])
     views = {"p": view_of(left, strings), "q": view_of(right, strings)}
     want = [slow(predicate, {"p": one, "q": other}) for one, other in zip(left, right, strict=True)]
-    found = np.broadcast_to(join_mask(predicate, views), (rows,))
+    found = np.broadcast_to(join_mask(as_plan(predicate), views), (rows,))
     assert found.dtype == np.bool_
     assert found.tolist() == want
 
@@ -90,14 +92,14 @@ def test_views_broadcast_to_all_combinations(
     one, other = view_of(left, strings), view_of(right, strings)
     tall = View.of({k: v[:, None] for k, v in one.columns.items()}, TYPES, strings)
     wide = View.of({k: v[None, :] for k, v in other.columns.items()}, TYPES, strings)
-    found = join_mask(predicate, {"p": tall, "q": wide})
+    found = join_mask(as_plan(predicate), {"p": tall, "q": wide})
     shape = (len(left), len(right))
     want = [[slow(predicate, {"p": a, "q": b}) for b in right] for a in left]
     assert np.broadcast_to(found, shape).tolist() == want
 
 
 # ---- the rules, one by one --------------------------------------------------------------------
-def where(condition: str, time_unit: str = "ns") -> Predicate:
+def where(condition: str, time_unit: str = "ns") -> Planned:
     plan = query(f"SELECT count(*) WHERE {condition} WINDOW TUMBLING 1 s", time_unit)
     assert isinstance(plan, WindowPlan)
     assert plan.where is not None
@@ -207,9 +209,9 @@ def test_times_in_the_unit_of_the_trace() -> None:
 
 
 def test_a_condition_without_attributes_covers_all_rows() -> None:
-    always = Comparison("=", Constant("x"), Constant("x"))
+    always = as_plan(Comparison("=", Constant("x"), Constant("x")))
     assert released_mask(always, released()).tolist() == [True, True]
-    empty = Comparison("=", Attribute("absent"), Constant(1))
+    empty = as_plan(Comparison("=", Attribute("absent"), Constant(1)))
     found = mask(empty, released().columns, lambda _name: None, {}, Strings())
     assert found.tolist() == [False, False]
     assert found.flags.writeable
@@ -218,9 +220,8 @@ def test_a_condition_without_attributes_covers_all_rows() -> None:
 def test_values_of_an_expression() -> None:
     batch = released()
     view = View.of(batch.columns, batch.attr_types, batch.strings)
-    value = join_value(
-        Arithmetic("-", Attribute("arrival", "a"), Attribute("ts", "a")), {"a": view}
-    )
+    difference = Arithmetic("-", Attribute("arrival", "a"), Attribute("ts", "a"))
+    value = join_value(as_plan(difference), {"a": view})
     assert value.kind == "int"
     assert value.data.tolist() == [1000, 901]
 

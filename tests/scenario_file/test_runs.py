@@ -100,6 +100,7 @@ def test_a_run_in_which_nothing_happens_says_so(tmp_path: Path) -> None:
         ran(tmp_path / "idle.toml", BASE, duration="1 us")
 
 
+@pytest.mark.slow
 def test_the_same_file_gives_the_same_run(tmp_path: Path) -> None:
     hashes = set()
     for seed in (1, 1, 2):

@@ -115,6 +115,7 @@ def test_moving_statistics_are_those_of_order() -> None:
     assert (buffered.late, buffered.waiting) == (1, 0)
 
 
+@pytest.mark.slow
 def test_every_part_of_the_paper_is_made(run: PaperRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overhead, "WORKERS", (4, 10))
     monkeypatch.setattr(overhead, "RATES", (10, 24))

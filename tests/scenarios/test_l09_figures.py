@@ -170,11 +170,13 @@ def test_strategies_cross_where_computing_costs_what_waiting_does() -> None:
 # ---- figures --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_window_sets_the_state(tmp_path: Path) -> None:
     found = window_state.state(paper_run(tmp_path, 0.1))
     assert ascending(found.facts["held"])
 
 
+@pytest.mark.slow
 def test_latency_of_conservative_falls_with_promises(run: PaperRun) -> None:
     found = conservative.latency(run)
     assert found.claims[1].holds == ascending(found.facts["by_promised"][::-1])

@@ -24,6 +24,7 @@ def findings() -> dict[str, Finding]:
         return {name: each.make(run) for name, each in chapter.reproductions.items()}
 
 
+@pytest.mark.slow
 def test_every_figure_has_claims_with_both_numbers(findings: dict[str, Finding]) -> None:
     assert list(findings) == [f"figure-3.{number}" for number in range(6, 12)]
     for finding in findings.values():

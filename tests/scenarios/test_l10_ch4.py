@@ -29,6 +29,7 @@ def findings() -> dict[str, Finding]:
         return {name: each.make(run) for name, each in paper().parts["ch4"].reproductions.items()}
 
 
+@pytest.mark.slow
 def test_every_figure_has_claims_with_both_numbers(findings: dict[str, Finding]) -> None:
     assert list(findings) == ["figure-4.8", "figure-4.9", "figure-4.10", "figure-4.11"]
     for finding in findings.values():

@@ -24,6 +24,7 @@ LOG = "a675200c5e1d9a8e3916863bde1f7b9a5f95d36ab88850ab7d715076527c1c8c"
 """The log of ``SMALL``: the same seed gives the same one."""
 
 
+@pytest.mark.slow
 def test_every_claim_holds_and_the_log_is_the_same_each_time(
     run: Callable[..., Score], tmp_path: Path
 ) -> None:

@@ -38,6 +38,7 @@ def measured(file: Path, servers: list[TimeServer], measuring: Measuring = QUICK
     return setup_of(found, FACTS, round(measuring.train_s * 1e9))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("offset_ns", "up_ns", "down_ns", "drop"),
     [(3_600 * 10**9, 4 * MS, 4 * MS, 0), (-250 * MS, 9 * MS, 1 * MS, 5)],
@@ -62,6 +63,7 @@ def test_what_is_measured_holds_the_truth(
     assert low <= (1 / drop if drop else 0) <= high
 
 
+@pytest.mark.slow
 def test_a_clock_that_runs_fast_is_seen(agent_file: Callable[..., Path]) -> None:
     with answering(offset_ns=10 * MS) as gateway:
         bent = agent_file(gateway, "[clock]\nahead_ms = 20\nfast_ppm = 5000\n")
@@ -75,6 +77,7 @@ def test_a_clock_that_runs_fast_is_seen(agent_file: Callable[..., Path]) -> None
     assert -10 * MS - 100 * MS <= own.offset_ns <= -10 * MS + own.offset_bound_ns
 
 
+@pytest.mark.slow
 def test_time_servers_agree_and_the_false_one_is_named(agent_file: Callable[..., Path]) -> None:
     false = {"offset_ns": 500 * MS}
     silent = {"clock": ServerClock(stratum=16)}
@@ -192,6 +195,7 @@ kind = "stdin"
     assert "/dev/no-such-port" in found[2].said
 
 
+@pytest.mark.slow
 def test_the_command_has_no_side_effects(
     tmp_path: Path, agent_file: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -210,6 +214,7 @@ def test_the_command_has_no_side_effects(
     assert found["sources"][0]["link"]["lost"] == 0
 
 
+@pytest.mark.slow
 def test_a_gateway_that_is_not_there_is_not_fit(
     agent_file: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -80,6 +80,7 @@ def test_a_loss_costs_less_than_the_time_out_and_more_than_the_way_back(
     assert recovery_ns(trip, RTO_LEAST_NS, None) == trip + 4 * RTO_LEAST_NS
 
 
+@pytest.mark.slow
 def test_a_device_that_was_measured_is_a_scenario(
     agent_file: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -111,6 +112,7 @@ def test_a_device_that_was_measured_is_a_scenario(
     assert run(["run", str(twin), "--out", str(tmp_path / "out"), "--quiet"]) in (0, 1)
 
 
+@pytest.mark.slow
 def test_where_the_log_is_what_an_answer_takes_is_measured(
     agent_file: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -196,7 +198,6 @@ def test_there_are_twelve_settings_and_some_of_each_are_tried_here() -> None:
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("links")
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "setting",
     [*EACH_ONCE[:2], *(pytest.param(setting, marks=pytest.mark.deep) for setting in EACH_ONCE[2:])],

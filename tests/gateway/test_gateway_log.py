@@ -1,9 +1,8 @@
-"""What is acked is on disk; a full disk stops nothing for good; a clock set back stops nothing."""
+"""A gateway on its log on disk: full disks, clocks set back, merged and retired files."""
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +11,17 @@ import pytest
 from edge_agent import messages as m
 from engine.gateway.arrival_clock import ArrivalClock
 from engine.gateway.core import GatewayCore, GatewaySettings, Recalled
-from engine.log import arrival_log
+from engine.log import arrival_log, compaction
 from engine.log.arrival_log import LogReader, LogWriter
-from tests.gateway.conftest import Bench
-from tests.gateway.device_messages import SYNC, a_data, a_hello
+from engine.log.files.folder import numbered_files
+from engine.log.files.retired import retired
+from engine.log.retention import Limits
+from engine.server.log_keeper import KeepSettings, LogKeeper
+from tests.gateway.conftest import SYNC, Bench, a_data, a_hello
 
 MS = 10**6
+
 S = 10**9
-BenchOf = Callable[..., Any]
 
 
 def seqs(folder: Path) -> list[int]:
@@ -85,8 +87,8 @@ def test_a_full_disk_is_tried_again_and_nothing_is_lost_or_twice(
     assert seqs(tmp_path) == list(range(8))
 
 
-def test_while_the_disk_is_full_memory_is_bounded(bench_of: BenchOf) -> None:
-    bench = bench_of(waiting_bytes_max=5000, frame_rows=10)
+def test_while_the_disk_is_full_memory_is_bounded() -> None:
+    bench = Bench(waiting_bytes_max=5000, frame_rows=10)
     bench.join("c", a_hello())
     bench.log.fails = True
     said: list[Any] = []
@@ -119,8 +121,8 @@ def test_a_log_is_gone_on_with(tmp_path: Path) -> None:
     assert arrivals == [5 * S, 6 * S]
 
 
-def test_a_clock_set_back_does_not_hold_up_frames_acks_and_questions(bench_of: BenchOf) -> None:
-    bench = bench_of()
+def test_a_clock_set_back_does_not_hold_up_frames_acks_and_questions() -> None:
+    bench = Bench()
     bench.join("c", a_hello(), now=100 * S)
     bench.say("c", SYNC, a_data(0, 2), now=100 * S)
     back = 100 * S - 3600 * S
@@ -141,3 +143,75 @@ def test_arrival_waits_for_a_small_step_and_runs_on_after_a_large_one() -> None:
     assert [clock.advance(now) for now in (2 * S, 3 * S, 4 * S)] == [11 * S, 12 * S, 13 * S]
     assert (clock.ahead_ns, clock.set_back) == (9 * S, 1)
     assert clock.engine_ns(20 * S) == 11 * S
+
+
+def grown(folder: Path, files: int) -> None:
+    """So many messages, each in a file of its own as is the SYNC; some come before their former."""
+    with LogWriter(folder, rows_per_file=1) as writer:
+        bench = bench_on(writer, frame_rows=1)
+        bench.join("c", a_hello(start=1))
+        for number in range(files):
+            at = number + (number % 10 == 0) - (number % 10 == 1)
+            bench.say("c", *([SYNC] if not number else []), a_data(5 * at, 5), now=number * S)
+        bench.core.finish(files * S)
+
+
+def keeper(folder: Path, said: list[str], read: int | None = None, **limits: Any) -> LogKeeper:
+    settings = KeepSettings(limits=Limits(**limits))
+    return LogKeeper(folder, settings, lambda: read, said.append, lambda: 100 * S)
+
+
+def test_numbers_outlive_their_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "FAN", 4)
+    grown(tmp_path, 41)
+    said: list[str] = []
+    keeper(tmp_path, said, age_ns=60 * S).step()
+    keeper(tmp_path, said, age_ns=60 * S).step()
+    assert [(file.first, file.last) for file in numbered_files(tmp_path)] == [(42, 42)]
+    assert said == []
+    with LogWriter(tmp_path) as writer:
+        known = Recalled(LogReader(tmp_path).one_by_one(), retired(tmp_path).known)
+        again = bench_on(writer, known)
+        # Number 200 to 204 came after 205 to 209 would have: 40 is the first of a pair.
+        assert again.join("d", a_hello(start=1), now=100 * S) == [m.Welcome(0, (200,))]
+        assert again.say("d", a_data(205, 5), now=100 * S) == [m.Ack(0, (200,))]
+        again.say("d", a_data(200, 10), now=100 * S)
+        again.core.finish(101 * S)
+        assert again.answers() == [m.Ack(0, (210,))]
+        assert again.core.counts["main", "d", "duplicate"] == 10
+        assert writer.files == 43
+        stale = again.join("e", a_hello(incarnation=0, start=2), now=200 * S)
+        assert stale[0].reason == "stale_incarnation"
+        assert again.core.clock.now >= 200 * S
+
+
+def test_what_the_engine_has_not_read_stays_and_is_told_once(tmp_path: Path) -> None:
+    grown(tmp_path, 10)
+    said: list[str] = []
+    one = keeper(tmp_path, said, read=4, age_ns=S)
+    one.step()
+    one.step()
+    assert [file.first for file in numbered_files(tmp_path)] == list(range(5, 12))
+    assert len(said) == 1
+    assert "6 files from frames-000000000005.parquet on are beyond what [log] keeps" in said[0]
+
+
+def test_what_the_engine_has_not_read_goes_if_asked_for_and_is_counted(tmp_path: Path) -> None:
+    grown(tmp_path, 10)
+    said: list[str] = []
+    keeper(tmp_path, said, read=4, age_ns=S, unread=True).step()
+    assert [file.first for file in numbered_files(tmp_path)] == [11]
+    assert said == [f"log {tmp_path}: 6 files were given up that the engine had not read, 6 in all"]
+
+
+def test_a_damaged_file_stops_the_keeper_and_not_the_gateway(tmp_path: Path) -> None:
+    grown(tmp_path, 40)
+    path = numbered_files(tmp_path)[3].path
+    path.write_bytes(path.read_bytes()[:-9])
+    said: list[str] = []
+    one = keeper(tmp_path, said)
+    one._work()
+    one._work()
+    assert len(said) == 1
+    assert "frames-000000000004.parquet: damaged file" in said[0]
+    assert len(numbered_files(tmp_path)) == 41
