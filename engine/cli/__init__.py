@@ -2,31 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
-import gc
 import os
 import sys
 
 from edge_agent.standard_streams import drop_unwritten, fill_closed_streams
-
-
-def program() -> None:
-    """The process of the command: ``main``, and its end, without the tens of milliseconds (seconds,
-    after a long run) that Python takes to free, one by one, objects that go with the process.
-    """
-    code, process = 1, os.getpid()
-
-    def leave() -> None:
-        if os.getpid() == process:  # and not a child that was forked
-            drop_unwritten()
-            os._exit(code)
-
-    atexit.register(leave)  # the first to come is the last to be called
-    try:
-        main()
-    except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else 1
-        raise
 
 
 def main() -> None:
@@ -39,7 +18,6 @@ def main() -> None:
 
         sys.exit(agent(sys.argv[2:]))
     fill_closed_streams()
-    gc.disable()  # until modules are loaded, which are no garbage: looking for it takes 0.1 s
     # NumPy's BLAS would start a thread per core: 60 ms, and no command multiplies matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:

@@ -1,12 +1,13 @@
 """A kernel is compiled once, with all that it calls: what this takes of Numba's private names.
 
-Numba makes each callee ready to be called from Python: it optimises it with all that it calls, makes
-machine code of it, and a wrapper for Python's objects. What ten kernels in a row call is so compiled
-ten times over: the loop of windows takes 184 s of processor time, and 36 s this way. Here a callee is
-translated only, and optimised where it is used.
+Numba makes each callee ready to be called from Python: it optimises it with all that it calls,
+makes machine code of it, and a wrapper for Python's objects. What ten kernels in a row call is so
+compiled ten times over: the loop of windows takes 184 s of processor time, and 36 s this way. Here
+a callee is translated only, and optimised where it is used.
 
-Tried with Numba 0.68 (pyproject.toml has a ceiling). With another version, or with
-``SLACKWATER_PLAIN_NUMBA=1``, plain ``numba.njit`` gives the same results, later.
+Tried with Numba 0.68.1 and llvmlite 0.50.0 (pyproject.toml has ceilings). With another version, if
+one of these names is missing, or with ``SLACKWATER_PLAIN_NUMBA=1``, plain ``numba.njit`` gives the
+same results, later.
 """
 
 from __future__ import annotations
@@ -18,13 +19,27 @@ from typing import Any, Final
 
 import numba
 
-TRIED: Final = ("0.68.",)
+TRIED: Final = "0.68."
 
 
+@cache
 def is_plain() -> bool:
     """Whether kernels are compiled by public interfaces alone."""
-    tried = numba.__version__.startswith(TRIED)
-    return not tried or os.environ.get("SLACKWATER_PLAIN_NUMBA") == "1"
+    asked = os.environ.get("SLACKWATER_PLAIN_NUMBA") == "1"
+    return asked or not numba.__version__.startswith(TRIED) or not _has_names()
+
+
+def _has_names() -> bool:
+    """Whether this Numba has the private names that are used here."""
+    from numba.core import codegen, compiler  # noqa: PLC0415 - loaded with Numba
+
+    made = numba.njit(_nrt=False)(_has_names)
+    names = (
+        (getattr(made, "_compiler", None), "_compile_core"),
+        (compiler.CompileResult, "_find_referenced_environments"),
+        (compiler, "compile_extra"), (compiler, "Flags"), (codegen, "JITCodeLibrary"),
+    )  # fmt: skip
+    return all(hasattr(owner, name) for owner, name in names)
 
 
 def as_callee(function: Callable[..., Any], *, allocates: bool, inline: bool) -> Any:
@@ -93,7 +108,7 @@ def _callee_library() -> Any:
             return 0
 
         def _optimize_final_module(self) -> None:
-            """The entry is optimised, with this in it."""
+            """Nothing: the entry is optimised, with this in it."""
 
         def _finalize_final_module(self) -> None:
             self._finalize_dynamic_globals()

@@ -1,9 +1,10 @@
 """``kernel``, ``njit``, ``inline``: functions that Numba compiles when they are first called.
 
-What is compiled is kept on disk under a digest of all that it is made of (``engine.kernels.digest``)
-in ``SLACKWATER_CACHE`` (default: the user's cache directory); the Spark host hands that to executors.
-``SLACKWATER_UNCOMPILED=1`` leaves kernels plain Python (``engine.kernels.uncompiled``) for a debugger;
-``SLACKWATER_PLAIN_NUMBA=1`` compiles them by Numba's public interfaces alone.
+What is compiled is kept on disk under a digest of all that it is made of
+(``engine.kernels.digest``) in ``SLACKWATER_CACHE`` (default: the user's cache directory); the Spark
+host hands that to executors. ``SLACKWATER_UNCOMPILED=1`` leaves kernels plain Python
+(``engine.kernels.uncompiled``) for a debugger; ``SLACKWATER_PLAIN_NUMBA=1`` compiles them by
+Numba's public interfaces alone.
 """
 
 from __future__ import annotations
@@ -136,28 +137,23 @@ class _Compiled:
             from engine.kernels.compile_once import as_entry  # noqa: PLC0415 - loads Numba
 
             made = as_entry(self.function, allocates=self.options["allocates"])
-            directory = cache_directory()
+            directory, compiled = cache_directory(), made.compile
             if directory is not None:
-                from engine.kernels.digest import digest_of  # noqa: PLC0415 - where it is needed
-                from engine.kernels.kernel_cache import keep  # noqa: PLC0415 - loads Numba
+                from engine.kernels import kernel_cache  # noqa: PLC0415 - loads Numba
+                from engine.kernels.digest import digest_of  # noqa: PLC0415 - needs NumPy
 
                 folder = directory / digest_of(self)
-                keep(made, folder)
-                made.compile = functools.partial(_kept, made, made.compile, folder)
+                if kernel_cache.enable(made, folder):
+                    compiled = functools.partial(
+                        kernel_cache.load_or_compile, made, made.compile, folder
+                    )
+            made.compile = functools.partial(_timed, compiled)
         return made
 
 
-def _kept(
-    dispatcher: Any, compiled: Callable[..., Any], folder: Path, signature: Any
-) -> Callable[..., Any]:
-    """Loads or compiles; what is compiled gets its checksum."""
-    from engine.kernels.kernel_cache import seal  # noqa: PLC0415 - loads Numba
-
+def _timed(compiled: Callable[..., Any], signature: Any) -> Any:
     with loading.counted():
-        made: Callable[..., Any] = compiled(signature)
-        if signature in dispatcher.stats.cache_misses:
-            seal(folder)
-    return made
+        return compiled(signature)
 
 
 @cache

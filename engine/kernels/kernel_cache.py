@@ -1,15 +1,17 @@
 """Compiled kernels on disk: a folder for each digest of what a kernel is made of.
 
-Numba keeps and finds them (``cache=True``); told where by its public setting for locators. Neither
-the time nor the place of a source file decides anything, so all checkouts and environments of a user
-share the cache. A file that is damaged is not loaded: each folder has the checksums of its files.
+Numba writes and reads them (``cache=True``); its public settings say where. Neither the time nor
+the place of a source file decides anything, so all checkouts and environments of a user share the
+cache. Each folder has the checksums of its files: what is damaged is compiled again. Processes that
+need the same kernel at once take turns, so one compiles it and the others read it.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
-import shutil
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
@@ -54,32 +56,79 @@ class DigestLocator:
         return "kernel"
 
 
-def keep(dispatcher: Any, folder: Path) -> None:
-    """From now on ``dispatcher`` finds its machine code in ``folder``, and keeps it there."""
-    if folder.is_dir() and not _is_whole(folder):
-        shutil.rmtree(folder, ignore_errors=True)
+def enable(dispatcher: Any, folder: Path) -> bool:
+    """From now on ``dispatcher`` reads its machine code from ``folder``, and writes it there.
+
+    False: there is no such folder, and none can be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
     _folders[dispatcher.py_func] = folder
-    with _located_here():
+    # A Numba without locators keeps files in a folder, by its own stamps of the source, too.
+    has_locators = hasattr(config, "CACHE_LOCATOR_CLASSES")
+    name, value = (
+        ("CACHE_LOCATOR_CLASSES", _LOCATOR) if has_locators else ("CACHE_DIR", str(folder))
+    )
+    before = getattr(config, name)  # a program's own kernels are kept as it likes
+    setattr(config, name, value)
+    try:
         dispatcher.enable_caching()
+    finally:
+        setattr(config, name, before)
+    return True
+
+
+def load_or_compile(
+    dispatcher: Any, compiled: Callable[..., Any], folder: Path, signature: Any
+) -> Any:
+    """What ``compiled`` of ``dispatcher`` gives for the types of a call.
+
+    Args:
+        dispatcher: Numba's, after ``enable``.
+        compiled: its method ``compile``.
+        folder: where its machine code is kept.
+        signature: the types of the arguments.
+    """
+    with _alone(folder):
+        if not _is_whole(folder):
+            for path in _files(folder):
+                path.unlink(missing_ok=True)
+        missed = len(dispatcher.stats.cache_misses)
+        try:
+            made = compiled(signature)
+            if len(dispatcher.stats.cache_misses) > missed:
+                _seal(folder)
+        except OSError:  # a disk that is full or read-only: the kernel is there, but not kept
+            overload = dispatcher.overloads.get(tuple(signature))
+            if overload is None:
+                raise
+            made = overload.entry_point
+        return made
 
 
 @contextmanager
-def _located_here() -> Iterator[None]:
-    """Within, Numba asks our locator alone; a program's own kernels are kept as it likes."""
-    before = config.CACHE_LOCATOR_CLASSES
-    config.CACHE_LOCATOR_CLASSES = _LOCATOR
+def _alone(folder: Path) -> Iterator[None]:
+    """Within, no other process is; a disk that has no locks, or cannot be written, gives none."""
     try:
+        descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        yield
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        os.utime(descriptor)  # when it was last used, for who removes old ones
         yield
     finally:
-        config.CACHE_LOCATOR_CLASSES = before
+        os.close(descriptor)
 
 
-def seal(folder: Path) -> None:
-    """Notes the checksums of what has been added to ``folder``."""
-    if folder.is_dir():
-        aside = folder / f"{_SUMS}.{blake2b(str(id(folder)).encode(), digest_size=4).hexdigest()}"
-        aside.write_text(json.dumps(_sums(folder)), encoding="ascii")
-        aside.replace(folder / _SUMS)
+def _seal(folder: Path) -> None:
+    """Notes the checksums of the folder's files."""
+    aside = folder / f"{_SUMS}.{os.getpid()}"
+    aside.write_text(json.dumps(_sums(folder)), encoding="ascii")
+    aside.replace(folder / _SUMS)
 
 
 def _is_whole(folder: Path) -> bool:
@@ -90,6 +139,12 @@ def _is_whole(folder: Path) -> bool:
         return False
 
 
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.suffix in {".nbi", ".nbc"})
+
+
 def _sums(folder: Path) -> dict[str, str]:
-    kept = (each for each in sorted(folder.iterdir()) if each.suffix in {".nbi", ".nbc"})
-    return {each.name: blake2b(own_bytes(each) or b"", digest_size=16).hexdigest() for each in kept}
+    return {
+        str(path.relative_to(folder)): blake2b(own_bytes(path) or b"", digest_size=16).hexdigest()
+        for path in _files(folder)
+    }

