@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import pickle
 import stat
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,8 +15,11 @@ from engine import cache_home
 from engine.cache_home import is_trusted, own_bytes, own_cache
 from engine.kernels import jit
 from engine.log.whole_file import temporary, whole_file, write_parquet
+from engine.query.analysis.analyse import query
+from engine.query.language import parse
 
 ROOT = Path(__file__).resolve().parents[1]
+TEXT = "EVENT SEQ(A a, !C c, B b) WHERE a.key = b.key AND c.key = a.key WITHIN 5 s RETURN a.key"
 
 
 @pytest.fixture(name="cache")
@@ -49,8 +50,8 @@ def test_a_cache_that_others_could_read_is_closed_and_kept(cache: Path) -> None:
 def test_what_others_may_have_put_into_a_cache_goes(
     loose: int, cache: Path, tmp_path: Path
 ) -> None:
-    (cache / "numba").mkdir(parents=True)
-    (cache / "numba" / "planted.nbi").touch()
+    (cache / "kernels").mkdir(parents=True)
+    (cache / "kernels" / "planted.nbi").touch()
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere" / "mine").touch()
     (cache / "link").symlink_to(tmp_path / "elsewhere")
@@ -73,17 +74,9 @@ def test_a_cache_of_another_user_is_not_used(
     assert own_cache() is None
     assert "belongs to another user" in capsys.readouterr().err
     assert jit.cache_directory() is None
+    parse._parser.cache_clear()
+    assert query(TEXT)
     assert list(cache.iterdir()) == []
-
-
-class Planted:
-    """Runs a command when it is unpickled."""
-
-    def __init__(self, mark: Path) -> None:
-        self.mark = mark
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, (str(self.mark),)
 
 
 def run(code: str, cache: Path) -> str:
@@ -95,73 +88,15 @@ def run(code: str, cache: Path) -> str:
     return done.stdout
 
 
-KERNEL = """
-import sys
-from engine.kernels import jit
-
-@jit.njit
-def twice(x):
-    return 2 * x
-
-compiled = []
-jit.when_compiling.append(lambda: compiled.append(1))
-print(twice(21), bool(compiled))
-"""
-
-
-def test_a_damaged_kernel_is_compiled_anew(cache: Path, tmp_path: Path) -> None:
-    (tmp_path / "kernel.py").write_text(KERNEL)
-    code = f"import runpy; runpy.run_path({str(tmp_path / 'kernel.py')!r})"
-    assert run(code, cache) == "42 True\n"
-    assert run(code, cache) == "42 False\n"
-    files = sorted(path for path in cache.rglob("*twice*"))
-    assert [path.suffix for path in files] == [".code", ".nbc", ".nbi"]
-    whole = {path: path.read_bytes() for path in files}
-    for path in files:
-        for other, content in whole.items():
-            other.write_bytes(content)
-        for damaged in (
-            whole[path][: len(whole[path]) // 2],
-            whole[path][:-9] + bytes([whole[path][-9] ^ 1]) + whole[path][-8:],
-            pickle.dumps(Planted(tmp_path / "ran")),
-        ):
-            files[0].write_bytes(b"")  # which is there for what Numba keeps in the others
-            path.write_bytes(damaged)
-            compiled = path is not files[0]
-            assert run(code, cache) == f"42 {compiled}\n"
-            assert files[0].read_bytes() == whole[files[0]]
-            assert not (tmp_path / "ran").exists()
-
-
-CALLED = """
-import sys
-from engine.kernels import jit
-
-@jit.kernel
-def twice(x):
-    return 2 * x
-
-@jit.kernel
-def four_times(x):
-    return twice(twice(x))
-
-compiled = []
-jit.when_compiling.append(lambda: compiled.append(1))
-print(twice(21), bool(compiled), four_times(21) if sys.argv[1:] else None, bool(compiled))
-"""
-
-
-def test_a_kernel_from_the_cache_can_be_called_by_one_that_is_compiled_now(
-    cache: Path, tmp_path: Path
-) -> None:
-    """Its bitcode is read only then."""
-    (tmp_path / "kernel.py").write_text(CALLED)
-    code = f"import runpy; runpy.run_path({str(tmp_path / 'kernel.py')!r})"
-    assert run(code, cache) == "42 True None True\n"
-    assert run(code, cache) == "42 False None False\n"
-    both = f"import sys; sys.argv.append('both'); {code}"
-    assert run(both, cache) == "42 False 84 True\n"
-    assert run(both, cache) == "42 False 84 False\n"
+def test_a_damaged_grammar_is_made_again(cache: Path) -> None:
+    asked = f"from engine.query import query; print(query({TEXT!r}).name)"
+    expected = run(asked, cache)
+    (path,) = cache.glob("grammar-*.pickle")
+    whole = path.read_bytes()
+    for damaged in (b"", whole[: len(whole) // 2], b"x\n" + whole):
+        path.write_bytes(damaged)
+        assert run(asked, cache) == expected
+        assert path.read_bytes().partition(b"\n")[0] == whole.partition(b"\n")[0]
 
 
 def test_a_file_of_the_cache_that_is_a_link_or_a_pipe_is_none(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from edge_agent.standard_streams import drop_unwritten, fill_closed_streams
@@ -17,6 +18,8 @@ def main() -> None:
 
         sys.exit(agent(sys.argv[2:]))
     fill_closed_streams()
+    # NumPy's BLAS would start a thread per core: 60 ms, and no command multiplies matrices.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         from engine.cli.app import run  # noqa: PLC0415 - a device has no typer
     except ModuleNotFoundError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
@@ -36,6 +37,8 @@ _NAMES: Final = {
 }
 """What the commands do, in the order of the help."""
 _INTERRUPTED: Final = 130
+_COMPLETES: Final = "_SLACKWATER_COMPLETE"
+"""Environment: a shell asks how a command line may go on."""
 _LESS_MEMORY: Final = "let there be fewer events, a shorter WITHIN or duration, or --spill"
 _CONTEXTS: Final[dict[str, dict[str, Any]]] = {
     # The agent reads its own words: on a device there is no typer.
@@ -117,8 +120,8 @@ def _command(name: str) -> Any:
             return doctor
 
 
-def _application(names: Sequence[str]) -> typer.Typer:
-    """The application with these commands."""
+def _application(names: Sequence[str], *, loads: bool) -> typer.Typer:
+    """The application with these commands; those that only a list of them needs are not loaded."""
     app = typer.Typer(
         name="slackwater",
         no_args_is_help=True,
@@ -132,14 +135,15 @@ def _application(names: Sequence[str]) -> typer.Typer:
     )
     app.callback()(_nothing)  # with one command alone, its name is still to be given
     for name in names:
-        found = _command(name)
+        found = _command(name) if loads else _nothing
         if isinstance(found, typer.Typer):
             app.add_typer(found, name=name, short_help=_NAMES[name])
         else:
             theirs = _CONTEXTS.get(name, {})
             app.command(
-                name, short_help=_NAMES[name], epilog=epilog(name), context_settings=theirs
-            )(found)
+                name, short_help=_NAMES[name], epilog=epilog(name),
+                context_settings=theirs,
+            )(found)  # fmt: skip
     return app
 
 
@@ -188,7 +192,8 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command; gives the exit code (0 done, 1 failed, 2 the user's input is at fault)."""
     first = arguments[0] if arguments else ""
     try:
-        app = _application([first] if first in _NAMES else list(_NAMES))
+        called = not _NAMES.keys().isdisjoint(arguments) or _COMPLETES in os.environ
+        app = _application([first] if first in _NAMES else list(_NAMES), loads=called)
         code = app(list(arguments), prog_name="slackwater", standalone_mode=False)
         sys.stdout.flush()  # what cannot be written is told here, not as the process ends
     except KeyboardInterrupt:

@@ -225,8 +225,7 @@ def _cache_folder() -> Path | None:
         from engine.kernels.jit import cache_directory  # noqa: PLC0415 - the doctor runs without Numba
     except ImportError:
         return None  # told by the check of the package
-    chosen = os.environ.get("NUMBA_CACHE_DIR")
-    return Path(chosen) if chosen else cache_directory()
+    return cache_directory()
 
 
 def _free_memory() -> int:

@@ -1,7 +1,7 @@
 """Compiles ahead what most commands use, so that the first one answers at once (make setup).
 
 Runs small commands in this process: each order, windows and patterns over events with late ones,
-lost ones and uncertain clocks. Kernels of states of our sources that are long gone are removed.
+lost ones and uncertain clocks. Kernels that nobody has used for 30 days are removed.
 """
 
 from __future__ import annotations
@@ -85,14 +85,15 @@ def main() -> None:
     kept = cache_directory()
     if kept is not None:
         _remove_old(kept)
+        shutil.rmtree(kept.with_name("numba"), ignore_errors=True)  # of earlier versions
 
 
 def _remove_old(folder: Path) -> None:
-    """Kernels of sources that nobody has any more were compiled long ago; others are made anew."""
+    """Kernels that no process has read for long are removed; who needs one compiles it again."""
     oldest = time.time() - _KEPT_SECONDS
-    for state in folder.iterdir() if folder.is_dir() else ():
-        if state.stat().st_mtime < oldest:
-            shutil.rmtree(state, ignore_errors=True)
+    for kernel in folder.iterdir() if folder.is_dir() else ():
+        if (kernel / "lock").stat().st_mtime < oldest:
+            shutil.rmtree(kernel, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -47,8 +47,8 @@ class Shared(types.Type):  # type: ignore[misc]  # numba is not checked here
         super().__init__(f"{tuple_class.__module__}.{tuple_class.__qualname__}.{digest}")
 
     @property
-    def key(self) -> tuple[type, tuple[types.Type, ...]]:
-        return self.instance_class, self.types
+    def key(self) -> tuple[type, tuple[str, ...], tuple[types.Type, ...]]:
+        return self.instance_class, self.fields, self.types
 
 
 _by_value: Callable[..., Any] = typeof_impl.dispatch(tuple)

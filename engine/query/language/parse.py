@@ -6,9 +6,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+import lark
 from lark import Lark, Token, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
+from engine.cache_home import own_cache
 from engine.errors import UserError
 from engine.query.language import syntax as s
 from engine.query.language.checks import CheckNode, HistoryBy
@@ -26,6 +28,7 @@ from engine.query.language.traces import (
     Under,
 )
 
+_GRAMMAR: Final = Path(__file__).with_name("grammar.lark")
 MAX_DEPTH: Final = 100
 """Levels of nesting; bounds the recursion of everything that walks a condition."""
 
@@ -64,10 +67,13 @@ def parse(text: str) -> s.Query:
 
 @cache
 def _parser() -> Lark:
-    grammar = Path(__file__).with_name("grammar.lark").read_text(encoding="utf-8")
+    """Made in 0.35 s, once in a process, or read from the cache, which is the user's own."""
+    folder = own_cache()
     return Lark(
-        grammar, parser="lalr", lexer="contextual", maybe_placeholders=False, transformer=_Build()
-    )
+        _GRAMMAR.read_text(encoding="utf-8"), parser="lalr", lexer="contextual",
+        maybe_placeholders=False, transformer=_Build(),
+        cache=False if folder is None else str(folder / f"grammar-{lark.__version__}.pickle"),
+    )  # fmt: skip
 
 
 def _deeper(at: Span, *nodes: s.Node | s.PatternNode | s.TListNode | TraceNode) -> int:
