@@ -186,7 +186,7 @@ def test_plain_numba_gives_the_same_results(query: str, tmp_path: Path) -> None:
     trace.write_text(
         "".join(
             f'{{"source": "s{n % 2}", "seq": {n // 2}, "ts": {10 * n - n % 3}, '
-            f'"type": "{"ABC"[n % 3]}", "attrs": {{"k": {n % 2}}}}}\n'
+            f'"type": "{"ABC"[n % 3]}", "attrs": {{"k": {n // 3 % 2}}}}}\n'
             for n in range(1, 400)
         ),
         encoding="utf-8",
