@@ -127,7 +127,7 @@ class Copy:
         ) as self._running:  # fmt: skip
             try:
                 output, _ = self._running.communicate(timeout=limit)
-                by = _by(self._running.returncode, output)
+                by = failure_named(self._running.returncode, output)
             except subprocess.TimeoutExpired:
                 output, by = "", "time limit"
             finally:
@@ -145,13 +145,13 @@ def _limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
 
 
-def _by(code: int, output: str) -> str:
+def failure_named(code: int, output: str) -> str:
     """What found the fault; nothing: all tests passed."""
     if code == 0:
         return ""
     if code in NO_TESTS:
         raise UnfitError(f"pytest could not run these tests\n{output}")
-    failed = re.search(r"^(?:FAILED|ERROR) (\S.*?)(?: - |$)", output, re.MULTILINE)
+    failed = re.search(r"^(?:FAILED|ERROR) ([^\s\[]+(?:\[.*\])?)(?: - |$)", output, re.MULTILINE)
     if failed:
         return failed[1]
     return f"signal {-code}" if code < 0 else f"pytest's exit code {code}"

@@ -222,7 +222,9 @@ class _Sites(ast.NodeVisitor):
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
         if isinstance(node.op, ast.Not):
-            self._add("not", node, self._start(node), self._start(node.operand), "")
+            start = self._start(node)
+            word = re.match(rb"not\s*", self._source[start : self._end(node)])
+            self._add("not", node, start, start + len(word[0] if word else b"not"), "")
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
@@ -324,6 +326,8 @@ def _names_in(node: ast.expr) -> set[str]:
 
 
 def _is_text(node: ast.expr) -> bool:
-    return isinstance(node, TEXTS) or (
-        isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes))
-    )
+    if isinstance(node, ast.BinOp):
+        return _is_text(node.left) or _is_text(node.right)
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, (str, bytes))
+    return isinstance(node, TEXTS)
