@@ -59,6 +59,8 @@ class Fault:
     end: int
     before: str
     after: str
+    shown: str
+    """The line, the edit in brackets."""
 
     @property
     def place(self) -> str:
@@ -113,10 +115,20 @@ def faults_in(room: str, file: str, source: bytes) -> Iterator[Fault]:
         key = "\0".join((room, site.function, site.statement, site.kind))
         number = seen[key]
         seen[key] += 1
+        before = source[site.start : site.end].decode()
         yield Fault(
-            _hash(key, str(number))[:10], room, file, site.line, site.function, site.kind,
-            site.start, site.end, source[site.start : site.end].decode(), site.after,
+            _hash(key, str(number))[:10], room, file, source.count(b"\n", 0, site.start) + 1,
+            site.function, site.kind, site.start, site.end, before, site.after,
+            _shown(source, site, before),
         )  # fmt: skip
+
+
+def _shown(source: bytes, site: _Site, before: str) -> str:
+    begin = source.rfind(b"\n", 0, site.start) + 1
+    end = source.find(b"\n", site.end)
+    ahead = source[begin : site.start].decode().lstrip()
+    behind = source[site.end : end if end >= 0 else None].decode()
+    return f"{ahead}[{' '.join(before.split())} -> {site.after}]{behind}".rstrip()
 
 
 def _hash(*parts: str) -> str:
@@ -128,7 +140,6 @@ class _Site:
     function: str
     statement: str
     kind: str
-    line: int
     start: int
     end: int
     after: str
@@ -224,7 +235,7 @@ class _Sites(ast.NodeVisitor):
         if isinstance(node.op, ast.Not):
             start = self._start(node)
             word = re.match(rb"not\s*", self._source[start : self._end(node)])
-            self._add("not", node, start, start + len(word[0] if word else b"not"), "")
+            self._add("not", start, start + len(word[0] if word else b"not"), "")
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
@@ -234,7 +245,7 @@ class _Sites(ast.NodeVisitor):
             name = function.attr
         if name in EXTREMES and (node.args or node.keywords):
             end = self._end(function)
-            self._add("min max", node, end - len(name), end, EXTREMES[name])
+            self._add("min max", end - len(name), end, EXTREMES[name])
         self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> None:
@@ -279,15 +290,15 @@ class _Sites(ast.NodeVisitor):
         word, other = words
         at = re.search(rb"(?<!\w)" + re.escape(word.encode()).replace(rb"\ ", rb"\s+"), between)
         if at is not None:
-            self._add(kind, left, start + at.start(), start + at.end(), other)
+            self._add(kind, start + at.start(), start + at.end(), other)
 
     def _replace(self, kind: str, node: ast.expr | ast.stmt, after: str) -> None:
-        self._add(kind, node, self._start(node), self._end(node), after)
+        self._add(kind, self._start(node), self._end(node), after)
 
-    def _add(self, kind: str, node: ast.expr | ast.stmt, start: int, end: int, after: str) -> None:
+    def _add(self, kind: str, start: int, end: int, after: str) -> None:
         if self._depth:
             name = ".".join(self._names)
-            site = _Site(name, self._statement, kind, node.lineno, start, end, after)
+            site = _Site(name, self._statement, kind, start, end, after)
             self.found.append(site)
 
     def _start(self, node: ast.expr | ast.stmt) -> int:

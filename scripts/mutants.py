@@ -18,9 +18,9 @@ import sys
 import tempfile
 import threading
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,7 +44,7 @@ class Room:
 PRODUCTS: Final = "tests/products"
 ROOMS: Final = {
     "order": Room(("engine/order",), ("tests/order", PRODUCTS), 10),
-    "clocks": Room(("engine/clocks",), ("tests/order", PRODUCTS), 6),
+    "clocks": Room(("engine/clocks",), ("tests/order", "tests/barrier", PRODUCTS), 6),
     "pattern": Room(("engine/pattern",), ("tests/pattern", PRODUCTS), 9),
     "repetition": Room(("engine/repetition",), ("tests/pattern/repetition", PRODUCTS), 6),
     "interval": Room(
@@ -94,11 +94,8 @@ class Run:
         self._lock = threading.Lock()
 
     def report(self, fault: Fault, verdict: Verdict) -> None:
-        line = {
-            "id": fault.id, "room": fault.room, "file": fault.file, "line": fault.line,
-            "function": fault.function, "kind": fault.kind, "before": fault.before,
-            "after": fault.after, "found": verdict.found, "by": verdict.by,
-            "seconds": verdict.seconds,
+        line = asdict(fault) | {
+            "found": verdict.found, "by": verdict.by, "seconds": verdict.seconds,
         }  # fmt: skip
         with self._lock:
             self.known[fault.id] = line
@@ -157,12 +154,9 @@ class Jobs:
             self._ready.extend(self._waiting[room])
 
 
-def _words(line: dict[str, Any]) -> str:
-    before, after = (re.sub(r"\s+", " ", line[side])[:60] for side in ("before", "after"))
-    return (
-        f"{line['id']} {line['room']}: {line['file']}:{line['line']} {line['function']}, "
-        f"{line['kind']}: {before or 'nothing'} -> {after or 'nothing'}"
-    )
+def _words(line: Mapping[str, Any]) -> str:
+    place = f"{line['id']} {line['room']}: {line['file']}:{line['line']} {line['function']}"
+    return f"{place}, {line['kind']}: {line['shown'][:160]}"
 
 
 def read_lines(file: Path | None) -> list[dict[str, Any]]:
@@ -246,7 +240,7 @@ def main() -> int:
     run = Run(asked, plan)
     if asked.list:
         for fault in plan:
-            print(_words({**vars(fault)}))
+            print(_words(asdict(fault)))
         return 0
     left = [fault for fault in plan if fault.id not in run.known]
     signal.signal(signal.SIGTERM, signal.default_int_handler)

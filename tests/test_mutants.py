@@ -7,6 +7,7 @@ import ast
 import json
 import subprocess
 import textwrap
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 
@@ -74,6 +75,14 @@ def test_each_kind_is_found_in_bodies_and_nowhere_else() -> None:
         ("constant", "0", "1"),
         ("constant", "1", "2"),
         ("comparison", "is not", "is"),
+    ]
+
+
+def test_a_fault_is_shown_in_its_line() -> None:
+    shown = [fault.shown for fault in faults_in("room", "a.py", SOURCE.encode())]
+    assert shown[1:3] == [
+        "if [not -> ]last and (value) <= self.given[0]:",
+        "if not last and (value) [<= -> <] self.given[0]:",
     ]
 
 
@@ -238,7 +247,7 @@ def test_what_an_earlier_run_found_and_this_one_did_not_is_an_error(
 ) -> None:
     plan = planned("barrier", 2, 0, set(), set())
     lines = [
-        vars(fault) | {"found": n == 0, "by": "tests/a.py" if n == 0 else "", "seconds": 1}
+        asdict(fault) | {"found": n == 0, "by": "tests/a.py" if n == 0 else "", "seconds": 1}
         for n, fault in enumerate(plan)
     ]
     out = tmp_path / "now.jsonl"
