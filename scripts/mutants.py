@@ -248,7 +248,8 @@ def main() -> int:
         try:
             plant(run, left, Path(folder))
         except KeyboardInterrupt:
-            print("mutants: interrupted", flush=True)
+            conclude(run, earlier)
+            sys.exit("mutants: interrupted; with the same --out the next run goes on from here")
         except UnfitError as error:
             sys.exit(f"mutants: {error}")
     return conclude(run, earlier)
