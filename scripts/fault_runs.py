@@ -28,6 +28,8 @@ from scripts.faults import Fault
 ROOT: Final = Path(__file__).resolve().parent.parent
 MEMORY_BYTES: Final = 4 << 30
 """Of one run: a fault may make a list endless."""
+TIME_LIMIT: Final = "time limit"
+"""Found a fault: all tests took longer than that, or one test half of it."""
 NO_TESTS: Final = {4, 5}
 """pytest's exit codes for a wrong command line, and for no test selected."""
 
@@ -116,7 +118,9 @@ class Copy:
         self.kernels.lend(self.cache)
         command = [
             sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider",
-            "-p", "scripts.fault_runs", "-m", "not slow", *options, *tests,
+            "-p", "scripts.fault_runs", "-m", "not slow",
+            "-o", f"faulthandler_timeout={limit / 2}", "-o", "faulthandler_exit_on_timeout=true",
+            *options, *tests,
         ]  # fmt: skip
         env = os.environ | {"PYTHONPATH": str(self.root), "SLACKWATER_CACHE": str(self.cache)}
         began = time.monotonic()
@@ -129,7 +133,7 @@ class Copy:
                 output, _ = self._running.communicate(timeout=limit)
                 by = failure_named(self._running.returncode, output)
             except subprocess.TimeoutExpired:
-                output, by = "", "time limit"
+                output, by = "", TIME_LIMIT
             finally:
                 self.stop()
         return Verdict(bool(by), by, round(time.monotonic() - began, 1), output)
@@ -151,6 +155,8 @@ def failure_named(code: int, output: str) -> str:
         return ""
     if code in NO_TESTS:
         raise UnfitError(f"pytest could not run these tests\n{output}")
+    if code > 0 and re.search(r"^Timeout \(\d+:\d\d:\d\d", output, re.MULTILINE):
+        return TIME_LIMIT
     failed = re.search(r"^(?:FAILED|ERROR) ([^\s\[]+(?:\[.*\])?)(?: - |$)", output, re.MULTILINE)
     if failed:
         return failed[1]

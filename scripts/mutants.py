@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from scripts.fault_runs import Copy, KernelCache, UnfitError, Verdict
+from scripts.fault_runs import TIME_LIMIT, Copy, KernelCache, UnfitError, Verdict
 from scripts.faults import Fault, chosen, faults_of
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -190,7 +190,7 @@ def conclude(run: Run, earlier: list[dict[str, Any]]) -> int:
     by_room: dict[str, Counter[str]] = defaultdict(Counter)
     for line in done:
         by_room[line["room"]]["found" if line["found"] else "not found"] += 1
-        by_room[line["room"]]["time limit"] += line["by"] == "time limit"
+        by_room[line["room"]]["time limit"] += line["by"] == TIME_LIMIT
     total: Counter[str] = sum(by_room.values(), Counter())
     for room, counts in [*by_room.items(), ("all", total)]:
         print(

@@ -239,6 +239,7 @@ def test_what_found_a_fault_is_named() -> None:
     assert failure_named(0, "3 passed") == ""
     assert failure_named(1, output) == "tests/a.py::test_b[x - y]"
     assert failure_named(2, "ERROR tests/a.py - NameError\n") == "tests/a.py"
+    assert failure_named(1, "..Timeout?\nTimeout (0:02:00)!\nThread 0x1") == "time limit"
     assert failure_named(-11, "Fatal Python error") == "signal 11"
 
 
