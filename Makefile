@@ -13,7 +13,7 @@ STAMP := .venv/.ready
 
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -q
 
-.PHONY: help setup demo test test-all test-deep fuzz check bench clean
+.PHONY: help setup demo test test-all test-deep fuzz mutants check bench clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -41,6 +41,9 @@ test-deep: $(STAMP)  ## before a release, for hours: examples by the thousand, s
 
 fuzz: $(STAMP)  ## property tests with fresh seeds: MINUTES=10, or SEED=N for one round anew
 	$(BIN)/python scripts/fuzz.py --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(TESTS)
+
+mutants: $(STAMP)  ## which faults planted in the cores do the quick tests find? an hour; OPTIONS="--room order"
+	$(BIN)/python -m scripts.mutants $(OPTIONS)
 
 check: $(STAMP)  ## format, lint and types, as CI does
 	@failed=0; for tool in "ruff format --check ." "ruff check ." mypy; do \
