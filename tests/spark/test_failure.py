@@ -1,9 +1,14 @@
-"""What is told of a run on Spark that failed: its last cause, and where all of it is."""
+"""What is told of a run on Spark that failed, and Ctrl-C while Spark works."""
 
 from __future__ import annotations
 
+import logging
+import os
 import re
+import signal
 import tempfile
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +17,7 @@ import pytest
 from engine.cli.work_folder import work_folder
 from engine.errors import SparkFailure, UserError
 from engine.spark.failure import spark_failure
+from engine.spark.interruptible import wait_for
 
 HEAD = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted.
 org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 4.0 failed
@@ -92,3 +98,38 @@ def test_nothing_else_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         work_folder(tmp_path / "w") as folder,
     ):
         raise SparkFailure("why", folder / "spark.log")  # the user's own folder keeps it
+
+
+def test_it_waits_and_passes_on_what_failed() -> None:
+    done: list[int] = []
+    wait_for(lambda: done.append(1))
+    assert done == [1]
+
+    def fails() -> None:
+        raise ValueError("told")
+
+    with pytest.raises(ValueError, match="told"):
+        wait_for(fails)
+
+
+def test_an_interrupt_ends_the_waiting_and_not_the_call() -> None:
+    """The call goes on in its own thread, which nothing interrupts, until it ends by itself."""
+    release, ended = threading.Event(), threading.Event()
+
+    def works() -> None:
+        release.wait(30)
+        ended.set()
+
+    before = signal.getsignal(signal.SIGINT)
+    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    begun = time.monotonic()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            wait_for(works)
+    finally:
+        signal.signal(signal.SIGINT, before)
+        logging.getLogger().setLevel(logging.WARNING)
+    assert time.monotonic() - begun < 20
+    assert not ended.is_set()
+    release.set()
+    assert ended.wait(30)

@@ -1,4 +1,4 @@
-"""Chains that stay in a worker between batches, payloads that go past the JVM; without Spark."""
+"""Chains that stay in a worker between batches, states made smaller, payloads past the JVM."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from pyspark.sql import Row
 from engine.barrier.registry import parse_barrier
 from engine.cache_home import cache_home
 from engine.chain import Chain, ChainSettings
+from engine.errors import ContractViolation
 from engine.log.arrival_log import LogWriter
 from engine.order.registry import parse_order
 from engine.query import query
 from engine.spark import chain_state, processor
-from engine.spark.live_chains import LEAST, LiveChains, digest_of
+from engine.spark.chain_state import packed, unpacked
+from engine.spark.live_chains import LEAST, LiveChains
 from engine.spark.processor import SiteChain
 from engine.spark.staged import Staged
 from engine.speed.stream import FRAME_ROWS, event_frames, pattern_stream, sync_frame
@@ -149,10 +151,6 @@ def test_live_chains_are_bounded_and_the_last_ones_stay() -> None:
     assert live.take("run", "s0", b"now") is chains[0]
 
 
-def test_digests_tell_snapshots_apart() -> None:
-    assert digest_of(b"a") == digest_of(b"a") != digest_of(b"b")
-
-
 def test_large_payloads_go_through_files(
     log: Path, live: LiveChains, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,3 +171,15 @@ def test_large_payloads_go_through_files(
     folder.remove()
     assert not (log.parent / "staged").exists()
     assert live is chain_state.LIVE
+
+
+def test_what_was_packed_comes_back_and_is_smaller() -> None:
+    state = b"events and stacks " * 10_000
+    assert unpacked(packed(state)) == state
+    assert len(packed(state)) < len(state) // 20
+    assert unpacked(packed(b"")) == b""
+
+
+def test_a_checkpoint_of_an_earlier_version_is_refused() -> None:
+    with pytest.raises(ContractViolation, match="start again with a new checkpoint directory"):
+        unpacked(b"\x80\x05a pickle")

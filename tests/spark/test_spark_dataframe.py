@@ -1,29 +1,33 @@
-"""`engine.spark.chain` on DataFrames of rows and of frames: checks, typed results, both hosts."""
+"""`engine.spark.chain` on DataFrames of rows, of frames and of streams: checks, types, results."""
 
 from __future__ import annotations
 
 import json
+import os
+import random
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 from engine.chain import Chain, ChainSettings
 from engine.errors import UserError
-from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.input.trace import TraceRead
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
+from engine.query.analysis.cascade import read_statements
+from engine.query.plan import Plan
 from engine.spark import chain
-from engine.spark.host import spark_session
-from engine.spark.row_input import RowPlan, frame_of
-from engine.spark.typed_output import TypedOutput
+from tests.spark.both_hosts import log_of
+from tests.spark.test_dataframe_input import TEXTS
 
-pytestmark = [pytest.mark.spark]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 PATTERN = "EVENT SEQ(A a, B b) WHERE a.tag = b.tag WITHIN 20"
 WINDOW = "SELECT count(*), sum(v), avg(v) AS mean GROUP BY tag WINDOW TUMBLING 10"
@@ -44,43 +48,39 @@ def _rows() -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: row["arrival"])
 
 
-def _trace(folder: Path) -> Path:
+def _trace(folder: Path, rows: list[dict[str, Any]]) -> Path:
     lines = []
-    for row in _rows():
-        attrs = {name: row.pop(name) for name in ("tag", "v", "ok")}
-        record = row | {"attrs": {n: v for n, v in attrs.items() if v is not None}}
-        lines.append(json.dumps(record) + "\n")
+    for row in rows:
+        own = {n: row[n] for n in ("tag", "v", "k", "ok") if row.get(n) is not None}
+        record = {n: value for n, value in row.items() if n not in ("tag", "v", "k", "ok")}
+        lines.append(json.dumps(record | {"attrs": own}) + "\n")
     (folder / "t.jsonl").write_text("".join(lines))
     return folder / "t.jsonl"
 
 
-def _in_process(trace: Path, *texts: str, order: str = "sequence") -> list[dict[str, Any]]:
-    plans = tuple(query(text, name=f"q{n}") for n, text in enumerate(texts, 1))
-    alone = Chain(ChainSettings(parse_order(order), plans, guards=Guards(None)), "main")
+def _in_process(trace: Path, *plans: str | Plan, order: str = "sequence") -> list[dict[str, Any]]:
+    made = tuple(
+        query(plan, name=f"q{n}") if isinstance(plan, str) else plan
+        for n, plan in enumerate(plans, 1)
+    )
+    alone = Chain(ChainSettings(parse_order(order), made, guards=Guards(None)), "main")
     outputs = [alone.process(list(TraceRead(str(trace)))), alone.finish()]
     return [result for output in outputs for of in output.results for result in of]
 
 
 def _plain(value: Any) -> Any:
-    """A Row as dicts and lists, without what is null."""
+    """As JSON has it, without what is null; whole numbers as floats: a column has one type."""
     if isinstance(value, Row):
-        return {n: _plain(v) for n, v in value.asDict().items() if v is not None}
-    return [_plain(each) for each in value] if isinstance(value, list) else value
-
-
-def _without_nulls(value: Any) -> Any:
+        value = value.asDict()
     if isinstance(value, dict):
-        return {n: _without_nulls(v) for n, v in value.items() if v is not None}
-    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
+        return {name: _plain(each) for name, each in value.items() if each is not None}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _sorted(results: list[Any]) -> list[str]:
-    return sorted(json.dumps(result, sort_keys=True) for result in results)
-
-
-@pytest.fixture(scope="module", name="session")
-def _session(tmp_path_factory: pytest.TempPathFactory) -> SparkSession:
-    return spark_session("local[2]", tmp_path_factory.mktemp("spark") / "spark.log")
+    return sorted(json.dumps(_plain(result), sort_keys=True) for result in results)
 
 
 @pytest.fixture(name="df")
@@ -89,12 +89,12 @@ def _df(session: SparkSession) -> DataFrame:
 
 
 def test_rows_of_any_dataframe_equal_the_chain_in_process(df: DataFrame, tmp_path: Path) -> None:
-    expected = _in_process(_trace(tmp_path), PATTERN, WINDOW)
+    expected = _in_process(_trace(tmp_path, _rows()), PATTERN, WINDOW)
     assert len(expected) > 20
     step = chain(order="sequence", queries=[PATTERN, WINDOW], guard_ns=None)
     made = step(df)
     found = made.collect()
-    assert _sorted([_plain(row) for row in found]) == _sorted(_without_nulls(expected))
+    assert _sorted(found) == _sorted(expected)
     types = dict(made.dtypes)
     assert types["at"] == types["known_at"] == types["missing"] == "bigint"
     assert types["window"] == "struct<start:bigint,end:bigint>"
@@ -116,7 +116,7 @@ def test_timestamps_are_times_whatever_the_columns_type(
 ) -> None:
     """TimestampType is in microseconds and was read as nanoseconds: 2,214 matches for 79."""
     session.conf.set("spark.sql.session.timeZone", "UTC")
-    expected = _in_process(_trace(tmp_path), PATTERN.replace("20", "20 ns"), order="none")
+    expected = _in_process(_trace(tmp_path, _rows()), PATTERN.replace("20", "20 ns"), order="none")
     assert expected
     as_time = {
         "timestamp": lambda c: F.timestamp_micros(F.lit(BEGIN_NS // 1000) + F.col(c)),
@@ -141,10 +141,6 @@ def test_a_session_of_ones_own_needs_no_configuration(df: DataFrame) -> None:
         "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
     )
     assert chain("none", WINDOW, guard_ns=None)(df).count() > 5
-
-
-def test_one_query_may_be_a_text(df: DataFrame) -> None:
-    assert chain("none", WINDOW)(df).columns == chain("none", [WINDOW])(df).columns
 
 
 BAD_COLUMNS = {
@@ -195,69 +191,23 @@ def test_a_row_that_lacks_what_it_needs_is_named_when_the_job_runs(df: DataFrame
     assert "leave such rows out before the step" in str(told.value)
 
 
-ROW = {"source": "a", "seq": 3, "ts": 5, "arrival": 7, "type": "A", "v": 1.5, "tag": "x"}
-PLAN = RowPlan(
-    {"ts": 1000, "arrival": 1000}, {"v": "float", "tag": "str"}, frozenset({"v", "tag"}), True
-)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"ts": None}, "has no ts"), ({"arrival": None}, "has no arrival"),
-        ({"source": None}, "has no source"), ({"seq": None}, "has no seq"),
-        ({"ts": 2**62}, "is out of range in ts"), ({"arrival": -(2**63)}, "range in arrival"),
-        ({"seq": -2}, "is out of range in seq"), ({"v": float("inf")}, "has an infinite v"),
-    ],
-)  # fmt: skip
-def test_a_row_is_named_by_what_it_has(changes: dict[str, Any], message: str) -> None:
-    rows = [Row(**ROW), Row(**{**ROW, "seq": 4, "arrival": 9} | changes)]
-    with pytest.raises(UserError, match=f"site 'main': a row .*{message}: .*'type': 'A'"):
-        frame_of("main", rows, PLAN)
-
-
-def test_rows_of_one_arrival_have_one_order() -> None:
-    rows = [
-        Row(**ROW | {"seq": n % 5, "source": "ab"[n // 5], "v": float("nan")}) for n in range(10)
-    ]
-    frame = frame_of("main", rows, PLAN)
-    assert frame_of("main", rows[::-1], PLAN).batch.equals(frame.batch)
-    assert frame.batch.column("ts").to_pylist() == [5000] * 10
-    assert frame.batch.column("attrs.v").null_count == 10
-
-
-def _log(folder: Path, trace: Path) -> Path:
-    with LogWriter(folder / "log", rows_per_file=12) as writer:
-        for frame in TraceRead(str(trace)):
-            for start in range(0, frame.rows, 5):
-                writer.append(frame.slice(start, min(5, frame.rows - start)))
-    assert len(LogReader(folder / "log").files) > 3
-    return folder / "log"
-
-
 @pytest.mark.parametrize("attributes", [None, {"tag": "str", "v": "int", "ok": "bool"}])
 def test_frames_of_a_log_equal_the_chain_in_process(
     session: SparkSession, tmp_path: Path, attributes: dict[str, str] | None
 ) -> None:
-    trace = _trace(tmp_path)
-    expected = _without_nulls(_in_process(trace, PATTERN, WINDOW))
-    df = session.read.parquet(str(_log(tmp_path, trace)))
+    trace = _trace(tmp_path, _rows())
+    expected = [_plain(result) for result in _in_process(trace, PATTERN, WINDOW)]
+    df = session.read.parquet(str(log_of(trace.read_text(), tmp_path, 12, 5)))
     step = chain(queries=[PATTERN, WINDOW], guard_ns=None, attributes=attributes)
-    found = [_plain(row) for row in step(df).collect()]
     if attributes is None:  # types that only data show: texts, and fractions
-        for result in expected:
-            for event in result.get("events", ()):
-                event["attrs"] = {n: _as_text(v) for n, v in event["attrs"].items()}
-            for name in ("value", "low", "middle", "high", "bounds"):
-                for label, value in result.get(name, {}).items():
-                    if label == "sum(v)":
-                        many = isinstance(value, list)
-                        result[name][label] = [*map(float, value)] if many else float(value)
-    assert _sorted(found) == _sorted(expected)
-
-
-def _as_text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+        for event in (event for result in expected for event in result.get("events", ())):
+            event["attrs"] = {
+                name: str(value).lower()
+                if isinstance(value, bool)
+                else str(value).removesuffix(".0")
+                for name, value in event["attrs"].items()
+            }
+    assert _sorted(step(df).collect()) == _sorted(expected)
 
 
 def test_types_of_frames_are_checked_and_checked_against(session: SparkSession) -> None:
@@ -270,19 +220,6 @@ def test_types_of_frames_are_checked_and_checked_against(session: SparkSession) 
         chain("none", WINDOW)(df.withColumn("first_arrival", F.lit("1")))
 
 
-def test_values_of_one_name_are_of_one_type() -> None:
-    plans = [
-        query("SELECT sum(v) AS x WINDOW TUMBLING 5", name="q1"),
-        query("SELECT avg(v) AS x WINDOW TUMBLING 5", name="q2"),
-        query("EVENT SEQ(A a, B b) WITHIN 5 RETURN a.tag AS x", name="q3"),
-    ]
-    known = {"v": "int", "tag": "str"}
-    schema = TypedOutput(plans[:2], known, 1).schema
-    assert schema["value"].dataType.simpleString() == "struct<x:double>"
-    with pytest.raises(UserError, match="two queries give 'x' as double and as string"):
-        TypedOutput(plans, known, 1)
-
-
 def test_results_can_be_kept_in_any_format(df: DataFrame, tmp_path: Path) -> None:
     step = chain("none", "EVENT SEQ(A a, B b) WITHIN 20 RETURN a.tag, b.ts - a.ts AS gap")
     step(df.drop("v", "ok")).write.parquet(str(tmp_path / "results"))
@@ -290,3 +227,85 @@ def test_results_can_be_kept_in_any_format(df: DataFrame, tmp_path: Path) -> Non
     row = kept.selectExpr("events[0].attrs.tag", "value.gap").first()
     assert row[0] in "xy"
     assert 0 < row[1] <= 20
+
+
+def test_a_cascade_over_a_dataframe_gives_what_it_gives_in_process(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    rows = [
+        {"source": "st"[n % 2], "seq": n // 2, "type": "A", "ts": n * 7 % 300, "arrival": 10 * n,
+         "tag": "xyz"[n % 3], "v": n % 11, "k": n % 2}
+        for n in range(160)
+    ]  # fmt: skip
+    plans, _ = read_statements(TEXTS)
+    expected = _in_process(_trace(tmp_path, rows), *plans, order="none")
+    assert {result["query"] for result in expected} == {"w", "up", "q3", "steps"}
+    schema = "source string, seq long, type string, ts long, arrival long, tag string, v int, k int"
+    step = chain(order="none", queries=TEXTS, guard_ns=None)
+    assert _sorted(step(session.createDataFrame(rows, schema)).collect()) == _sorted(expected)
+
+
+# ---- a stream, its state kept and its old events spilled
+NEGATED = "EVENT SEQ(A a, !C c, B b) WHERE a.tag = b.tag AND c.tag = a.tag WITHIN 20"
+SPILL = "state,hot=25,chunk=5,pending=3,wait=40"
+FILES = 4
+
+
+def _late_rows() -> list[dict[str, Any]]:
+    """Three types, three tags; one event in nine comes up to 90 ns late."""
+    rng = random.Random(20261122)
+    rows: list[dict[str, Any]] = []
+    for number in range(400):
+        arrival = 1_000 + 3 * number
+        late = rng.randrange(90) if number % 9 == 0 else 0
+        rows.append({
+            "source": "st"[number % 2], "seq": number // 2, "type": rng.choice("AABC"),
+            "ts": arrival - late, "arrival": arrival, "tag": rng.randrange(3),
+        })  # fmt: skip
+    return rows
+
+
+def _net(results: list[dict[str, Any]]) -> list[str]:
+    """What stands after all: `+` less `-`."""
+    standing: dict[str, int] = {}
+    for result in results:
+        shown = json.dumps([result["events"], result["certainty"]], sort_keys=True)
+        standing[shown] = standing.get(shown, 0) + (1 if result["op"] == "+" else -1)
+    assert set(standing.values()) <= {0, 1}
+    return sorted(shown for shown, times in standing.items() if times)
+
+
+def test_a_stream_with_spilled_events_equals_the_chain_without(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    rows = _late_rows()
+    alone = Chain(
+        ChainSettings(parse_order("none"), (query(NEGATED),), guards=Guards(None)), "main"
+    )
+    output = alone.process(list(TraceRead(str(_trace(tmp_path, rows)))))
+    expected = _net(list(output.results[0]))
+    assert len(expected) > 30
+    (tmp_path / "in").mkdir()
+    for number in range(FILES):
+        file = tmp_path / "in" / f"part-{number}.parquet"
+        pq.write_table(pa.Table.from_pylist(rows[100 * number : 100 * (number + 1)]), file)
+        os.utime(file, (1_700_000_000 + number,) * 2)  # Spark's file source goes by it
+    schema = "source string, seq long, type string, ts long, arrival long, tag long"
+    stream = session.readStream.schema(schema).option("maxFilesPerTrigger", 1)
+    step = chain(order="none", queries=[NEGATED], guard_ns=None, spill=SPILL)
+    found: list[dict[str, Any]] = []
+    running = (
+        step(stream.parquet(str(tmp_path / "in")))
+        .writeStream.foreachBatch(
+            lambda batch, _: found.extend(row.asDict(recursive=True) for row in batch.collect())
+        )
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    running.awaitTermination()
+    assert len([each for each in running.recentProgress if each.numInputRows]) == FILES
+    later = _net(found)
+    assert set(later) <= set(expected)
+    # What the last rows put off has no end of the input to come out at.
+    assert len(later) >= len(expected) - 3

@@ -1,90 +1,76 @@
-"""The Spark host gives what the in-process host gives, also after being killed in mid-stream."""
+"""The host on Spark gives what the one in this process gives: behind every order, after being
+killed, as the log grows, with old events spilled, and of scenarios.
+"""
 
 from __future__ import annotations
 
 import io
+import json
 import os
+import random
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pytest
 
+from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
 from engine.errors import UserError
-from engine.log.arrival_log import LogReader, LogWriter
+from engine.log.arrival_log import LogReader
+from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.passes.inprocess import run_in_process
+from engine.pattern.settings import PatternSettings
+from engine.pattern.spill.settings import SpillSettings
 from engine.query import query
 from engine.query.plan import Plan
 from engine.results.export import export_jsonl
 from engine.results.ordered import export_ordered_jsonl
 from engine.results.run_writer import RunWriter
 from engine.results.side_output import SIDE_OUTPUT
+from engine.scenario import RunnableScenario
 from engine.spark.host import run_on_spark
-from engine.stream.frame import STRING, Frame
+from scenarios import elder_care, network_correlation, supply_chain, ward, warehouse
+from slackwater.simulation import data_directory
+from tests.spark.both_hosts import answers, log_of
 
 pytestmark = [pytest.mark.spark]
 
 WINDOW = "SELECT avg(v), count(*) GROUP BY k WINDOW TUMBLING 1 s DRIFT together"
 PATTERN = "EVENT SEQ(A a, B b) WHERE a.k = b.k AND b.v > 60 WITHIN 100 ms"
 SEED = 20261121
+ROOT = Path(__file__).parents[2]
+OFFSETS = {"a": 0, "b": 5 * 10**8, "c": -3 * 10**8}
 
 
-def write_log(folder: Path, events: int, rows_per_file: int) -> None:
+def log_of_sites(folder: Path, events: int, rows_per_file: int) -> Path:
     """Two sites of three sources each: disorder, loss, duplicates and clock offsets, by seed."""
-    rng = np.random.default_rng(SEED)
-    with LogWriter(folder, rows_per_file=rows_per_file) as writer:
-        for site in ("north", "south"):
-            names = pa.array(["a", "b", "c"])
-            source = rng.integers(0, 3, events).astype(np.int32)
-            true = 10**15 + np.cumsum(rng.integers(10**5, 2 * 10**6, events))
-            seq = np.empty(events, np.int64)
-            for each in range(3):
-                seq[source == each] = np.arange((source == each).sum())
-            offset = np.array([0, 5 * 10**8, -3 * 10**8])
-            arrival = true + rng.integers(10**6, 40 * 10**6, events)
-            chosen = np.flatnonzero(rng.random(events) > 0.01)
-            chosen = np.concatenate([chosen, rng.choice(chosen, 20)])
-            chosen = chosen[np.argsort(arrival[chosen], kind="stable")]
-            kinds = pa.array(["A", "B"])
-            sync = pa.RecordBatch.from_pydict(
-                {
-                    "kind": pa.array(np.full(3, 3, np.int8)),
-                    "source": pa.DictionaryArray.from_arrays(
-                        pa.array([0, 1, 2], pa.int32()), names
-                    ),
-                    "seq": pa.nulls(3, pa.int64()),
-                    "type": pa.nulls(3, pa.string()).cast(STRING),
-                    "ts": pa.array(np.full(3, 10**15) - offset),
-                    "arrival": pa.array(np.full(3, 10**15)),
-                    "offset": pa.array(offset),
-                    "delay": pa.array(np.array([10**6, 4 * 10**6, 2 * 10**6])),
-                    "first_seq": pa.array(np.zeros(3, np.int64)),
-                }
-            )
-            writer.append(Frame(site, sync))
-            for start in range(0, len(chosen), 500):
-                rows = chosen[start : start + 500]
-                types = pa.array((rows % 2).astype(np.int32))
-                batch = pa.RecordBatch.from_pydict(
-                    {
-                        "source": pa.DictionaryArray.from_arrays(pa.array(source[rows]), names),
-                        "seq": pa.array(seq[rows]),
-                        "type": pa.DictionaryArray.from_arrays(types, kinds),
-                        "ts": pa.array(true[rows] - offset[source[rows]]),
-                        "arrival": pa.array(arrival[rows]),
-                        "attrs.k": pa.array(rows % 7),
-                        "attrs.v": pa.array((rows % 100).astype(float)),
-                    }
-                )
-                writer.append(Frame(site, batch))
+    chance, records = random.Random(SEED), list[dict[str, Any]]()
+    for site in ("north", "south"):
+        numbers = dict.fromkeys("abc", 0)
+        true = 10**18
+        for place, name in enumerate("abc"):
+            records.append({"kind": "sync", "site": site, "source": name, "arrival": true,
+                            "ts": true - OFFSETS[name], "offset": OFFSETS[name],
+                            "delay": (place + 1) * 10**6, "first_seq": 0})  # fmt: skip
+        for row in range(events):
+            true += chance.randrange(10**5, 2 * 10**6)
+            name = chance.choice("abc")
+            record = {"site": site, "source": name, "seq": numbers[name], "type": "AB"[row % 2],
+                      "ts": true - OFFSETS[name], "attrs": {"k": row % 7, "v": row % 100 + 0.5},
+                      "arrival": true + chance.randrange(10**6, 40 * 10**6)}  # fmt: skip
+            numbers[name] += 1
+            records += [record] * chance.choices((0, 1, 2), (10, 1000, 3))[0]
+    records.sort(key=lambda record: record["arrival"])
+    text = "".join(json.dumps(record) + "\n" for record in records)
+    folder.mkdir(exist_ok=True)
+    return log_of(text, folder, rows_per_file, 500)
 
 
 def settings(order: str = "sequence:latency=50ms") -> ChainSettings:
@@ -95,7 +81,7 @@ def settings(order: str = "sequence:latency=50ms") -> ChainSettings:
     return ChainSettings(parse_order(order), plans, ordered="full", aside="full")
 
 
-def answers(parts: Path) -> str:
+def written(parts: Path) -> str:
     """Everything a pass wrote, as text."""
     results, ordered, aside = io.StringIO(), io.StringIO(), io.StringIO()
     export_jsonl(parts, results, queries=("w", "p"))
@@ -104,7 +90,7 @@ def answers(parts: Path) -> str:
     return results.getvalue() + ordered.getvalue() + aside.getvalue()
 
 
-def facts(counters: dict) -> dict:
+def facts(counters: dict[str, Any]) -> dict[str, Any]:
     """Counters that must not depend on the host or on how batches were cut."""
     sites = {site: dict(each) for site, each in counters["sites"].items()}
     for each in sites.values():
@@ -113,17 +99,16 @@ def facts(counters: dict) -> dict:
 
 
 def test_spark_equals_in_process(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    write_log(log, 6_000, rows_per_file=2_000)
+    log = log_of_sites(tmp_path, 3_000, 1_000)
     last = LogReader(log).files[-1]
     last.rename(last.with_name("zz last %41.parquet"))
     assert len(LogReader(log).files) > 4
     here = run_in_process(log, settings(), tmp_path / "here")
     there = run_on_spark(log, settings(), tmp_path / "there", "local[2]", files_per_batch=2)
-    expected = answers(tmp_path / "here")
+    expected = written(tmp_path / "here")
     assert expected.count('"certainty"') > 100
     assert expected.count('"window"') > 50
-    assert answers(tmp_path / "there") == expected
+    assert written(tmp_path / "there") == expected
     assert facts(there) == facts(here)
     assert len(there["batches"]) >= 3
     other = ChainSettings(parse_order("none"), settings().plans)
@@ -131,40 +116,30 @@ def test_spark_equals_in_process(tmp_path: Path) -> None:
         run_on_spark(log, other, tmp_path / "there", "local[2]")
 
 
-def test_a_log_that_fits_a_micro_batch_is_one(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    write_log(log, 1_500, rows_per_file=1_500)
-    files = len(LogReader(log).files)
-    run_in_process(log, settings(), tmp_path / "here")
-    there = run_on_spark(log, settings(), tmp_path / "there", "local[2]", files_per_batch=files)
-    assert len(there["batches"]) == 1
-    assert answers(tmp_path / "there") == answers(tmp_path / "here")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "order",
     [
-        "none", "sequence:timeout=r19,late=pass", "sequence:timeout=fixed:20ms,time=ts",
-        "kslack:20ms", "mp-kslack:late=drop", "aq-kslack:error=0.05,window=100ms,agg=avg,attr=v",
+        "sequence:timeout=r19,late=pass", "sequence:timeout=fixed:20ms,time=ts",
+        "mp-kslack:late=drop", "aq-kslack:error=0.05,window=100ms,agg=avg,attr=v",
         "ldop:0..2,window=10ms", "kslack-chain:5ms,30ms",
     ],
 )  # fmt: skip
 def test_every_order_gives_on_spark_what_it_gives_in_process(order: str, tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    write_log(log, 3_000, rows_per_file=1_500)
+    log = log_of_sites(tmp_path, 2_000, 1_000)
     here = run_in_process(log, settings(order), tmp_path / "here")
     there = run_on_spark(log, settings(order), tmp_path / "there", "local[2]", files_per_batch=1)
-    assert answers(tmp_path / "there") == answers(tmp_path / "here")
+    assert written(tmp_path / "there") == written(tmp_path / "here")
     assert facts(there) == facts(here)
     assert len(there["batches"]) >= 3
 
 
+@pytest.mark.slow
 def test_a_log_that_grows_between_runs_and_during_them_equals_in_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_log(tmp_path / "all", 3_000, rows_per_file=1_000)
-    log, left = tmp_path / "log", LogReader(tmp_path / "all").files
+    left = LogReader(log_of_sites(tmp_path / "all", 2_000, 400)).files
+    log = tmp_path / "log"
     log.mkdir()
 
     def grow() -> None:
@@ -187,18 +162,17 @@ def test_a_log_that_grows_between_runs_and_during_them_equals_in_process(
             patch.setattr(RunWriter, "write", write_and_grow)
             there = run_on_spark(log, settings(), tmp_path / "there", "local[2]", 1)
         calls += bool(there["batches"])
-        assert answers(tmp_path / "there") == answers(tmp_path / "here")
+        assert written(tmp_path / "there") == written(tmp_path / "here")
     assert calls >= 2
 
 
 @pytest.mark.slow
 def test_killed_and_started_again_equals_undisturbed(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    write_log(log, 6_000, rows_per_file=1_000)
+    log = log_of_sites(tmp_path, 6_000, 1_000)
     run_in_process(log, settings(), tmp_path / "here")
     out = tmp_path / "there"
-    command = [sys.executable, __file__, str(log), str(out)]
-    first = subprocess.Popen(command, start_new_session=True)
+    command = [sys.executable, "-m", "tests.spark.test_spark_host", str(log), str(out)]
+    first = subprocess.Popen(command, cwd=ROOT, start_new_session=True)
     try:
         _wait_for_batches(out, 3, first)
     finally:
@@ -206,9 +180,9 @@ def test_killed_and_started_again_equals_undisturbed(tmp_path: Path) -> None:
         first.wait()
     done = len(list((out / "ordered").glob("batch-*")))
     assert done < 10, "killed too late to prove anything"
-    subprocess.run(command, check=True, timeout=200)
+    subprocess.run(command, cwd=ROOT, check=True, timeout=150)
     assert len(list((out / "ordered").glob("batch-*"))) > done
-    assert answers(out) == answers(tmp_path / "here")
+    assert written(out) == written(tmp_path / "here")
 
 
 def _wait_for_batches(out: Path, batches: int, process: subprocess.Popen[bytes]) -> None:
@@ -218,6 +192,95 @@ def _wait_for_batches(out: Path, batches: int, process: subprocess.Popen[bytes])
         assert process.poll() is None, "ended before it could be killed"
         time.sleep(0.05)
     pytest.fail("no batches within 150 s")
+
+
+SPILLED = {
+    "middle": "EVENT SEQ(A a, !C c, B b) WHERE a.id = b.id AND c.id = a.id WITHIN 20 ns",
+    "front": "EVENT SEQ(!C c, A a, B b) WHERE a.id = b.id WITHIN 20 ns",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("spill", "front"),
+    [
+        (SpillSettings(None, 40, 25, pending=5, wait_ns=200), "a.id = b.id"),
+        (SpillSettings(None, 8, 20, 300, 150, parts=2), "a.id = b.id AND c.id = b.id"),
+    ],
+    ids=["beyond", "within"],
+)
+def test_the_state_store_keeps_chunks_between_batches(
+    tmp_path: Path, spill: SpillSettings, front: str
+) -> None:
+    chance, lines = random.Random(5), []
+    for number in range(3000):  # a tenth of the events come up to 400 ns late
+        ts = number - (chance.randint(1, 400) if chance.random() < 0.1 else 0)
+        lines.append(
+            f'{{"site": "{chance.choice(["north", "south"])}", "source": "s{number % 3}", '
+            f'"type": "{chance.choice("AABBC")}", "ts": {ts}, "arrival": {number}, '
+            f'"attrs": {{"id": {chance.randrange(3)}}}}}\n'
+        )
+    log = log_of("".join(lines), tmp_path, 800, 200)
+    texts = SPILLED | {"front": SPILLED["front"].replace("a.id = b.id", front)}
+    plans = tuple(query(text, name=name) for name, text in texts.items())
+    settings = ChainSettings(
+        parse_order("none"), plans, parse_barrier("bounded:10ns"), guards=Guards(None),
+        pattern=PatternSettings(keep_late_ns=1000), spill=spill,
+    )  # fmt: skip
+    files = replace(settings, spill=replace(spill, folder=tmp_path / "chunks"))
+    run_in_process(log, files, tmp_path / "here")
+    there = run_on_spark(log, settings, tmp_path / "there", "local[2]", files_per_batch=1)
+    assert len(there["batches"]) >= 3
+    expected = answers(tmp_path / "here", SPILLED)
+    assert expected.count('"op": "+"') > 200
+    assert answers(tmp_path / "there", SPILLED) == expected
+    for site in there["sites"].values():
+        for counts in site["queries"].values():
+            assert counts["spilled"] > 500
+            assert counts["chunk_loads"] > 10
+            assert (counts["chunks"], counts["pending"]) == (0, 0)
+
+
+SMALL = {
+    "warehouse": (
+        warehouse.scenario,
+        {"duration": "6 min", "zones": "1", "pallets": "40", "seed": "3"},
+    ),
+    "network-correlation": (network_correlation.scenario, {"duration": "7 min", "servers": "4"}),
+    "elder-care": (
+        elder_care.scenario,
+        {"persons": "3", "days": "2", "forgotten": "0.2", "seed": "2"},
+    ),
+    "supply-chain": (supply_chain.scenario, {"duration": "30 s"}),
+    "ward": (ward.scenario, {"patients": "60", "hours": "150"}),
+    "ward of mimic": (ward.scenario, {"of": "mimic"}),
+}
+DATA = data_directory({"SLACKWATER_DATA": "/work/shared/data"})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(SMALL))
+def test_a_scenario_of_intervals_on_both_hosts(tmp_path: Path, name: str) -> None:
+    make, given = SMALL[name]
+    if "of" in given and not (DATA / "mimic_iv_demo").is_dir():
+        pytest.skip("the recording is not here")
+    scenario: RunnableScenario = make()
+    scenario.make(tmp_path, given, DATA)
+    plans = tuple(query(text, name=of) for of, text in scenario.queries(given).items())
+    first = scenario.passes(given)[0]
+    settings = ChainSettings(
+        parse_order(first.order),
+        plans,
+        None if first.barrier is None else parse_barrier(first.barrier),
+        guards=first.guards,
+    )
+    here, there = tmp_path / "here", tmp_path / "there"
+    run_in_process(tmp_path / "log", settings, here)
+    run_on_spark(tmp_path / "log", settings, there, "local[2]", files_per_batch=1)
+    names = [plan.name for plan in plans]
+    expected = answers(here, names)
+    assert '"op": "+"' in expected
+    assert answers(there, names) == expected
 
 
 if __name__ == "__main__":

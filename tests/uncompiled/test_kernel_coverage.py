@@ -1,4 +1,4 @@
-"""Uncompiled, tests of orders, windows, patterns and barriers run nearly all lines of kernels."""
+"""Uncompiled, the quick tests of what has kernels run nearly all lines of them."""
 
 from __future__ import annotations
 
@@ -11,53 +11,20 @@ import pytest
 
 from tests.uncompiled.kernel_lines import ROOT, kernel_files, kernels
 
-TESTS = (
-    "tests/cascade/test_worlds.py",
-    "tests/check",
-    "tests/constraint",
-    "tests/interval",
-    "tests/join",
-    "tests/window",
-    "tests/barrier/test_adaptive_twin.py",
-    "tests/barrier/test_promise_book.py",
-    "tests/grouping/test_golden.py",
-    "tests/grouping/test_any_order.py",
-    "tests/order/test_aq_kslack.py",
-    "tests/order/test_source_clocks.py",
-    "tests/order/test_duplicates.py",
-    "tests/order/test_kslack.py",
-    "tests/order/test_promise_proof.py",
-    "tests/order/test_quantile_timeout.py::test_whatever_the_waits_are_the_twin_learns_the_same",
-    "tests/order/test_sequence_against_twin.py",
-    "tests/order/test_sequence_golden.py",
-    "tests/order/test_sources_come_and_go.py",
-    "tests/pattern/test_barriers.py",
-    "tests/pattern/test_groups.py",
-    "tests/pattern/test_join_programs.py",
-    "tests/pattern/repetition",
-    "tests/pattern/test_pattern_probability.py",
-    "tests/pattern/test_promises_and_purges.py",
-    "tests/pattern/test_spill.py",
-    "tests/pattern/test_seq.py",
-    "tests/pattern/test_stacks.py",
-    "tests/pattern/test_time_predicates.py",
-    "tests/report/test_report_measures.py",
-)
+ROOMS = ("barrier", "cascade", "check", "constraint", "grouping", "interval", "join", "order",
+         "pattern", "window")  # fmt: skip
 LONG = (
     "permutation", "every_arrival_order", "every_interleaving", "million", "endless", "straggler",
-    "windows_are_covered", "any_cut_gives", "alpha_falls", "every_pair_of_extreme_values",
-    "taken_back_repeats", "long_streams", "stays_flat", "memory_is_bounded", "wrap_at_16",
-    "does_not_grow", "may_become_fractions", "panes_and_nodes",
-    "panes_are_forgotten", "pandas", "state_on_disk",
-    "what_memory_does_not", "chunks_of_that_time", "traces_that_are_over",
-    "what_an_open_trace_takes",
+    "any_cut_gives", "every_pair_of_extreme_values", "long_streams", "stays_flat",
+    "memory_is_bounded", "does_not_grow", "panes_and_nodes", "panes_are_forgotten", "pandas",
+    "state_on_disk", "traces_that_are_over", "what_an_open_trace_takes", "without_end",
 )  # fmt: skip
-"""In the names of tests of many events or of all cases."""
+"""In the names of tests of many events or of all cases, which take minutes each as plain Python."""
 SHARE = 0.9
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(2400)
+@pytest.mark.deep
+@pytest.mark.timeout(7200)
 def test_nine_tenths_of_the_lines_of_kernels_are_run(tmp_path: Path) -> None:
     data = tmp_path / "coverage"
     environ = {name: text for name, text in os.environ.items() if not name.startswith("PYTEST")}
@@ -65,8 +32,8 @@ def test_nine_tenths_of_the_lines_of_kernels_are_run(tmp_path: Path) -> None:
         [
             sys.executable, "-m", "coverage", "run", f"--data-file={data}",
             f"--include={','.join(map(str, kernel_files()))}", "-m", "pytest", "-q",
-            "-m", "not slow", "-p", "no:cacheprovider", "-o", "timeout=0",
-            "-p", "tests.uncompiled.few_examples", "-k", f"not ({' or '.join(LONG)})", *TESTS,
+            "-m", "not slow and not spark", "-p", "no:cacheprovider", "-o", "timeout=0",
+            "-k", f"not ({' or '.join(LONG)})", *(f"tests/{room}" for room in ROOMS),
         ],
         cwd=ROOT, env=environ | {"SLACKWATER_UNCOMPILED": "1"},
         check=False, capture_output=True, text=True,

@@ -1,4 +1,4 @@
-"""Frames that a DataFrame brings are held to the rules of a log's: hostile ones are named."""
+"""What a DataFrame may bring, and the types of what it gets: held to the rules of a log."""
 
 from __future__ import annotations
 
@@ -13,9 +13,46 @@ from engine.chain import Chain, ChainSettings
 from engine.errors import UserError
 from engine.order.registry import parse_order
 from engine.query import query
+from engine.query.analysis.cascade import read_statements
+from engine.spark import chain
 from engine.spark.frame_input import frames_of
+from engine.spark.row_input import RowPlan, frame_of
+from engine.spark.typed_output import TypedOutput
 from engine.stream.frame import Frame
 
+# ---- rows
+ROW = {"source": "a", "seq": 3, "ts": 5, "arrival": 7, "type": "A", "v": 1.5, "tag": "x"}
+PLAN = RowPlan(
+    {"ts": 1000, "arrival": 1000}, {"v": "float", "tag": "str"}, frozenset({"v", "tag"}), True
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"ts": None}, "has no ts"), ({"arrival": None}, "has no arrival"),
+        ({"source": None}, "has no source"), ({"seq": None}, "has no seq"),
+        ({"ts": 2**62}, "is out of range in ts"), ({"arrival": -(2**63)}, "range in arrival"),
+        ({"seq": -2}, "is out of range in seq"), ({"v": float("inf")}, "has an infinite v"),
+    ],
+)  # fmt: skip
+def test_a_row_is_named_by_what_it_has(changes: dict[str, Any], message: str) -> None:
+    rows = [Row(**ROW), Row(**{**ROW, "seq": 4, "arrival": 9} | changes)]
+    with pytest.raises(UserError, match=f"site 'main': a row .*{message}: .*'type': 'A'"):
+        frame_of("main", rows, PLAN)
+
+
+def test_rows_of_one_arrival_have_one_order() -> None:
+    rows = [
+        Row(**ROW | {"seq": n % 5, "source": "ab"[n // 5], "v": float("nan")}) for n in range(10)
+    ]
+    frame = frame_of("main", rows, PLAN)
+    assert frame_of("main", rows[::-1], PLAN).batch.equals(frame.batch)
+    assert frame.batch.column("ts").to_pylist() == [5000] * 10
+    assert frame.batch.column("attrs.v").null_count == 10
+
+
+# ---- frames
 TEXT = pa.dictionary(pa.int32(), pa.string())
 INT_MAX = 2**63 - 1
 GOOD: dict[str, pa.Array] = {
@@ -40,8 +77,8 @@ def row(content: bytes, first: int | None = 11) -> Row:
 
 def answers(frames: list[Frame]) -> list[dict[str, Any]]:
     plans = (query("EVENT SEQ(A a, B b) WHERE a.v < 9"), query("SELECT avg(v) WINDOW TUMBLING 5"))
-    chain = Chain(ChainSettings(parse_order("sequence"), plans), "main")
-    outputs = [chain.process(frames), chain.finish()]
+    whole = Chain(ChainSettings(parse_order("sequence"), plans), "main")
+    outputs = [whole.process(frames), whole.finish()]
     return [result for output in outputs for of in output.results for result in of]
 
 
@@ -104,7 +141,7 @@ def test_flipped_bytes_are_named_or_answered() -> None:
     """Never a traceback of Arrow's, never a crash in a kernel."""
     whole = payload(GOOD)
     refused = 0
-    for place in range(len(whole)):
+    for place in range(0, len(whole), 11):
         spoiled = bytearray(whole)
         spoiled[place] ^= 0xFF
         try:
@@ -127,3 +164,65 @@ def test_whole_numbers_may_stand_for_fractions() -> None:
     whole = GOOD | {"attrs.v": pa.array([1, 2, 3])}
     (frame,) = frames_of("main", [row(payload(whole))], TYPES)
     assert frame.rows == 3
+
+
+# ---- results
+WINDOWS = "CREATE STREAM w AS SELECT sum(v) AS s, last(tag) AS name GROUP BY k WINDOW TUMBLING 10"
+UP = "CREATE STREAM up AS EVENT SEQ(w a, w b) WHERE a.k = b.k AND b.s > a.s WITHIN 60"
+PEAKS = (
+    "SELECT count(*) AS n, max(rise) AS most, first(was) AS was FROM steps WINDOW TUMBLING 50; "
+    "CREATE STREAM steps AS EVENT SEQ(w a, w b) WHERE b.s > a.s WITHIN 30 "
+    "RETURN b.s - a.s AS rise, a.name AS was, b.certain"
+)
+TEXTS = [f"{WINDOWS}; {UP}", PEAKS]
+
+
+def test_values_of_one_name_are_of_one_type() -> None:
+    plans = [
+        query("SELECT sum(v) AS x WINDOW TUMBLING 5", name="q1"),
+        query("SELECT avg(v) AS x WINDOW TUMBLING 5", name="q2"),
+        query("EVENT SEQ(A a, B b) WITHIN 5 RETURN a.tag AS x", name="q3"),
+    ]
+    known = {"v": "int", "tag": "str"}
+    schema = TypedOutput(plans[:2], known, 1).schema
+    assert schema["value"].dataType.simpleString() == "struct<x:double>"
+    with pytest.raises(UserError, match="two queries give 'x' as double and as string"):
+        TypedOutput(plans, known, 1)
+
+
+def test_columns_of_results_are_typed_by_what_they_are_made_of() -> None:
+    plans, _ = read_statements(TEXTS)
+    known = {"v": "int", "tag": "str", "k": "int"}
+    types = dict(TypedOutput(plans, known, 1).schema.jsonValue().items())
+    fields = {field["name"]: field["type"] for field in types["fields"]}
+    value = {field["name"]: field["type"] for field in fields["value"]["fields"]}
+    assert value == {
+        "s": "long", "name": "string", "n": "long", "most": "double", "was": "string",
+        "rise": "double",
+    }  # fmt: skip
+    (event,) = (f for f in fields["events"]["elementType"]["fields"] if f["name"] == "attrs")
+    attrs = {field["name"]: field["type"] for field in event["type"]["fields"]}
+    assert attrs == {
+        "v": "long", "tag": "string", "k": "long", "s": "long", "name": "string",
+        "certain": "long", "ambiguous": "long", "missing": "long", "rise": "double",
+        "was": "string", "probability": "double", "certainty": "string",
+    }  # fmt: skip
+    clash = "CREATE STREAM w AS SELECT count(*) AS tag WINDOW TUMBLING 1; EVENT SEQ(w a, w b)"
+    clashing, _ = read_statements([clash])
+    with pytest.raises(UserError, match="two queries give 'tag' as"):
+        TypedOutput(clashing, known, 1)
+
+
+def test_a_cascade_stands_beside_no_plan_from_python() -> None:
+    plan = read_statements(["EVENT SEQ(A a)"])[0][0]
+    with pytest.raises(UserError, match="beside no plan built in Python"):
+        chain(order="none", queries=[TEXTS[0], plan])
+    with pytest.raises(UserError, match="EXPLAIN answers nothing"):
+        chain(order="none", queries=["EXPLAIN " + TEXTS[0]])
+
+
+def test_spill_of_a_step_is_in_the_state_store_alone() -> None:
+    with pytest.raises(UserError, match="--spill state"):
+        chain(queries=["EVENT SEQ(A a, !C c, B b) WITHIN 20"], spill="/tmp/folder")
+    with pytest.raises(UserError, match="parts=2 needs one key"):
+        chain(queries=["EVENT SEQ(A a, B b) WITHIN 20"], spill="state,parts=2")
