@@ -32,7 +32,8 @@ def test_nine_tenths_of_the_lines_of_kernels_are_run(tmp_path: Path) -> None:
         [
             sys.executable, "-m", "coverage", "run", f"--data-file={data}",
             f"--include={','.join(map(str, kernel_files()))}", "-m", "pytest", "-q",
-            "-m", "not slow and not spark", "-p", "no:cacheprovider", "-o", "timeout=0",
+            "-m", "not slow and not spark", "-p", "no:cacheprovider",
+            "-o", "timeout=0", "-o", "faulthandler_timeout=0",
             "-k", f"not ({' or '.join(LONG)})", *(f"tests/{room}" for room in ROOMS),
         ],
         cwd=ROOT, env=environ | {"SLACKWATER_UNCOMPILED": "1"},
