@@ -214,3 +214,20 @@ def test_the_command_and_python_answer_alike(tmp_path: Path) -> None:
     log = slackwater.read(trace, time_unit="ms")
     assert list(slackwater.query(log, text, order="none", guard="off")) == told
     assert {result["query"] for result in told} == {"w", "q2"}
+
+
+def test_what_an_alert_does_not_say_is_null_for_the_next_statement() -> None:
+    kinds = [("A", 1), ("B", 1), ("B", 2), ("A", 2), ("C", 3), ("C", 3), ("A", 4), ("A", 5)]
+    records = [
+        {"source": "a", "seq": n, "ts": 10 * n + 1, "type": kind, "arrival": 100 + n,
+         "attrs": {"id": trace}}
+        for n, (kind, trace) in enumerate(kinds)
+    ]  # fmt: skip
+    text = (
+        "CREATE STREAM al AS EVENT SEQ(A a, B b) UNDER CONSTRAINT c FOR TRACE BY id AS A, B;"
+        "SELECT count(*) AS n, count(allowed) AS allowed FROM al WINDOW TUMBLING 1000"
+    )
+    found = cascade(text, records)
+    (window,) = net(found["q2"])
+    assert window["value"] == {"n": 4, "allowed": 1}
+    assert [r["allowed"] for r in net(found["al"])].count(None) == 3

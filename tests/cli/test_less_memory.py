@@ -138,7 +138,8 @@ def test_what_is_known_of_it_is_said(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def full(_names: list[str]) -> None:
+    def full(_names: list[str], *, loads: bool) -> None:
+        assert loads
         raise error
 
     monkeypatch.setattr(app, "_application", full)

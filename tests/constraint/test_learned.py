@@ -167,3 +167,11 @@ def test_the_commands_learn_and_check(
     }  # fmt: skip
     assert run([*learn_it, "nobody"]) == 2
     assert "no event of these types has an attribute 'nobody'" in capsys.readouterr().err
+
+
+def test_a_break_names_what_came_and_what_was_allowed() -> None:
+    plan = query("EVENT SEQ(A a, B b) UNDER CONSTRAINT c FOR TRACE BY id AS A, B, C")
+    alphabet = Alphabet([(letter, None) for letter in "ABC"])
+    dfa = determined(of_constraint(plan.expression, alphabet), alphabet.size)
+    found = conformance(dfa, list("ABC"), np.array([0, 0, 0]), np.array([2, 0, 1], np.int32))
+    assert found.breaks == Counter({("C", "A"): 1})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -180,3 +181,17 @@ def test_a_trace_that_may_not_end_where_it_stops_is_a_violation() -> None:
         ("violation", "B, C", None, None)
     ]
     assert np.array_equal([r["ts"] for r in found], [50])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_late_events_of_long_streams(seed: int) -> None:
+    chance = random.Random(seed)
+    drawn = [(chance.choice("ABCX"), chance.choice([1, 2, 3])) for _ in range(40)]
+    gaps = [chance.randint(1, 15) for _ in range(40)]
+    late = [chance.choice([0, 0, chance.randint(0, 200)]) for _ in range(40)]
+    plan = plan_of(chance.choice(SEQS), chance.choice(FLOWS), chance.choice([15, 60]))
+    events = events_of(drawn, gaps, late)
+    found = run(lambda: MonitorOperator(plan, "main", MonitorSettings(10_000)), events, [7, 20])
+    in_order = sorted(events, key=lambda event: event.ref)
+    plain = [replace(event, status=IN_ORDER) for event in in_order]
+    assert net(found) == net(run(lambda: MonitorOperator(plan, "main"), plain))

@@ -128,3 +128,13 @@ def test_a_tombstone_of_nothing_is_a_broken_contract() -> None:
     stray = replace(item, tombstone=np.array([True]))
     with pytest.raises(ContractViolation, match="not at the barrier"):
         SinkBarrier().insert(stray)
+
+
+def test_a_key_of_several_values_per_item() -> None:
+    rows = np.array([(1, 1), (2, 1), (1, 1), (2, 2)], [("a", "i8"), ("b", "i8")])
+    made = []
+    for key in (("a", "b"), lambda items: np.stack([items["a"], items["b"]], axis=1)):
+        run = Dataflow((Grouping(2, key=key),), item={"a": int, "b": int}).start()
+        run.send(range(1, 5), rows)
+        made.append(run.watermark(10).payload.tolist())
+    assert made[0] == made[1] == [((1, 1),), ((2, 1),), ((1, 1), (1, 1)), ((2, 2),)]

@@ -313,3 +313,25 @@ def test_runs_stand_from_batch_to_batch(
     walked = matcher.counters()["looked_at"]
     assert late or bool(walked) == (not room)
     assert matcher.table.n < 300 or "900" in text  # events were forgotten meanwhile
+
+
+def in_line(tools: Any, text: str) -> list[Any]:
+    """``A B5 C``: types with their v, 10 ns apart."""
+    return [
+        tools.Event(word[0], 10 * n + 1, attrs={"v": int(word[1:] or 0), "k": 1})
+        for n, word in enumerate(text.split())
+    ]
+
+
+@pytest.mark.parametrize(
+    "condition", ["min(b.v) > 3", "max(b.v) < 4", "min(b.v) = 2", "max(b.v) = 5"]
+)
+def test_the_least_and_the_largest_of_a_repetition(tools: Any, condition: str) -> None:
+    text = f"EVENT SEQ(A a, B+ b[], C c) WHERE {condition} WITHIN 900"
+    check(tools, text, in_line(tools, "A B5 B2 B3 C"), [2])
+
+
+@pytest.mark.parametrize("contiguity", ["NEXT", "STRICT"])
+def test_a_trailing_negation_under_contiguity(tools: Any, contiguity: str) -> None:
+    text = f"EVENT SEQ(A a, B+ b[], !N n) WITHIN 35 CONTIGUITY {contiguity}"
+    check(tools, text, in_line(tools, "A B B N A B N B A N B"), [2])
