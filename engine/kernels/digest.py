@@ -32,14 +32,14 @@ _NO_CODE: Final = frozenset({"NUMBA_CACHE_DIR", "NUMBA_CACHE_LOCATOR_CLASSES", "
 
 
 @runtime_checkable
-class Kernel(Protocol):
+class CompiledKernel(Protocol):
     """What ``engine.kernels.jit`` makes of a function."""
 
     function: FunctionType
     options: dict[str, bool]
 
 
-def digest_of(kernel: Kernel) -> str:
+def digest_of(kernel: CompiledKernel) -> str:
     """The digest of a kernel with all that it calls, as hexadecimal digits.
 
     Raises:
@@ -80,16 +80,16 @@ def _environment() -> bytes:
 @cache
 def _described(
     function: FunctionType, options: tuple[tuple[str, bool], ...]
-) -> tuple[bytes, tuple[Kernel, ...]]:
+) -> tuple[bytes, tuple[CompiledKernel, ...]]:
     """The digest of one function without what it calls, and the kernels that it calls."""
-    called: list[Kernel] = []
+    called: list[CompiledKernel] = []
     own = sha256(f"{_name_of(function)} {options}".encode())
     for part in _code(function.__code__, function.__doc__):
         own.update(part)
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     used = [*_globals(function), *((name, cell.cell_contents) for name, cell in cells)]
     for name, value in (*used, *_annotated(function), ("defaults", function.__defaults__)):
-        if isinstance(value, Kernel):
+        if isinstance(value, CompiledKernel):
             called.append(value)
             own.update(f"{name}: {_name_of(value.function)}\n".encode())
         else:
