@@ -122,7 +122,11 @@ def options_of(command: Any) -> Iterator[str]:
 @pytest.fixture(scope="module", name="known")
 def _known() -> set[str]:
     of_agent = [option for action in _parser()._actions for option in action.option_strings]
-    return {"--help", *of_agent, *options_of(typer.main.get_command(_application(list(_NAMES), loads=True)))}
+    return {
+        "--help",
+        *of_agent,
+        *options_of(typer.main.get_command(_application(list(_NAMES), loads=True))),
+    }
 
 
 def texts(path: Path) -> Iterator[str]:
