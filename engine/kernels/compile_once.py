@@ -1,13 +1,11 @@
 """A kernel is compiled once, with all that it calls: what this takes of Numba's private names.
 
-Numba makes each callee ready to be called from Python: it optimises it with all that it calls,
-makes machine code of it, and a wrapper for Python's objects. What ten kernels in a row call is so
-compiled ten times over: the loop of windows takes 184 s of processor time, and 36 s this way. Here
-a callee is translated only, and optimised where it is used.
+Numba optimises each callee with all that it calls, and makes machine code of it: what ten kernels
+in a row call is compiled ten times over (the loop of windows: 184 s, 36 s this way). Here a callee
+is translated only, and optimised where it is used.
 
-Tried with Numba 0.68.1 and llvmlite 0.50.0 (pyproject.toml has ceilings). With another version, if
-one of these names is missing, or with ``SLACKWATER_PLAIN_NUMBA=1``, plain ``numba.njit`` gives the
-same results, later.
+Tried with Numba 0.68.1 and llvmlite 0.50.0 (pyproject.toml has ceilings). With another version, or
+with ``SLACKWATER_PLAIN_NUMBA=1``, plain ``numba.njit`` gives the same results, later.
 """
 
 from __future__ import annotations
@@ -25,31 +23,28 @@ TRIED: Final = "0.68."
 @cache
 def is_plain() -> bool:
     """Whether kernels are compiled by public interfaces alone."""
-    asked = os.environ.get("SLACKWATER_PLAIN_NUMBA") == "1"
-    return asked or not numba.__version__.startswith(TRIED) or not _has_names()
+    wanted = os.environ.get("SLACKWATER_PLAIN_NUMBA") != "1"
+    return not (wanted and numba.__version__.startswith(TRIED) and _has_names())
 
 
 def _has_names() -> bool:
     """Whether this Numba has the private names that are used here."""
     from numba.core import codegen, compiler  # noqa: PLC0415 - loaded with Numba
 
-    made = numba.njit(_nrt=False)(_has_names)
-    names = (
-        (getattr(made, "_compiler", None), "_compile_core"),
-        (compiler.CompileResult, "_find_referenced_environments"),
-        (compiler, "compile_extra"), (compiler, "Flags"), (codegen, "JITCodeLibrary"),
+    made = getattr(numba.njit(_nrt=False)(_has_names), "_compiler", None)
+    return (
+        hasattr(getattr(compiler, "CompileResult", None), "_find_referenced_environments")
+        and hasattr(compiler, "compile_extra") and hasattr(compiler, "Flags")
+        and hasattr(codegen, "JITCodeLibrary") and hasattr(made, "_compile_core")
     )  # fmt: skip
-    return all(hasattr(owner, name) for owner, name in names)
 
 
 def as_callee(function: Callable[..., Any], *, allocates: bool, inline: bool) -> Any:
     """Numba's dispatcher of ``function`` for the kernels that call it."""
     if is_plain():
         return numba.njit(error_model="numpy", forceinline=inline)(function)
-    made = _dispatcher(
-        function, _translate, _nrt=allocates, forceinline=inline,
-        no_cpython_wrapper=True, no_cfunc_wrapper=True,
-    )  # fmt: skip
+    options = {"forceinline": inline, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    made = _dispatcher(function, _translate, _nrt=allocates, **options)
     made.get_call_template = partial(_for_any_value, made.get_call_template)
     return made
 
@@ -72,12 +67,12 @@ def _translate(compiler: Any, _core: Callable[..., Any], arguments: Any, result:
     """A callee's function in LLVM's language, without machine code."""
     from numba.core.compiler import Flags, compile_extra  # noqa: PLC0415 - where it is compiled
 
-    flags, target = Flags(), compiler.targetdescr
+    flags, target, function = Flags(), compiler.targetdescr, compiler.py_func
     target.options.parse_as_flags(flags, compiler.targetoptions)
-    library = _callee_library()(target.target_context.codegen(), compiler.py_func.__qualname__)
+    library = _callee_library()(target.target_context.codegen(), function.__qualname__)
     return compile_extra(
-        target.typing_context, target.target_context, compiler.py_func, arguments, result,
-        flags, compiler.locals, library, compiler.pipeline_class,
+        target.typing_context, target.target_context, function, arguments, result, flags,
+        compiler.locals, library, compiler.pipeline_class,
     )  # fmt: skip
 
 
@@ -101,7 +96,7 @@ def _callee_library() -> Any:
             return self
 
         def set_env(self, name: str, environment: Any) -> None:
-            """The entry does, once there is machine code."""
+            """Nothing: the entry does, once there is machine code."""
 
         def get_pointer_to_function(self, name: str) -> int:  # noqa: ARG002 - Numba's
             self._ensure_finalized()
@@ -118,10 +113,7 @@ def _callee_library() -> Any:
 
 
 def _for_any_value(find: Callable[..., Any], types: Any, named: Any) -> Any:
-    """One callee for all numbers written in calls (``f(x, -1)``), where Numba makes one for each.
-
-    LLVM still sees the number. What picks from a tuple by that number is made for each.
-    """
+    """One callee for all numbers in calls (``f(x, -1)``), unless it picks from a tuple by one."""
     try:
         return find(tuple(map(numba.types.unliteral, types)), named)
     except numba.core.errors.TypingError:

@@ -107,8 +107,11 @@ OF_OTHERS = {
     "--now",
     "--seconds",
     "--no-loadscope-reorder",
+    "--compare",
+    "--room",
+    "--workers",
 }
-"""Of ``python -m bench...``, ``python -m scenarios.recordings``, ``docker compose``,
+"""Of ``make mutants``, ``python -m bench...``, ``python -m scenarios.recordings``, ``docker compose``,
 ``systemctl`` and pytest-xdist, which are no commands of ours."""
 
 
