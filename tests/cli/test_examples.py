@@ -111,8 +111,8 @@ OF_OTHERS = {
     "--room",
     "--workers",
 }
-"""Of ``make mutants``, ``python -m bench...``, ``python -m scenarios.recordings``, ``docker compose``,
-``systemctl`` and pytest-xdist, which are no commands of ours."""
+"""Of ``make mutants``, ``python -m bench...``, ``python -m scenarios.recordings``,
+``docker compose``, ``systemctl`` and pytest-xdist, which are no commands of ours."""
 
 
 def options_of(command: Any) -> Iterator[str]:

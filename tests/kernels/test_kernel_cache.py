@@ -178,8 +178,7 @@ QUERIES = {
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("query", list(QUERIES))
+@pytest.mark.parametrize("query", ["sequences", pytest.param("windows", marks=pytest.mark.deep)])
 def test_plain_numba_gives_the_same_results(query: str, tmp_path: Path) -> None:
     """By public interfaces alone; the cache is the usual one, as compiling takes long."""
     trace = tmp_path / "trace.jsonl"

@@ -44,6 +44,8 @@ SETTINGS = [
     for up, down, loss in ((1, 1, 0.0), (10, 10, 0.02), (30, 5, 0.0), (80, 60, 0.1))
     for ahead, fast in ((0, 0), (-250, 80), (3_600_000, -200))
 ]
+EACH_LINK_ONCE = (0, 4, 8, 9)
+"""Of the settings, for `make test-all`: with each clock, too."""
 SECONDS = 6
 
 
@@ -66,7 +68,13 @@ def until_it_answers(emulator: Emulator, gateway: subprocess.Popen[str]) -> None
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize(("ahead", "fast", "up", "down", "loss"), SETTINGS)
+@pytest.mark.parametrize(
+    ("ahead", "fast", "up", "down", "loss"),
+    [
+        pytest.param(*each, marks=() if place in EACH_LINK_ONCE else pytest.mark.deep)
+        for place, each in enumerate(SETTINGS)
+    ],
+)
 def test_what_is_measured_holds_the_truth_and_the_verdict_is_right(
     ahead: int, fast: int, up: int, down: int, loss: float, emulator: Emulator, tmp_path: Path
 ) -> None:
