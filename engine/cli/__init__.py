@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -18,6 +19,7 @@ def main() -> None:
 
         sys.exit(agent(sys.argv[2:]))
     fill_closed_streams()
+    gc.disable()  # until modules are loaded: they are no garbage, and looking takes 0.3 s
     # NumPy's BLAS would start a thread per core: 60 ms, and no command multiplies matrices.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:

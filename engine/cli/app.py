@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -37,6 +38,8 @@ _NAMES: Final = {
 }
 """What the commands do, in the order of the help."""
 _INTERRUPTED: Final = 130
+_NEW_OBJECTS: Final = 50_000
+"""So many, and garbage is looked for: commands make few circles of objects."""
 _COMPLETES: Final = "_SLACKWATER_COMPLETE"
 """Environment: a shell asks how a command line may go on."""
 _LESS_MEMORY: Final = "let there be fewer events, a shorter WITHIN or duration, or --spill"
@@ -194,6 +197,9 @@ def run(arguments: Sequence[str]) -> int:
     try:
         called = not _NAMES.keys().isdisjoint(arguments) or _COMPLETES in os.environ
         app = _application([first] if first in _NAMES else list(_NAMES), loads=called)
+        gc.freeze()  # modules stay
+        gc.set_threshold(_NEW_OBJECTS)
+        gc.enable()
         code = app(list(arguments), prog_name="slackwater", standalone_mode=False)
         sys.stdout.flush()  # what cannot be written is told here, not as the process ends
     except KeyboardInterrupt:
