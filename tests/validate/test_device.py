@@ -152,6 +152,8 @@ def test_kinds_of_interfaces(tmp_path: Path) -> None:
         "lo": "loopback", "wlan0": "wifi", "eth0": "ethernet", "veth1": "virtual",
         "wwan0": "cellular", "ib0": "other",
     }  # fmt: skip
+    assert kind_of(tmp_path / "no sysfs" / "eth0") == "other"
+    assert kind_of(tmp_path / "no sysfs" / "lo") == "loopback"
     used = [each for each in measured_interfaces("127.0.0.1") if each.is_used]
     assert [each.kind for each in used] == ["loopback"]
 

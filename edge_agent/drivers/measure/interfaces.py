@@ -33,8 +33,10 @@ def kind_of(folder: Path) -> str:
     """Of the interface that ``folder`` of sysfs is about."""
     name = folder.name
     events = _text(folder / "uevent")
-    if _text(folder / "type") == _LOOPBACK:
+    if name == "lo" or _text(folder / "type") == _LOOPBACK:
         return "loopback"
+    if not folder.exists():  # no sysfs here
+        return "other"
     if (folder / "wireless").exists() or (folder / "phy80211").exists():
         return "wifi"
     if "DEVTYPE=wlan" in events:
