@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.query import query
-from engine.stream.released import LATE, Strings
+from engine.stream.released import IN_ORDER, LATE, Strings
 from engine.window.kinds import windows_of
 from engine.window.own.windows import OLD_GAPS_MAX
 from engine.window.settings import WindowSettings
-from tests.window.asked import brief, results_of
+from tests.window.asked import brief, results_of, standing
 from tests.window.conftest import Event, Stream, batch
 
 
@@ -49,6 +49,35 @@ def test_certain_and_ambiguous_events_by_their_numbers() -> None:
     assert told == [
         ("uncertain", 1, 2, [2, 2]), ("uncertain", 1, 2, [2, 2]), ("confirmed", 2, 0, [2, 2]),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "certainty"),
+    [
+        ((33, 1), (31, 1), "uncertain"), ((31, 1), (33, 1), "uncertain"),
+        ((33, 2), (31, 0), "uncertain"), ((31, 0), (33, 2), "uncertain"),
+        ((34, 1), (31, 1), "confirmed"), ((31, 0), (31, 0), "confirmed"),
+        ((31, 0), (31, 1), "uncertain"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("others", [(14, 21), (51, 55)])
+def test_query_01_ranges_that_touch_leave_the_order_open(
+    first: tuple[int, int], second: tuple[int, int], certainty: str, others: tuple[int, int]
+) -> None:
+    """In whichever order they come, and whether the window ends or begins between them."""
+    late = LATE if second[0] < first[0] or others[0] > first[0] else IN_ORDER
+    events = (
+        *(Event(ref) for ref in others),
+        Event(first[0], v=2, unc=first[1], status=LATE if others[0] > first[0] else IN_ORDER),
+        Event(second[0], v=3, unc=second[1], status=late),
+    )
+    found = standing(results_of("SELECT sum(v) WINDOW ROWS 3 EVERY 1", Stream(events)))
+    between = sorted(found, key=lambda r: (r["window"]["start"], r["window"]["end"]))[
+        1 if others[0] > first[0] else 0
+    ]
+    low, high = between["bounds"]["sum(v)"]
+    assert between["certainty"] == certainty
+    assert (between["certain"], high - low) == ((3, 0) if certainty == "confirmed" else (2, 1))
 
 
 def test_missing_counts_what_may_lie_inside() -> None:
@@ -110,11 +139,25 @@ def test_the_horizon_ends_corrections() -> None:
 
 
 def assignments(events: list[Event]) -> set[tuple[int, ...]]:
-    """The orders of the events under all errors of their clocks, of equal times as they stand."""
-    return {
-        tuple(sorted(range(len(events)), key=lambda k: (events[k].ref + errors[k], k)))
-        for errors in itertools.product(*(range(-e.unc, e.unc + 1) for e in events))
-    }
+    """The orders of the events under all errors of their clocks. At one time right clocks keep the
+    order as it stands; others may come either way.
+    """
+    found: set[tuple[int, ...]] = set()
+
+    def go_on(order: tuple[int, ...], time: int) -> None:
+        rest = [k for k in range(len(events)) if k not in order]
+        if not rest:
+            found.add(order)
+        for k in rest:
+            event = events[k]
+            first = event.unc > 0 or not any(
+                events[j].unc == 0 and (events[j].ref, j) < (event.ref, k) for j in rest
+            )
+            if first and time <= event.ref + event.unc:
+                go_on((*order, k), max(time, event.ref - event.unc))
+
+    go_on((), -(10**9))
+    return found
 
 
 def present(some: tuple[int, ...], events: list[Event]) -> list[tuple[int, ...]]:

@@ -33,6 +33,7 @@ from engine.window.held.number import HALF_WORD, LOW_WORD, put_float, put_int
 DOUBTS_MAX: Final = 32
 """With more doubtful events a window has no bounds: it takes too long to find them."""
 _ROUNDS: Final = 64
+_ANY_RANK: Final = 2**62
 _TWO_32: Final = 4294967296.0
 BEFORE, INSIDE, AFTER = 1, 2, 4
 FREE: Final = record("n")
@@ -41,7 +42,9 @@ FREE: Final = record("n")
 
 class DoubtfulPlaces(NamedTuple):
     """Of a window's doubtful events, in any order. ``place``: in ``Kept``; ``number``: relative to
-    the window's first event; ``low``, ``high``: between which the true time lies [ns].
+    the window's first event; ``low``, ``high``: between which the true time lies [ns];
+    ``low_rank``, ``high_rank``: between which its place among events of that time does, for a right
+    clock its number.
 
     ``ints`` (seen as ``floats``), ``valid``: of the argument at hand. ``vague``: it may not be
     there. ``cost``: to have it inside, ``own``: and there; ``there``: whether it is, if inside.
@@ -53,6 +56,8 @@ class DoubtfulPlaces(NamedTuple):
     number: np.ndarray
     low: np.ndarray
     high: np.ndarray
+    low_rank: np.ndarray
+    high_rank: np.ndarray
     ints: np.ndarray
     floats: np.ndarray
     valid: np.ndarray
@@ -72,13 +77,13 @@ class DoubtfulPlaces(NamedTuple):
 def new_doubts(rows: int) -> DoubtfulPlaces:
     """Room for ``DOUBTS_MAX``, and for all of a window's ``rows`` to be free."""
     n, every = DOUBTS_MAX, DOUBTS_MAX + rows
-    number, low, high, order, side = (np.zeros(n, np.int64) for _ in range(5))
+    number, low, high, low_rank, high_rank, order, side = (np.zeros(n, np.int64) for _ in range(7))
     place, ints = np.zeros(every, np.int64), np.zeros(every, np.int64)
     valid, vague, there = (np.zeros(every, np.bool_) for _ in range(3))
     return DoubtfulPlaces(
-        place, number, low, high, ints, ints.view(np.float64), valid, vague, np.zeros(every),
-        np.zeros(every), there, np.zeros(1, FREE), order, side, np.zeros(n, np.bool_),
-        np.zeros(n + 1), np.zeros(n + 1), np.zeros(n + 1),
+        place, number, low, high, low_rank, high_rank, ints, ints.view(np.float64), valid, vague,
+        np.zeros(every), np.zeros(every), there, np.zeros(1, FREE), order, side,
+        np.zeros(n, np.bool_), np.zeros(n + 1), np.zeros(n + 1), np.zeros(n + 1),
     )  # fmt: skip
 
 
@@ -99,6 +104,9 @@ def read_doubts(kept: Kept, n: int, m: int, d: DoubtfulPlaces) -> None:
         place = d.place[i]
         d.low[i] = kept.ref[place] - kept.unc[place]
         d.high[i] = kept.ref[place] + kept.unc[place]
+        right = kept.unc[place] == 0
+        d.low_rank[i] = d.number[i] if right else -_ANY_RANK
+        d.high_rank[i] = d.number[i] if right else _ANY_RANK
         _read_value(kept, i, m, d)
     for i in range(DOUBTS_MAX, DOUBTS_MAX + d.free[0].n):
         _read_value(kept, i, m, d)
@@ -112,21 +120,33 @@ def _read_value(kept: Kept, i: int, m: int, d: DoubtfulPlaces) -> None:
 
 
 @inline
+def _behind(time: int, rank: int, other: int, other_rank: int) -> bool:
+    return time > other or (time == other and rank > other_rank)
+
+
+@inline
 def _sides(d: DoubtfulPlaces, n: int, p: int, q: int, forced: int) -> bool:
     """On which sides each may be, if the last before is ``p`` and the first after ``q`` (-1: none);
     False if one can be nowhere.
     """
     for i in range(n):
-        low, high, number, side = d.low[i], d.high[i], d.number[i], 0
+        low, low_rank, high, high_rank = d.low[i], d.low_rank[i], d.high[i], d.high_rank[i]
+        side = 0
         if p >= 0:
-            if low < d.low[p] or (low == d.low[p] and number <= d.number[p]):
+            if not _behind(low, low_rank, d.low[p], d.low_rank[p]):
                 side |= BEFORE
-            low = max(low, d.low[p] + (number <= d.number[p]))
+            if low <= d.low[p]:
+                after = d.low_rank[p] + 1
+                low_rank = after if low < d.low[p] else max(low_rank, after)
+                low = d.low[p]
         if q >= 0:
-            if high > d.high[q] or (high == d.high[q] and number >= d.number[q]):
+            if not _behind(d.high[q], d.high_rank[q], high, high_rank):
                 side |= AFTER
-            high = min(high, d.high[q] - (number >= d.number[q]))
-        if low <= high:
+            if high >= d.high[q]:
+                before = d.high_rank[q] - 1
+                high_rank = before if high > d.high[q] else min(high_rank, before)
+                high = d.high[q]
+        if not _behind(low, low_rank, high, high_rank):
             side |= INSIDE
         if i == forced:
             side &= INSIDE
@@ -164,11 +184,9 @@ def _least(d: DoubtfulPlaces, n: int, before: int, inside: int, forced: int) -> 
     after = n - before - inside
     for p in range(0 if before > 0 else -1, n if before > 0 else 0):
         for q in range(0 if after > 0 else -1, n if after > 0 else 0):
-            if p >= 0 and q >= 0:
-                if d.low[p] > d.high[q]:
-                    continue
-                if d.low[p] == d.high[q] and d.number[p] >= d.number[q]:
-                    continue
+            two = p >= 0 and q >= 0
+            if two and not _behind(d.high[q], d.high_rank[q], d.low[p], d.low_rank[p]):
+                continue
             if not _sides(d, n, p, q, forced):
                 continue
             fixed_before = fixed_inside = either = 0

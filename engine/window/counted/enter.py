@@ -61,7 +61,7 @@ def enter(i: int, batch: OwnBatch, book: CountedBook, st: Record) -> None:
     if mine.limit != NONE and not mine.in_open:
         wait(group, book, st)
     # What was told before clocks erred by so much may be overtaken even by the latest event.
-    near = r - kept.unc[place] - st.widest < mine.reach
+    near = st.widest > 0 and r - kept.unc[place] - st.widest <= mine.reach
     moved = wider or near or rank < total - 1 or batch.on_change
     if moved and mine.newest != NONE:
         _shift_windows(mine.newest, rank, place, batch, book, st)
@@ -96,11 +96,17 @@ def _put(i: int, group: int, before: int, batch: OwnBatch, book: CountedBook) ->
 
 
 @inline
+def due(ref: int, widest: int) -> int:
+    """Progress with which no event can overtake one at ``ref`` any more, nor come at its time."""
+    return ref + 2 * widest + (widest > 0)
+
+
+@inline
 def wait(group: int, book: CountedBook, st: Record) -> None:
     """The group's next window is to be told when none of its events can be overtaken any more."""
     counted, kept = book.counted, book.held.kept
     limit = counted.of[group].limit
-    counted.closes[group] = kept.ref[limit] + 2 * st.widest
+    counted.closes[group] = due(kept.ref[limit], st.widest)
     push(counted.open, st.open, counted.closes, group)
     counted.of[group].in_open = 1
     st.open += 1
@@ -112,9 +118,9 @@ def _sooner(group: int, book: CountedBook, st: Record) -> None:
     counted, kept, place = book.counted, book.held.kept, 0
     while counted.open[place] != group:
         place += 1
-    due = kept.ref[counted.of[group].limit] + 2 * st.widest
-    if due < counted.closes[group]:
-        counted.closes[group] = due
+    sooner = due(kept.ref[counted.of[group].limit], st.widest)
+    if sooner < counted.closes[group]:
+        counted.closes[group] = sooner
         push(counted.open, place, counted.closes, group)  # up from its own place
 
 

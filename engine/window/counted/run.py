@@ -12,7 +12,7 @@ from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel, njit
 from engine.kernels.records import Record
 from engine.stream.released import LATE
-from engine.window.counted.enter import enter, last_of, new_window, runs, wait
+from engine.window.counted.enter import due, enter, last_of, new_window, runs, wait
 from engine.window.counted.held import EVERY, NOBODY, SPARE, TOLD, CountedBook
 from engine.window.counted.tell import tell_window
 from engine.window.doubt.gap_table import GapTable, become_known, take_off
@@ -146,11 +146,11 @@ def _close_first(batch: b.OwnBatch, book: CountedBook, st: Record) -> None:
         return
     group = counted.open[0]
     mine = counted.of[group]
-    due = kept.ref[mine.limit] + 2 * st.widest
+    ends = due(kept.ref[mine.limit], st.widest)
     pop(counted.open, st.open, counted.closes)
     st.open -= 1
     mine.in_open = 0
-    if due <= counted.closes[group]:
+    if ends <= counted.closes[group]:
         st.asked = _begin(group, batch, book, st)
     if mine.limit != NONE:
         wait(group, book, st)

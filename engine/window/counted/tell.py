@@ -1,10 +1,11 @@
 """What a window of ROWS says: its values, and which of its events hang on the clocks.
 
 An event's number among its group's is sure if no event can overtake it: one that is later can, if
-the earliest that it may be lies before the latest that this one may be, and their clocks err each
-by itself. So an event has a least and a largest number, and with them it is in the window for sure,
-possibly, or not. Each number counts alone; two that hang on one error are not told apart. One that
-may not be there has its number, and is in no window for sure. The bounds of values are those of
+the earliest that it may be does not lie behind the latest that this one may be, and their clocks
+err each by itself. Of equal times only right clocks keep the order of release. So an event has a
+least and a largest number, and with them it is in the window for sure, possibly, or not. Each
+number counts alone; two that hang on one error are not told apart. One that may not be there has
+its number, and is in no window for sure. The bounds of values are those of
 ``engine.window.counted.bounds``.
 """
 
@@ -40,7 +41,8 @@ def _overtakes(kept: Kept, late: int, early: int) -> bool:
     alike = kept.source[late] == kept.source[early] and kept.epoch[late] == kept.epoch[early]
     if alike and kept.epoch[late] != NO_EPOCH:
         return False
-    return bool(kept.ref[late] - kept.unc[late] < kept.ref[early] + kept.unc[early])
+    errs = kept.unc[late] + kept.unc[early]
+    return bool(errs > 0 and kept.ref[late] - kept.ref[early] <= errs)
 
 
 @kernel
@@ -49,7 +51,7 @@ def _shift(place: int, book: CountedBook, widest: int, ahead: bool) -> int:
     kept, prev = book.held.kept, book.counted.prev
     n, reach = 0, kept.unc[place] + widest
     other = kept.next[place] if ahead else prev[place]
-    while other != NONE and abs(kept.ref[other] - kept.ref[place]) < reach:
+    while other != NONE and reach > 0 and abs(kept.ref[other] - kept.ref[place]) <= reach:
         n += _overtakes(kept, other, place) if ahead else _overtakes(kept, place, other)
         other = kept.next[other] if ahead else prev[other]
     return n
@@ -90,12 +92,12 @@ def _find_doubts(
         place = kept.next[place]
     inside = doubtful
     j, place = rows, kept.next[last]
-    while place != NONE and kept.ref[place] - kept.ref[last] < 2 * widest:
+    while place != NONE and widest > 0 and kept.ref[place] - kept.ref[last] <= 2 * widest:
         if j - _shift(place, book, widest, False) < rows:
             doubtful = _doubt(d, doubtful, place, j)
         j, place = j + 1, kept.next[place]
     j, place = -1, prev[first]
-    while place != NONE and kept.ref[first] - kept.ref[place] < 2 * widest:
+    while place != NONE and widest > 0 and kept.ref[first] - kept.ref[place] <= 2 * widest:
         if j + _shift(place, book, widest, True) >= 0:
             doubtful = _doubt(d, doubtful, place, j)
             before += 1
