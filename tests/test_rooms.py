@@ -38,8 +38,8 @@ ROOMS = {
     "interval": {"barrier", "pattern", "query", "stream"},
     "kernels": set[str](),
     "live": {
-        "chain", "check", "kernels", "log", "order", "passes", "pattern", "query", "results",
-        "spark", "stream",
+        "chain", "check", "kernels", "log", "passes", "pattern", "query", "results", "spark",
+        "stream",
     },
     "log": {"stream"},
     "order": {"clocks", "kernels", "query", "stream"},

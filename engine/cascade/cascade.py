@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from engine.operator import Operator, ResultPieces
 from engine.pattern.settings import PatternSettings
 from engine.query.plan import Plan
 from engine.query.result_facts import facts_of, sources_of
+from engine.query_failures import QueryFailures
 from engine.stream.clock_bound import ClockBound
 from engine.stream.released import Released, Strings
 from engine.window.settings import WindowSettings
@@ -40,21 +42,26 @@ class Cascade:
         plans: of all statements, each behind what it reads.
         operators: of them; ``DerivedStage``s of derived plans.
         settings: of the chain.
+        failures: of the chain's statements.
     """
 
     def __init__(
-        self, plans: Sequence[Plan], operators: Sequence[Operator], settings: Reaching
-    ) -> None:
-        self._plans, self._operators = plans, operators
+        self, plans: Sequence[Plan], operators: Sequence[Operator], settings: Reaching,
+        failures: QueryFailures,
+    ) -> None:  # fmt: skip
+        self._plans, self._operators, self._failures = plans, operators, failures
         numbers = {plan.name: number for number, plan in enumerate(plans)}
-        self._readers: dict[int, list[tuple[DerivedStage, int]]] = {}
+        self._readers: dict[int, list[tuple[int, DerivedStage, int]]] = {}
         self._stages: list[tuple[int, DerivedStage]] = []
         for number, (plan, stage) in enumerate(zip(plans, operators, strict=True)):
             if not isinstance(stage, DerivedStage):
                 continue
             self._stages.append((number, stage))
             for place, source in enumerate(sources_of(plan)):
-                self._readers.setdefault(numbers[source.name], []).append((stage, place))
+                readers = self._readers.setdefault(numbers[source.name], [])
+                readers.append((number, stage, place))
+        self._first = len(plans) - len(self._stages)
+        """So many statements read the log; they come first."""
         self._progress = {
             number: SourceProgress(plans[number], settings.reach(plans[number]))
             for number in self._readers if not sources_of(plans[number])
@@ -67,14 +74,16 @@ class Cascade:
         self._bound = ClockBound()
         self._read: dict[int, int] = {}
 
-    @property
-    def first(self) -> int:
-        """How many statements read the log; they come first."""
-        return len(self._plans) - len(self._stages)
-
     def begins(self) -> None:
         """Results are gathered anew."""
         self._read = {}
+        failed = self._failures.reasons.keys()
+        if any(number in failed for number, _ in self._stages):  # their memory becomes free
+            self._stages = [each for each in self._stages if each[0] not in failed]
+            self._readers = {
+                number: [each for each in readers if each[0] not in failed]
+                for number, readers in self._readers.items()
+            }
 
     def saw(self, number: int, released: Released) -> None:
         """The operator of statement ``number`` has read a batch of the log's events."""
@@ -95,12 +104,12 @@ class Cascade:
     def _flow(
         self, results: Sequence[ResultPieces], strings: Strings, now: int, *, finishes: bool
     ) -> None:
-        for number in range(self.first):
+        for number in range(self._first):
             self._tell(number, results, strings)
         for number, stage in self._stages:
             stage.strings = strings
-            found = stage.finish(now) if finishes else stage.advance(now)
-            results[number].extend(found)
+            read = partial(stage.finish if finishes else stage.advance, now)
+            results[number].extend(self._failures.run(number, read))
             self._tell(number, results, strings)
 
     def _tell(self, number: int, results: Sequence[ResultPieces], strings: Strings) -> None:
@@ -121,9 +130,9 @@ class Cascade:
         new = pieces[self._read.get(number, 0) :]
         self._read[number] = len(pieces)
         bound = self._bound if self._err[number] else ClockBound()
-        for stage, source in self._readers[number]:
+        for reader, stage, source in self._readers[number]:
             stage.strings = strings
-            stage.take(source, new, told, bound)
+            self._failures.run(reader, partial(stage.take, source, new, told, bound))
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data; stages have their own."""

@@ -19,6 +19,7 @@ from engine.query.monitor_plan import MonitorPlan
 from engine.query.plan import OrPlan, Plan, SeqPlan, TreePlan, WindowPlan
 from engine.query.repeat_plan import RepeatPlan
 from engine.query.shape import of_intervals
+from engine.query_failures import QueryFailures
 
 if TYPE_CHECKING:
     from engine.cascade.cascade import Cascade, Reaching
@@ -130,11 +131,13 @@ def reaching(settings: ChainSettings) -> Reaching:
     return Reaching(settings.window, settings.pattern, settings.barrier)
 
 
-def cascade_of(settings: ChainSettings, operators: Sequence[Operator]) -> Cascade:
+def cascade_of(
+    settings: ChainSettings, operators: Sequence[Operator], failures: QueryFailures
+) -> Cascade:
     """What flows between the ``operators`` of statements, some of which do not read the log."""
     from engine.cascade.cascade import Cascade  # noqa: PLC0415 - for few runs
 
-    return Cascade(settings.plans, operators, reaching(settings))
+    return Cascade(settings.plans, operators, reaching(settings), failures)
 
 
 OPERATORS: Final[dict[type, Build]] = {

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter
 
 import pyarrow as pa
+from msgspec import structs
 
 from engine.chain import Chain, ChainOutput
 from engine.operator import ResultColumns
+from engine.query_failures import QueryFailure
 from engine.results.ordered import ORDERED, released_table
-from engine.results.run_writer import COUNTERS, RESULTS, OutputPart
+from engine.results.run_writer import COUNTERS, FAILED, RESULTS, OutputPart
 from engine.results.side_output import LATE, QUARANTINED, aside_table
+from engine.stream.frame import Frame
 
 
 def parts_of(site: str, output: ChainOutput) -> list[OutputPart]:
@@ -33,10 +37,38 @@ def parts_of(site: str, output: ChainOutput) -> list[OutputPart]:
     parts += [OutputPart(site, ORDERED, released_table(site, each)) for each in output.ordered]
     parts += [OutputPart(site, LATE, aside_table(site, each)) for each in output.late]
     parts += [OutputPart(site, QUARANTINED, aside_table(site, each)) for each in output.quarantined]
-    return parts
+    return parts + failed_parts(site, output.failures)
+
+
+def failed_parts(site: str, failures: Sequence[QueryFailure]) -> list[OutputPart]:
+    """Queries that have failed at a site, if there are some."""
+    rows = [structs.asdict(failure) for failure in failures]
+    return [OutputPart(site, FAILED, rows)] if rows else []
+
+
+def next_parts(chain: Chain, frames: list[Frame]) -> list[OutputPart]:
+    """Output of a site's next frames.
+
+    Raises:
+        UserError, ContractViolation: as ``Chain.process``.
+    """
+    return _isolated_parts(chain, chain.process(frames))
+
+
+def end_parts(chain: Chain) -> list[OutputPart]:
+    """Output of the end of a site's input."""
+    return _isolated_parts(chain, chain.finish())
 
 
 def last_parts(chain: Chain) -> list[OutputPart]:
-    """Output of the end of a site's input, and its counters."""
-    parts = parts_of(chain.site, chain.finish())
-    return [*parts, OutputPart(chain.site, COUNTERS, chain.counters())]
+    """The same, and the site's counters."""
+    return [*end_parts(chain), OutputPart(chain.site, COUNTERS, chain.counters())]
+
+
+def _isolated_parts(chain: Chain, output: ChainOutput) -> list[OutputPart]:
+    try:
+        return parts_of(chain.site, output)
+    except Exception as error:
+        if not chain.settings.isolate_failures or isinstance(error, OSError):
+            raise
+        return failed_parts(chain.site, [*output.failures, *chain.fail(error)])

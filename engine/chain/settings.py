@@ -16,6 +16,7 @@ from engine.pattern.spill.settings import SpillSettings
 from engine.query.check_plan import checks_of
 from engine.query.derived_plan import of_log
 from engine.query.plan import Drift, Plan
+from engine.query_failures import QueryFailure
 from engine.stream.released import Released
 from engine.window.settings import WindowSettings
 
@@ -38,6 +39,8 @@ class ChainSettings:
     of patterns keep, and how; its certainty is the one above. ``spill``: what of it leaves
     memory; None: nothing. ``window``: of windows. ``monitor``: of patterns under a constraint.
     ``history``: file of results of runs before, and for runs to come; only in process.
+    ``isolate_failures``: a query that fails at a site is set aside there, and all others go on;
+    else the failure is raised.
 
     What follows from these, for all sites: ``readers``: the plans that read the log itself.
     ``looked_at``: attributes that the order looks at, and whether each must be a number.
@@ -61,6 +64,7 @@ class ChainSettings:
     window: WindowSettings = field(default_factory=WindowSettings)
     monitor: MonitorSettings = field(default_factory=MonitorSettings)
     history: Path | None = None
+    isolate_failures: bool = False
     readers: tuple[Plan, ...] = field(init=False, repr=False, compare=False)
     looked_at: Mapping[str, bool] = field(init=False, repr=False, compare=False)
     has_checks: bool = field(init=False, repr=False, compare=False)
@@ -85,9 +89,11 @@ class ChainOutput:
     """What one call gave: results per query (by position), and batches of the ordered stream.
 
     ``late``, ``quarantined``: what did not go its way (``engine.results.aside``), if asked for.
+    ``failures``: queries that have failed now, where the settings isolate them.
     """
 
     results: list[ResultPieces]
     ordered: list[Released] = field(default_factory=list)
     late: list[Released] = field(default_factory=list)
     quarantined: list[Released] = field(default_factory=list)
+    failures: list[QueryFailure] = field(default_factory=list)

@@ -8,23 +8,27 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from edge_agent import records as r
 from engine.barrier.base import Listener
+from engine.chain.attribute_checks import AttributeChecks
 from engine.chain.halves import Halves, among, begun_in
 from engine.chain.operators import build_operator, cascade_of
 from engine.chain.settings import ChainOutput, ChainSettings, ChunksOf
 from engine.chain.stream_readers import StreamReaders
 from engine.clocks.reference import SourceClocks, Sync
-from engine.errors import ContractViolation, UserError
+from engine.errors import ContractViolation, Interrupted, UserError
 from engine.kernels.integers import INT_MIN
-from engine.operator import Operator, ResultPieces
+from engine.operator import Operator, Result, ResultPieces
 from engine.order.base import Ordered, OrderSite
 from engine.query import needed_attributes
 from engine.query.fields import attributes_of, names
+from engine.query_failures import QueryFailure, QueryFailures
 from engine.results.aside import SideOutput, quarantined_columns, quarantined_shown
 from engine.stream.columns import (
     DEFAULT_STREAM_CODE,
@@ -52,7 +56,7 @@ _QUARANTINE_SHOWN: Final = 100
 _TEXTS: Final = 4096
 """So many texts are not looked through for those that nothing refers to."""
 _GROWTH: Final = 2
-SNAPSHOT_VERSION: Final = 15
+SNAPSHOT_VERSION: Final = 16
 """Of snapshots."""
 
 
@@ -77,12 +81,17 @@ class Chain:
             build_operator(plan, settings, site, chunks and chunks(plan.name))
             for plan in settings.plans
         ]
+        isolate = settings.isolate_failures
+        self._failures = QueryFailures(settings.plans, self._operators, isolate=isolate)
+        self._checks = AttributeChecks(settings, self._failures) if isolate else None
         self.judging: Judging | None = None
         if settings.has_checks:
             from engine.check import Judging  # noqa: PLC0415 - for few runs
 
             self.judging = Judging(settings.plans)
-        self._listeners = [each for each in self._operators if isinstance(each, Listener)]
+        self._listeners = {
+            number for number, each in enumerate(self._operators) if isinstance(each, Listener)
+        }
         self._attributes, wanted = self._projection()
         at_site = OrderSite(self.clocks, settings.guards, wanted, settings.readers)
         self._order = settings.order.build(at_site)
@@ -91,10 +100,12 @@ class Chain:
         self._texts_most = _TEXTS
         self._quarantined: list[dict[str, Any]] = []
         self._side = SideOutput()
-        self._of_log = self._operators[: len(settings.readers)]
+        self._log_readers = len(settings.readers)
         derives = len(settings.plans) > len(settings.readers)
-        self._cascade = cascade_of(settings, self._operators) if derives else None
-        self._readers = StreamReaders(self._of_log, settings, self._cascade)
+        self._cascade = cascade_of(settings, self._operators, self._failures) if derives else None
+        self._readers = StreamReaders(
+            self._operators, self._log_readers, settings, self._cascade, self._failures
+        )
         takes = self._readers.take_halves
         self._halves = Halves(self.clocks, settings.guards, wanted) if takes else None
 
@@ -125,14 +136,40 @@ class Chain:
         """Records in arrival order, cut anywhere.
 
         Raises:
-            UserError: arrival goes back, or an event lacks what it needs.
-            ContractViolation: a frame of another site.
+            UserError: arrival goes back, or an event lacks what it needs; unless the settings
+                isolate failures.
+            ContractViolation: a frame of another site; likewise.
         """
-        if len(self.strings.codes) >= self._texts_most:
-            self._reclaim()
+        return self._isolated(partial(self._process, frames))
+
+    def _isolated(self, call: Callable[[ChainOutput], None]) -> ChainOutput:
+        """What ``call`` puts into an output, without the results of queries that have failed."""
         output = ChainOutput([ResultPieces() for _ in self._operators])
         if self._cascade is not None:
             self._cascade.begins()
+        failures = self._failures
+        if not failures.isolate:
+            call(output)
+        elif len(failures.reasons) < len(self._operators):
+            try:
+                call(output)
+            except (OSError, Interrupted):
+                raise
+            except Exception as error:
+                failures.fail_all(error)
+            for number in failures.reasons:
+                output.results[number] = ResultPieces()
+            output.failures = failures.take()
+        return output
+
+    def fail(self, error: Exception) -> list[QueryFailure]:
+        """No query of the site can go on; gives those that fail now."""
+        self._failures.fail_all(error)
+        return self._failures.take()
+
+    def _process(self, frames: list[Frame], output: ChainOutput) -> None:
+        if len(self.strings.codes) >= self._texts_most:
+            self._reclaim()
         parts: list[Columns] = []
         lengths: list[int] = []
         for frame in frames:
@@ -144,6 +181,8 @@ class Chain:
             if any(self._types.get(name) == "int" != of for name, of in types.items()):
                 self._run(parts, lengths, output)  # released with the type they came with
             promote(columns, types, self._types, self.site)
+            if self._checks is not None:
+                self._checks.see(self._types)
             start = 0
             for together in at_once(sync_records(frame)) if r.KIND in columns else ():
                 # The order sees the records themselves too: they move the arrival clock, so that
@@ -165,7 +204,6 @@ class Chain:
         self._run(parts, lengths, output)
         if self.judging is not None and self._last_arrival != INT_MIN:
             self.judging.judge(output.results, self.strings, self._last_arrival)
-        return output
 
     def _reclaim(self) -> None:
         """Texts that nothing refers to any more lose their codes, once they may be half of all.
@@ -236,8 +274,7 @@ class Chain:
                 if len(gone):
                     self.clocks.forget(list(gone))
                 start = end
-            for number, operator in enumerate(self._of_log):
-                output.results[number].extend(operator.advance(now))
+            self._ask_readers(lambda operator: operator.advance(now), output)
             if self._cascade is not None:
                 self._cascade.advance(now, self.strings, output.results)
 
@@ -245,8 +282,10 @@ class Chain:
         """IBPs go past the order: they tell what has begun, and put nothing in its place."""
         begun = begun_in(columns, self.clocks)
         if begun is not None:
-            for listener in self._listeners:
-                listener.begins(begun)
+            for number in self._listeners - self._failures.reasons.keys():
+                listener = self._operators[number]
+                assert isinstance(listener, Listener)
+                self._failures.run(number, partial(listener.begins, begun))
 
     def _hand_on(
         self, ordered: Ordered, output: ChainOutput,
@@ -262,10 +301,10 @@ class Chain:
             refused = quarantined_columns(ordered) if self.settings.aside != "no" else {}
             if refused:
                 output.quarantined.append(self._seen(len(refused[r.TS]), refused, ordered))
-        taps = ordered.taps[: len(self._of_log)]
+        taps = ordered.taps[: self._log_readers]
         for number, tap in enumerate((*taps, ordered)):
             released = self._released(tap, goes_out=tap is ordered)
-            end = number + 1 if number < len(taps) else len(self._of_log)
+            end = number + 1 if number < len(taps) else self._log_readers
             more = released
             if halves is not None and len(halves[0]["ref"]):
                 both = among(tap, *halves)
@@ -308,19 +347,25 @@ class Chain:
 
     def finish(self) -> ChainOutput:
         """End of the input, at the last arrival: every buffer and scope is closed."""
-        output = ChainOutput([ResultPieces() for _ in self._operators])
-        if self._cascade is not None:
-            self._cascade.begins()
+        return self._isolated(self._finish)
+
+    def _finish(self, output: ChainOutput) -> None:
         self._hand_on(self._order.flush(), output)
         if self._last_arrival != INT_MIN:
-            for number, operator in enumerate(self._of_log):
-                output.results[number].extend(operator.finish(self._last_arrival))
+            self._ask_readers(lambda operator: operator.finish(self._last_arrival), output)
             if self._cascade is not None:
                 self._cascade.finish(self._last_arrival, self.strings, output.results)
             if self.judging is not None:
                 now = self._last_arrival
                 self.judging.judge(output.results, self.strings, now, end=True)
-        return output
+
+    def _ask_readers(
+        self, ask: Callable[[Operator], Sequence[Result]], output: ChainOutput
+    ) -> None:
+        """Every query that reads the log."""
+        for number in range(self._log_readers):
+            found = self._failures.run(number, partial(ask, self._operators[number]))
+            output.results[number].extend(found)
 
     def counters(self) -> dict[str, Any]:
         """What became of the site's events (see ``engine.scenario`` for the file's layout)."""
@@ -355,6 +400,7 @@ class Chain:
                 "operators": [operator.snapshot() for operator in self._operators],
                 "readers": self._readers.snapshot(),
                 "cascade": self._cascade and self._cascade.snapshot(),
+                "failed": dict(self._failures.reasons),
                 "records": dict(self._records),
                 "last_arrival": self._last_arrival,
                 "quarantined": list(self._quarantined),
@@ -382,6 +428,7 @@ class Chain:
         chain._types.update(state["types"])
         chain.clocks.restore(state["clocks"])
         chain._order.restore(state["order"])
+        chain._failures.restore(state["failed"])
         for operator, saved in zip(chain._operators, state["operators"], strict=True):
             operator.restore(saved)
         chain._readers.restore(state["readers"])

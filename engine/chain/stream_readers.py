@@ -7,6 +7,7 @@ queries that take halves of intervals read one with them among its events.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 from engine.chain.settings import ChainSettings
 from engine.clocks.stream_clocks import StreamClocks
 from engine.operator import Operator, ResultPieces
+from engine.query_failures import QueryFailures
 from engine.stream.in_stream import in_stream
 from engine.stream.released import LATE_DROPPED, Released
 
@@ -31,16 +33,21 @@ class StreamReaders:
     """The operators of a chain, by the stream that they read.
 
     Args:
-        operators: of the queries that read the log.
+        operators: of all queries.
+        readers: so many of them, the first ones, read the log.
         settings: of the chain.
         cascade: told what each of these has read, if anybody reads their results.
+        failures: of the chain's queries.
     """
 
     def __init__(
-        self, operators: Sequence[Operator], settings: ChainSettings, cascade: Cascade | None
+        self, operators: Sequence[Operator], readers: int, settings: ChainSettings,
+        cascade: Cascade | None, failures: QueryFailures,
     ) -> None:  # fmt: skip
-        self._operators, self._cascade = operators, cascade
-        self._with_halves = [bool(getattr(one, "takes_halves", False)) for one in operators]
+        self._operators, self._cascade, self._failures = operators, cascade, failures
+        self._with_halves = [
+            bool(getattr(one, "takes_halves", False)) for one in operators[:readers]
+        ]
         self.take_halves = any(self._with_halves)
         """Whether one of them does."""
         self._by_clock = settings.pattern.purge == "slack"
@@ -66,7 +73,8 @@ class StreamReaders:
             for number in mine:
                 operator = self._operators[number]
                 given = told if operator.types is None else ordered
-                results[number].extend(operator.process(given))
+                process = partial(operator.process, given)
+                results[number].extend(self._failures.run(number, process))
                 if self._cascade is not None:
                     self._cascade.saw(number, given)
 

@@ -22,6 +22,7 @@ from engine.live.embedded import EmbeddedEngine, Place
 from engine.live.questions import Questions
 from engine.log.arrival_log import LogWriter
 from engine.results.answer_lines import AnswerLines
+from engine.results.failed_queries import FailedQueries
 from engine.results.live_answers import LiveAnswers
 from engine.stream.frame import Frame
 
@@ -44,13 +45,17 @@ def answering_time_ns(beside: Path, questions: Questions) -> int:
     Raises:
         UserError: a question is at fault, or ``beside`` cannot be written.
     """
-    settings = replace(questions.chain_settings(), history=None)  # what is tried is no result
+    # What is tried is no result, and must not fail in silence.
+    settings = replace(questions.chain_settings(), history=None, isolate_failures=False)
     with tempfile.TemporaryDirectory(prefix=".slackwater-validate-", dir=beside) as scratch:
         folder = Path(scratch)
 
         def opened(_: dict[str, Any]) -> LiveAnswers:
             lines = AnswerLines(folder / "answers", questions.folders, {}, _nobody)
-            return LiveAnswers(lines, None, 1, {}, _nobody, _at_once)
+            failed = FailedQueries(
+                folder / "answers", (), None, again=True, tell=_nobody, changed=_nobody
+            )
+            return LiveAnswers(lines, None, 1, {}, _nobody, _at_once, failed)
 
         writer = LogWriter(folder / "log")
         place = Place(folder / "log", folder / "state", _NEVER_S)

@@ -1,4 +1,4 @@
-"""Attributes of queries against those that events turn out to have, as they come."""
+"""Attributes that queries name and no event has had so far; chains check those that are there."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from engine.log.files.retired import retired
 from engine.log.following import frames_after
 from engine.log.frame_rules import attribute_types
 from engine.log.saved_state import load, save
-from engine.order.served import check_order_attributes
 from engine.query import check_attributes
 from engine.query.derived_schema import attributes_of_log
 from engine.query.plan import Plan
 from engine.stream.frame import ATTR_PREFIX, Frame
-from engine.stream.value_rules import joined_type
 
 
 class AttributeWatch:
-    """Each plan is checked once, as soon as all its attributes have been seen.
+    """Notes the attributes of events until it has seen all that plans name.
 
     Args:
         settings: with the plans.
@@ -29,45 +27,28 @@ class AttributeWatch:
     """
 
     def __init__(self, settings: ChainSettings, known: dict[str, str]) -> None:
-        self._unchecked = list(settings.plans)
-        self._by_order = settings.looked_at
+        self._plans = settings.plans
+        self._named = frozenset(settings.looked_at).union(*map(attributes_of_log, self._plans))
         self.known = known
-        self._check()
 
     @property
     def is_open(self) -> bool:
-        """Whether something is still to be checked."""
-        return bool(self._unchecked or self._by_order)
+        """Whether something has not been seen."""
+        return not self._named <= self.known.keys()
 
     def see(self, frames: Iterable[Frame]) -> None:
-        """Frames that come next.
-
-        Raises:
-            UserError: a query, or the order, cannot be meant for attributes of such types.
-        """
+        """Frames that come next."""
         if not self.is_open:
             return
-        before = dict(self.known)
         for frame in frames:
             for column, kind in attribute_types(frame.batch).items():
                 if column.startswith(ATTR_PREFIX):
                     name = column.removeprefix(ATTR_PREFIX)
-                    self.known[name] = joined_type(self.known.get(name), kind) or kind
-        if self.known != before:
-            self._check()
+                    self.known.setdefault(name, kind)
 
     def missing(self) -> list[str]:
         """What a plan names and no event has had, in words, a line for each plan."""
-        return [line for plan in self._unchecked if (line := _missing(plan, self.known))]
-
-    def _check(self) -> None:
-        for plan in list(self._unchecked):
-            if attributes_of_log(plan) <= self.known.keys():
-                check_attributes(plan, self.known)
-                self._unchecked.remove(plan)
-        if self._by_order and self._by_order.keys() <= self.known.keys():
-            check_order_attributes(self._by_order, self.known)
-            self._by_order = {}
+        return [line for plan in self._plans if (line := _missing(plan, self.known))]
 
 
 class LogWatch:
@@ -92,7 +73,6 @@ class LogWatch:
         be found.
 
         Raises:
-            UserError: as ``AttributeWatch.see``.
             OSError: a file cannot be read, or what was seen not be kept.
         """
         if not self._watch.is_open:
@@ -110,6 +90,8 @@ class LogWatch:
 
 
 def _missing(plan: Plan, known: dict[str, str]) -> str:
+    if attributes_of_log(plan) <= known.keys():
+        return ""
     try:
         check_attributes(plan, known)
     except UserError as error:

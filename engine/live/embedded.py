@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine.chain import Chain, ChainSettings, ChunksOf
-from engine.chain.output_parts import parts_of
+from engine.chain.output_parts import end_parts, next_parts
 from engine.chain.site_chain import SNAPSHOT_VERSION
 from engine.live.attribute_watch import AttributeWatch
 from engine.live.kept_history import KeptHistory
@@ -65,11 +65,7 @@ class EmbeddedEngine:
     def __init__(
         self, place: Place, settings: ChainSettings, open_answers: OpenAnswers, tell: Tell
     ) -> None:
-        """Goes on where the state says, or begins.
-
-        Raises:
-            UserError: a query does not fit the attributes that events have had.
-        """
+        """Goes on where the state says, or begins."""
         self._place = place
         self._settings = settings
         self._tell = tell
@@ -147,7 +143,7 @@ class EmbeddedEngine:
         """Takes the log's files up to that number.
 
         Raises:
-            UserError: a damaged file, or a query that does not fit what events turn out to have.
+            UserError: a damaged file.
         """
         self.done = skipped(self._place.log, self.done, self._tell)
         for frames, done in self._batches(number):
@@ -176,8 +172,7 @@ class EmbeddedEngine:
         for site in sorted(self._snapshots):
             # The chain itself stays as before its end: the log goes on.
             snapshot, chunks = self._snapshots[site], self._apart(site)
-            ended = Chain.restored(self._settings, site, snapshot, chunks).finish()
-            end += parts_of(site, ended)
+            end += end_parts(Chain.restored(self._settings, site, snapshot, chunks))
         self._answers.close(end)
 
     def save(self) -> None:
@@ -232,7 +227,7 @@ class EmbeddedEngine:
                 if self._history is not None:
                     self._history.begin(site, self._chains[site], of_site[0].first_arrival)
             self._changed.add(site)
-            self._answers.take(parts_of(site, self._chains[site].process(of_site)))
+            self._answers.take(next_parts(self._chains[site], of_site))
 
     def _save_if_due(self) -> None:
         every = max(self._place.save_every_s, _SHARE * self._saving_s)

@@ -2,8 +2,9 @@
 
 Standard input: a line with what is asked (JSON, ``Task``), then notices. Standard output: messages,
 each a kind, a length of four bytes and the content: ``LINES`` (answers that are new), ``TELL`` (a
-line for people), ``SAVED`` (the number of the log's file behind which a restart goes on). The end
-of standard input ends it; a crash at any point does no harm.
+line for people), ``SAVED`` (the number of the log's file behind which a restart goes on),
+``FAILED`` (all queries that have failed, as JSON), ``RUNS`` (it is at work). The end of standard
+input ends it; a crash at any point does no harm.
 """
 
 from __future__ import annotations
@@ -30,10 +31,12 @@ from engine.live.claim import claim
 from engine.live.embedded import EmbeddedEngine, OpenAnswers, Place
 from engine.live.notices import Notices
 from engine.live.questions import Questions
+from engine.log.files.retired import retired
 from engine.log.whole_file import sync_folder
 from engine.query.fields import time_labels
 from engine.results.answer_lines import AnswerLines, AnswersDamaged
 from engine.results.answer_tables import AnswerTables
+from engine.results.failed_queries import Failed, FailedQueries
 from engine.results.live_answers import LiveAnswers
 from engine.results.live_beginning import check_begin
 from engine.results.store.sole_use import sole_use
@@ -46,6 +49,8 @@ if TYPE_CHECKING:
 LINES: Final = b"L"
 TELL: Final = b"T"
 SAVED: Final = b"S"
+FAILED: Final = b"F"
+RUNS: Final = b"R"
 HEAD: Final = 5
 """Bytes before the content of a message."""
 AT_FAULT: Final = 2
@@ -106,6 +111,12 @@ class _Outlet:
     def saved(self, number: int) -> None:
         self._send(SAVED, b"%d" % number)
 
+    def runs(self) -> None:
+        self._send(RUNS, b"")
+
+    def failed(self, failed: list[Failed]) -> None:
+        self._send(FAILED, json.dumps(failed).encode())
+
     def _send(self, kind: bytes, content: bytes) -> None:
         with self._one:
             if self._lost:
@@ -135,6 +146,7 @@ def main() -> int:
     try:
         with ExitStack() as stack:
             _alone(Path(task.answers) / STATE, notices, stack)
+            outlet.runs()
             _run(task, notices, outlet)
     except _OverError:
         return 1
@@ -184,7 +196,11 @@ def _run(task: Task, notices: Notices, outlet: _Outlet) -> None:
             tables = AnswerTables(
                 folder, known.get("tables", {}), task.parquet_every_s, unit, times, outlet.tell
             )
-        return LiveAnswers(lines, tables, unit, times, outlet.lines, patient)
+        failed = FailedQueries(
+            folder, names, known.get("failed"), again=not retired(log).upto, tell=outlet.tell,
+            changed=outlet.failed,
+        )  # fmt: skip
+        return LiveAnswers(lines, tables, unit, times, outlet.lines, patient, failed)
 
     engine = _engine(task, settings, opened, outlet.tell)
     gc.collect()

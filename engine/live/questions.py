@@ -96,7 +96,7 @@ class Questions:
             late=self.late, spill=self.spill or None, on_spark=True, joins=self.joins,
         )  # fmt: skip
         history = history_file(self.history or None, plans, on_spark=False)
-        settings = replace(settings, history=history)
+        settings = replace(settings, history=history, isolate_failures=True)
         for plan in plans if self.spill else ():
             build_operator(plan, settings, DEFAULT_SITE)  # which refuses what cannot spill
         taken = {plan.name for plan in plans}.intersection(SIDE_OUTPUT.folders)

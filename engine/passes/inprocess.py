@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine.chain import Chain, ChainSettings
-from engine.chain.output_parts import last_parts, parts_of
+from engine.chain.output_parts import last_parts, next_parts
 from engine.kernels.jit import loading, plain
 from engine.log.held_log import Log, opened
 from engine.results.run_writer import OutputPart, RunWriter
@@ -100,5 +100,5 @@ def run_in_process(
 def _parts(chains: dict[str, Chain], frames: dict[str, list[Frame]]) -> list[OutputPart]:
     parts = []
     for site in sorted(frames):
-        parts += parts_of(site, chains[site].process(frames[site]))
+        parts += next_parts(chains[site], frames[site])
     return parts

@@ -15,12 +15,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.query_failures import QueryFailure
 from engine.results.answer_lines import AnswerLines
 from engine.results.answer_tables import AnswerTables
+from engine.results.failed_queries import FailedQueries
 from engine.results.kinds import KINDS, ResultKind, kind_of
 from engine.results.lines.json_texts import in_one_text
 from engine.results.ordered import event_lines
-from engine.results.run_writer import RESULTS, OutputPart
+from engine.results.run_writer import FAILED, RESULTS, OutputPart
 from engine.results.side_output import SIDE_OUTPUT
 
 Fed = Callable[[bytes], None]
@@ -39,17 +41,19 @@ class LiveAnswers:
         times: of queries, by name, the aggregates that are times.
         fed: gets the lines that were not there before.
         patient: how writing is tried again.
+        failed: gets the queries that fail.
     """
 
     def __init__(
         self, lines: AnswerLines, tables: AnswerTables | None, unit_ns: int,
-        times: Mapping[str, Collection[str]], fed: Fed, patient: Patient,
+        times: Mapping[str, Collection[str]], fed: Fed, patient: Patient, failed: FailedQueries,
     ) -> None:  # fmt: skip
         self._lines = lines
         self._tables = tables
         self._unit = unit_ns
         self._times = times
         self._fed = fed
+        self._failed = failed
         self.patient = patient
         """For what else must be written."""
 
@@ -64,6 +68,8 @@ class LiveAnswers:
                 self._tables.add(key, kind, table)
         for key, lines in self._aside(parts):
             self.patient(partial(self._lines.append, key, lines))
+        for site, failures in _failures(parts):
+            self.patient(partial(self._failed.add, site, failures))
         self.rest()
 
     def caught_up(self) -> None:
@@ -81,6 +87,8 @@ class LiveAnswers:
         Args:
             end: what the end of the log would give.
         """
+        for site, failures in _failures(end):
+            self._failed.at_end(site, failures)
         lines: dict[tuple[str, str], bytes] = {}
         for key, kind, table in _pieces(end):
             lines[key] = lines.get(key, b"") + self._lines_of(key, kind, table)
@@ -97,7 +105,7 @@ class LiveAnswers:
             OSError: it cannot be brought to the disk.
         """
         tables = {} if self._tables is None else self._tables.state()
-        return {"lines": self._lines.state(), "tables": tables}
+        return {"lines": self._lines.state(), "tables": tables, "failed": self._failed.state()}
 
     def _lines_of(self, key: tuple[str, str], kind: ResultKind, table: pa.Table) -> bytes:
         pieces = kind.lines(table, self._unit, self._times.get(key[0], ()))
@@ -129,6 +137,13 @@ def _pieces(parts: Sequence[OutputPart]) -> Iterator[tuple[tuple[str, str], Resu
             for name in names:
                 mine = table if len(names) == 1 else table.filter(pc.field("query") == name)
                 yield (name, site), KINDS[kind_name], mine
+
+
+def _failures(parts: Sequence[OutputPart]) -> Iterator[tuple[str, list[QueryFailure]]]:
+    """Site, and its queries that have failed."""
+    for part in parts:
+        if part.kind == FAILED:
+            yield part.site, [QueryFailure(**row) for row in part.content()]
 
 
 def _tables(part: OutputPart) -> Iterator[tuple[ResultKind, pa.Table]]:

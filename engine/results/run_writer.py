@@ -30,6 +30,7 @@ from engine.results.store.part_store import PartStore
 
 RESULTS: Final = "results"
 COUNTERS: Final = "counters"
+FAILED: Final = "failed"
 COUNTERS_FILE: Final = "counters.json"
 _WORTH_PACKING: Final = 1 << 16
 """Bytes of a table from which on compression pays."""
@@ -44,7 +45,8 @@ _TO_GO_ON: Final = (CHECKPOINT, READING, SETTINGS)
 class OutputPart(Struct, frozen=True):
     """A piece of one site's output: ``kind`` tells what ``payload`` holds.
 
-    That is a table of matches or events, a list of other results, or a site's counters; or the
+    That is a table of matches or events, a list of other results, of queries that have failed, or a
+    site's counters; or the
     bytes that ``packed`` makes of one of these.
     """
 
@@ -56,7 +58,7 @@ class OutputPart(Struct, frozen=True):
         """The payload as it was before it was ``packed``."""
         if not isinstance(self.payload, bytes):
             return self.payload
-        if self.kind in (RESULTS, COUNTERS):
+        if self.kind in (RESULTS, COUNTERS, FAILED):
             return json.loads(self.payload)
         return pa.ipc.open_stream(self.payload).read_all()
 

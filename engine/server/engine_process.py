@@ -7,17 +7,19 @@ ends by itself it is started again, later each time; what it was asked being at 
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from engine.live.program import AT_FAULT, HEAD, LINES, SAVED, Task
+from engine.live.program import AT_FAULT, FAILED, HEAD, LINES, RUNS, SAVED, Task
+from engine.server.watch.answers_state import AnswersState
 
 OnResults = Callable[[Sequence[bytes]], None]
 """Takes lines of answers that have just been written, each a JSON object without its newline."""
 _AGAIN_S: Final = (1.0, 60.0)
-FAILED: Final = 1
+ENDED: Final = 1
 _STEADY_S: Final = 60.0
 """Who ran so long is started again soon."""
 STOP_S: Final = 45.0
@@ -32,17 +34,21 @@ class EngineProcess:
         durable: number of the log's last file so far.
         tell: takes a line for people.
         on_results: takes new answers.
+        state: is kept up to date.
     """
 
     def __init__(
-        self, task: Task, durable: int, tell: Callable[[str], None], on_results: OnResults
-    ) -> None:
+        self, task: Task, durable: int, tell: Callable[[str], None], on_results: OnResults,
+        state: AnswersState,
+    ) -> None:  # fmt: skip
         self._task = task
         self._number = durable
         self.saved = 0
         """The log's files up to this number are needed no more, not by a restart either."""
         self._tell = tell
         self._on_results = on_results
+        self._state = state
+        state.running = False
         self._process: Process | None = None
         self._stopping = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
@@ -109,7 +115,7 @@ class EngineProcess:
             )  # fmt: skip
         except OSError as error:
             self._tell(f"answers: the engine cannot be started: {error.strerror}")
-            return FAILED
+            return ENDED
         assert process.stdin is not None
         process.stdin.write(self._task.as_line())
         self._say_number(process)  # also one that is to stop answers what there is
@@ -117,6 +123,7 @@ class EngineProcess:
             process.stdin.close()
         await self._hear(process)
         self._process = None
+        self._state.running = False
         return await process.wait()
 
     async def _hear(self, process: Process) -> None:
@@ -130,6 +137,10 @@ class EngineProcess:
                     self._on_results(content.splitlines())
                 elif head[:1] == SAVED:
                     self.saved = int(content)
+                elif head[:1] == FAILED:
+                    self._state.failed = json.loads(content)
+                elif head[:1] == RUNS:
+                    self._state.running = True
                 else:
                     self._tell(content.decode())
         except asyncio.IncompleteReadError:

@@ -32,6 +32,7 @@ from engine.server.refusal_lines import RefusalLines
 from engine.server.result_feed import ResultFeed
 from engine.server.site_file import SiteSettings
 from engine.server.tcp_host import TcpHost
+from engine.server.watch.answers_state import AnswersState
 from engine.server.watch.overview import Overview
 from engine.server.watch.source_figures import SourceFigures
 from engine.units import unit_ns
@@ -67,12 +68,13 @@ def serve(settings: SiteSettings, tell: Tell) -> None:
         recalled = _recalled(settings.log)
         asked = settings.engine
         feed = ResultFeed(unit_ns=unit_ns(asked.questions.time_unit) if asked else 1)
-        engine = _engine(settings, writer.files, tell, feed.publish)
+        answers = AnswersState()
+        engine = _engine(settings, writer.files, tell, feed.publish, answers)
         log = LogThread(writer, settings.gateway.sink_retry_ns)
         figures = SourceFigures(log, settings.gateway.sources_max)
         core = GatewayCore(settings.gateway, figures, DeadLetters(keep, room), recalled)
         tell(f"log {settings.log}: {_known(recalled)}")
-        page = _page(settings, Overview(core, figures), feed)
+        page = _page(settings, Overview(core, figures, answers), feed)
         keeper = LogKeeper(
             settings.log, settings.keep, lambda: None if engine is None else engine.saved, tell
         )
@@ -81,13 +83,13 @@ def serve(settings: SiteSettings, tell: Tell) -> None:
 
 
 def _engine(
-    settings: SiteSettings, files: int, tell: Tell, on_results: OnResults
+    settings: SiteSettings, files: int, tell: Tell, on_results: OnResults, answers: AnswersState
 ) -> EngineProcess | None:
     asked = settings.engine
     if asked is None:
         return None
     check_claim(asked.answers, settings.log, asked.questions.of_each())
-    return EngineProcess(asked.task(settings.log), files, tell, on_results)
+    return EngineProcess(asked.task(settings.log), files, tell, on_results, answers)
 
 
 def _opened(path: Path) -> TextIO:

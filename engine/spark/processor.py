@@ -16,7 +16,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from engine.chain import ChainSettings
-from engine.chain.output_parts import last_parts, parts_of
+from engine.chain.output_parts import last_parts, next_parts
 from engine.log.arrival_log import frames_at
 from engine.results.run_writer import OutputPart, packed
 from engine.spark.chain_state import ChainState
@@ -69,7 +69,7 @@ class SiteChain(StatefulProcessor):  # type: ignore[misc]  # pyspark is not chec
                 ended = True
         parts = []
         for frames in _together(frames_at(self._log, places)):
-            parts += parts_of(site, chain.process(frames))
+            parts += next_parts(chain, frames)
         self._state.keep(chain)
         last = last_parts(self._state.apart(chain)) if ended else []
         given = [(packed(part), False) for part in parts]

@@ -18,6 +18,7 @@ from engine.live.questions import Questions
 from engine.log.files.log_files import log_files
 from engine.query import query
 from engine.results.answer_lines import AnswerLines
+from engine.results.failed_queries import FailedQueries
 from engine.results.live_answers import LiveAnswers
 from engine.server.site_file import read_site
 from tests.check.test_checks import settings
@@ -42,7 +43,11 @@ class Life:
 
     def _opened(self, before: dict[str, Any]) -> LiveAnswers:
         lines = AnswerLines(self._answers, [*CHECKS], before.get("lines", {}), self.said.append)
-        return LiveAnswers(lines, None, 1, {}, lambda _: None, _once)
+        failed = FailedQueries(
+            self._answers, [*CHECKS], before.get("failed"), again=True, tell=self.said.append,
+            changed=lambda _: None,
+        )  # fmt: skip
+        return LiveAnswers(lines, None, 1, {}, lambda _: None, _once, failed)
 
 
 def _once(what: Callable[[], Any]) -> Any:

@@ -16,6 +16,7 @@ from engine.passes.inprocess import run_in_process
 from engine.results.answer_lines import AnswerLines
 from engine.results.answer_tables import AnswerTables
 from engine.results.export import export_jsonl
+from engine.results.failed_queries import Failed, FailedQueries
 from engine.results.live_answers import LiveAnswers
 from engine.results.ordered import export_ordered_jsonl
 from engine.results.side_output import SIDE_OUTPUT
@@ -43,6 +44,7 @@ class Life:
     """One life of an engine whose answers are in ``folder``; it dies at its ``last`` writing.
 
     ``tables_every_s``: answers are written as tables, too, and their files closed as often.
+    ``again``: the log has its first files, so that a failed query can be tried again.
     """
 
     def __init__(
@@ -52,9 +54,13 @@ class Life:
         last: float = float("inf"),
         *,
         tables_every_s: float | None = None,
+        again: bool = True,
     ) -> None:
         self.said: list[str] = []
         self.fed: list[bytes] = []
+        self.failed: dict[tuple[str, str], str] = {}
+        """Reasons by query and site."""
+        self._again = again
         self._left = last
         self._folder = folder
         self._tables_every_s = tables_every_s
@@ -67,7 +73,14 @@ class Life:
         lines = AnswerLines(folder, self._names, known.get("lines", {}), self.said.append)
         if (every_s := self._tables_every_s) is not None:
             tables = AnswerTables(folder, known.get("tables", {}), every_s, 1, {}, self.said.append)
-        return LiveAnswers(lines, tables, 1, {}, self.fed.append, self._patient)
+        failed = FailedQueries(
+            folder, self._names, known.get("failed"), again=self._again, tell=self.said.append,
+            changed=self._changed,
+        )  # fmt: skip
+        return LiveAnswers(lines, tables, 1, {}, self.fed.append, self._patient, failed)
+
+    def _changed(self, failed: list[Failed]) -> None:
+        self.failed = {(each["query"], each["site"]): each["reason"] for each in failed}
 
     def _patient(self, what: Callable[[], Any]) -> Any:
         self._left -= 1

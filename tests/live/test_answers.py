@@ -124,7 +124,7 @@ def test_a_full_disk_under_answers_keeps_no_event_out(field: Field) -> None:
 
 
 @pytest.mark.slow
-def test_a_query_that_events_do_not_fit_stops_answers_and_no_event(field: Field) -> None:
+def test_an_attribute_that_no_event_has_had_is_told(field: Field) -> None:
     field.site(asked({"q1": "SELECT sum(w) FROM events WINDOW TUMBLING 1 s"}))
     gateway = field.serve()
     field.run_through("door", range(50))
@@ -133,13 +133,21 @@ def test_a_query_that_events_do_not_fit_stops_answers_and_no_event(field: Field)
     assert checked.end(None) == 2
     assert "no event has an attribute 'w'\n" in checked.text
     assert gateway.end() == 0
-    field.site(asked({"q2": "EVENT SEQ(A a, A b) WHERE a.v = 'x' WITHIN 1 s"}))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["embedded", pytest.param("spark", marks=pytest.mark.spark)])
+def test_attack_03_a_query_that_events_do_not_fit_stops_no_other(field: Field, engine: str) -> None:
+    text = "EVENT SEQ(A a, A b) WHERE a.v = 'x' WITHIN 1 s"
+    field.site(asked({"q2": text, "q3": COUNTS}, engine, 'master = "local[1]"'))
     gateway = field.serve()
-    gateway.says("no more answers: query line 1")
-    gateway.says("answers have stopped; events are still received")
+    field.run_through("door", range(50))
+    gateway.says("query q2 has failed at site 'main' and is set aside there: query line 1")
     field.run_through("gate", range(50))
     assert gateway.end() == 0
     assert field.values("gate") == list(range(50))
+    assert len(answered(field, "q3").splitlines()) > 0
+    assert (field.folder / "site.log.answers" / "q2" / "main.failed.json").exists()
 
 
 @pytest.mark.slow

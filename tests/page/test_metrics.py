@@ -16,6 +16,7 @@ from tests.page.conftest import EPOCH, S, Site, a_result
 
 ROOT = Path(__file__).parents[2]
 DASHBOARD = ROOT / "docs/samples/grafana.json"
+FAILED = {"query": "q", "site": "main", "reason": "none", "version": "0"}
 HOSTILE = '<script>"\\\n{source="x"} 1\n# EOF\né'
 NAME = re.compile(r"\bslackwater_[a-z_]+")
 
@@ -89,11 +90,12 @@ async def test_names_follow_the_conventions(site: Site) -> None:
         for unit in ("_ms", "_ns", "_milliseconds", "_percent"):
             assert unit not in name
         for sample in family.samples:
-            assert set(sample.labels) <= {"site", "source", "state", "reason"}
+            assert set(sample.labels) <= {"query", "site", "source", "state", "reason"}
 
 
 async def test_every_metric_is_documented_and_no_other(site: Site) -> None:
     site.source("door")
+    site.overview.answers.failed.append(FAILED)
     table = (ROOT / "docs/reference.md").read_text().split("## Metrics")[1].split("\n## ")[0]
     gateway = table.split("### Of an agent")[0]
     assert set(re.findall(r"`(slackwater_[a-z_]+)`", gateway)) == sample_names(await families(site))
@@ -112,6 +114,17 @@ async def test_the_dashboard_names_metrics_that_are_there(site: Site) -> None:
         assert used <= known, expression
     labels = re.findall(r"\{\{(\w+)\}\}", json.dumps(board))
     assert set(labels) == {"site", "source", "state", "reason"}
+
+
+async def test_attack_03_failed_queries_have_a_series_each(site: Site) -> None:
+    answers = site.overview.answers
+    answers.running = False
+    answers.failed += [{**FAILED, "site": f"s{number}"} for number in range(9)]
+    found = await families(site, metrics_sources_max=3)
+    assert found["slackwater_answers_running"].samples[0].value == 0
+    assert found["slackwater_queries_failed"].samples[0].value == 9
+    labels = [sample.labels for sample in found["slackwater_query_failed"].samples]
+    assert labels == [{"query": "q", "site": f"s{number}"} for number in range(3)]
 
 
 async def test_hostile_names_stay_labels(site: Site) -> None:

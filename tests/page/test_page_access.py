@@ -118,6 +118,30 @@ async def test_health_and_readiness(site: Site) -> None:
         assert (await client.get("/readyz")).status == 200
 
 
+async def test_attack_02_and_03_readiness_is_of_the_answers_too(site: Site) -> None:
+    """503 while nobody answers; a query that failed at one site does not end the service of all."""
+    answers = site.overview.answers
+    async with site.client(token=TOKEN) as client:
+        answers.running = False
+        told = await client.get("/readyz")
+        assert (told.status, await told.text()) == (503, "nobody answers the queries, for now\n")
+        assert (await client.get("/healthz")).status == 200
+        answers.running = True
+        answers.failed.append({"query": "q", "site": "evil", "reason": "secret", "version": "1"})
+        told = await client.get("/readyz")
+        assert told.status == 200
+        text = await told.text()
+        assert "1 queries of sites have failed" in text
+        assert "evil" not in text
+        assert "secret" not in text
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        state = (await (await client.get("/state", headers=headers)).json())["answers"]
+        assert state == {
+            "running": True, "failed_total": 1,
+            "failed": [{"query": "q", "site": "evil", "reason": "secret"}],
+        }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -43,6 +43,7 @@ class GatewayCollector:
         """All families."""
         self._overview.refresh()
         yield from self._of_the_gateway()
+        yield from self._of_answers()
         yield from self._of_sources()
 
     def _of_the_gateway(self) -> Iterator[Metric]:
@@ -104,12 +105,30 @@ class GatewayCollector:
             "By how much arrivals run ahead of this machine's clock, which was set back.",
             core.clock.ahead_ns / 1e9,
         )
-        yield _counter("slackwater_results_inserted", "Results with op +.", self._feed.inserted)
-        yield _counter("slackwater_results_retracted", "Results with op -.", self._feed.retracted)
         yield _gauge("slackwater_page_streams", "Open live pages.", len(self._streams))
         yield _counter(
             "slackwater_page_streams_dropped", "Pages dropped as too slow.", self._streams.dropped
         )
+
+    def _of_answers(self) -> Iterator[Metric]:
+        answers = self._overview.answers
+        yield _gauge(
+            "slackwater_answers_running", "0: nobody answers the queries, for now.",
+            int(answers.running),
+        )  # fmt: skip
+        yield _gauge(
+            "slackwater_queries_failed", "Queries that are set aside, counted at each site.",
+            len(answers.failed),
+        )  # fmt: skip
+        failed = GaugeMetricFamily(
+            "slackwater_query_failed", "1: the query is set aside at that site.",
+            labels=["query", "site"],
+        )  # fmt: skip
+        for each in answers.failed[: self._sources_max]:
+            failed.add_metric([each["query"], each["site"]], 1)
+        yield failed
+        yield _counter("slackwater_results_inserted", "Results with op +.", self._feed.inserted)
+        yield _counter("slackwater_results_retracted", "Results with op -.", self._feed.retracted)
 
     def _of_sources(self) -> Iterator[Metric]:
         number = min(len(self._overview), self._sources_max)

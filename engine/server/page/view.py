@@ -1,7 +1,7 @@
 """What one reader asked to see, and that as JSON: one page of the sources, sums, clocks, results.
 
 However many sources there are, an answer has ``ROWS`` of them, ``CLOCKS`` plots and ``RESULTS``
-results at most; how many there are in all is told.
+results at most, likewise of failed queries; how many there are in all is said.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from typing import Any, Final
 from engine.errors import UserError
 from engine.server.page.shown_result import shown
 from engine.server.result_feed import ResultFeed
+from engine.server.watch.answers_state import AnswersState
 from engine.server.watch.overview import SORTS, Overview
 
 ROWS: Final = 50
 CLOCKS: Final = 6
 RESULTS: Final = 100
 FIND_MAX: Final = 200
+TEXT_MAX: Final = 500
 NUMBER_MAX: Final = 1 << 53
 
 
@@ -76,7 +78,19 @@ def state(overview: Overview, feed: ResultFeed, wish: Wish) -> dict[str, Any]:
         "page": page,
         "pages": pages,
         "rows": [asdict(overview.row(number)) for number in numbers],
+        "answers": _answers(overview.answers),
         "clocks": [_clock(overview, number) for number in numbers[:CLOCKS]],
+    }
+
+
+def _answers(answers: AnswersState) -> dict[str, Any]:
+    return {
+        "running": answers.running,
+        "failed_total": len(answers.failed),
+        "failed": [
+            {name: each[name][:TEXT_MAX] for name in ("query", "site", "reason")}
+            for each in answers.failed[:ROWS]
+        ],
     }
 
 

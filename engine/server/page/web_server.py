@@ -136,7 +136,14 @@ class PageServer:
         error = self._overview.core.sink_error
         if error is not None:
             raise web.HTTPServiceUnavailable(text="the log cannot be written\n")
-        return web.Response(text="ready\n")
+        answers = self._overview.answers
+        if not answers.running:
+            raise web.HTTPServiceUnavailable(text="nobody answers the queries, for now\n")
+        # One device must not take the gateway out of service for all others; and names, like
+        # reasons, are for those who have the token.
+        failed = len(answers.failed)
+        more = f"{failed} queries of sites have failed and are set aside: see /state\n"
+        return web.Response(text="ready\n" + (more if failed else ""))
 
 
 class _Families:

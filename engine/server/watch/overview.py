@@ -16,6 +16,7 @@ import numpy as np
 from engine.gateway.core import GatewayCore
 from engine.gateway.peers import Source
 from engine.gateway.pull_back import COUNTS as PULL_BACK_COUNTS
+from engine.server.watch.answers_state import AnswersState
 from engine.server.watch.clock_history import ClockPoint
 from engine.server.watch.source_figures import NEVER, Means, SourceFigures
 
@@ -82,11 +83,14 @@ class Totals:
 
 
 class Overview:
-    """Looks at a gateway core and at the figures of its sources."""
+    """Looks at a gateway core and at the figures of its sources; ``answers``: of its engine."""
 
-    def __init__(self, core: GatewayCore, figures: SourceFigures) -> None:
+    def __init__(
+        self, core: GatewayCore, figures: SourceFigures, answers: AnswersState | None = None
+    ) -> None:
         self.core = core
         self.figures = figures
+        self.answers = AnswersState() if answers is None else answers
         self.sums = Totals(dict.fromkeys(EVENT_COUNTS, 0), 0, 0, {}, {}, 0, 0, 0, 0, {})
         self.now = 0
         """Arrival clock."""

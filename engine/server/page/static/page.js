@@ -75,6 +75,7 @@ function showState(told) {
   link("live", "live");
   setText(byId("clock"), dayAndTime.format(told.at * 1000));
   showSums(told.sums);
+  showFailed(told.answers);
   const states = Object.entries(told.sums.states).filter(([, n]) => n).map(([name, n]) => `${numbers.format(n)} ${name}`);
   const back = told.sums.not_back ? `; ${numbers.format(told.sums.not_back)} of the log not back yet` : "";
   setText(byId("states"), `${numbers.format(told.total)}: ${states.join(", ") || "none yet"}${back}`);
@@ -114,6 +115,14 @@ function showSums(sums) {
   const letters = sums.letters ? `Dead letters: ${numbers.format(sums.letters)} kept. ` : "";
   const gone = sums.letters_dropped ? `${numbers.format(sums.letters_dropped)} more had no room. ` : "";
   setText(byId("faults"), letters + gone + (faults.length ? `Turned away: ${faults.join(", ")}.` : ""));
+}
+
+function showFailed(answers) {
+  const total = answers.failed_total;
+  byId("failed").hidden = answers.running && !total;
+  const aside = total ? `${numbers.format(total)} set aside at a site; all others go on.` : "";
+  setText(byId("failed-total"), answers.running ? aside : `The engine is not at work: no query is answered, for now. ${aside}`);
+  byId("failed-rows").replaceChildren(...answers.failed.map(({query, site, reason}) => element("li", `${query} of ${site}: ${reason}`)));
 }
 
 function showHead() {
