@@ -21,7 +21,17 @@ from engine.errors import UserError
 from engine.kernels.integers import INT_MAX
 
 _FORMAT: Final = 1
-_TABLES: Final = """
+_OURS: Final = int.from_bytes(b"slwh", "big")
+"""SQLite's application_id of a history: other programs' files are left alone."""
+_HEADER: Final = 100
+_BEGINS: Final = b"SQLite format 3\0"
+_VERSION_AT: Final = 60
+_OURS_AT: Final = 68
+"""Where a header has user_version and application_id (SQLite's file format, 1.3)."""
+_TABLES: Final = f"""
+BEGIN IMMEDIATE;
+PRAGMA application_id = {_OURS};
+PRAGMA user_version = {_FORMAT};
 CREATE TABLE IF NOT EXISTS spans (
   site TEXT PRIMARY KEY, since INTEGER NOT NULL, until INTEGER NOT NULL
 );
@@ -30,6 +40,7 @@ CREATE TABLE IF NOT EXISTS results (
   at INTEGER NOT NULL, gone INTEGER NOT NULL
 );
 CREATE INDEX IF NOT EXISTS by_query ON results (site, query, at);
+COMMIT;
 """
 
 
@@ -79,7 +90,7 @@ class HistoryFile:
             UserError: no such file can be.
         """
         found: dict[str, list[tuple[str, int, int, int]]] = {}
-        with self._opened() as base:
+        with self._to_write() as base:
             span = base.execute("SELECT since, until FROM spans WHERE site = ?", (site,)).fetchone()
             if span is not None and since_ns != span[0] and since_ns < span[1]:
                 raise LogOverlapsError(
@@ -97,7 +108,7 @@ class HistoryFile:
 
     def keep(self, sites: Mapping[str, KnownOfSite]) -> None:
         """What a run knew at its end."""
-        with self._opened() as base, base:
+        with self._to_write() as base, base:
             for site, (since_ns, until_ns, queries) in sites.items():
                 base.execute(
                     "INSERT OR REPLACE INTO spans VALUES (?, ?, ?)", (site, since_ns, until_ns)
@@ -122,29 +133,65 @@ class HistoryFile:
         """(site, query, key, how many, when the first was known and the last [ns]) of each key.
 
         Raises:
-            UserError: there is no such file.
+            UserError: there is no such file, or it is no history.
         """
         if not self.path.is_file():
             raise UserError(f"{self.path}: no such file; slackwater query --history writes one")
-        with self._opened() as base:
+        if not self._has_begun():
+            return
+        # What a kill left half written is put right by whoever opens the file next.
+        cut_off = self.path.with_name(f"{self.path.name}-journal").exists()
+        with self._opened("rw" if cut_off else "ro") as base:
             yield from base.execute(
                 "SELECT site, query, key, count(*), min(at), max(at) FROM results WHERE gone = ? "
                 "GROUP BY site, query, key ORDER BY site, query, key", (INT_MAX,),
             )  # fmt: skip
 
     @contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
+    def _to_write(self) -> Iterator[sqlite3.Connection]:
+        """Made if absent; refused now, not at the end of a run, where it cannot be written."""
+        if self.path.exists():
+            self._has_begun()
+        with self._opened("rwc") as base:
+            base.executescript(_TABLES)
+            yield base
+
+    @contextmanager
+    def _opened(self, mode: str) -> Iterator[sqlite3.Connection]:
+        address = f"{self.path.absolute().as_uri()}?mode={mode}"
         try:
-            with closing(sqlite3.connect(self.path)) as base:
-                version = base.execute("PRAGMA user_version").fetchone()[0]
-                if version not in (0, _FORMAT):
-                    raise UserError(
-                        f"{self.path}: a history of format {version}; this program reads {_FORMAT}"
-                    )
-                base.executescript(f"PRAGMA user_version = {_FORMAT};{_TABLES}")
+            with closing(sqlite3.connect(address, uri=True)) as base:
                 yield base
         except sqlite3.Error as error:
             raise UserError(f"{self.path}: not a history that can be used: {error}") from error
+
+    def _has_begun(self) -> bool:
+        """Whether anything is in the file. Its bytes say whose it is: to open the file of another
+        program may already write beside it.
+
+        Raises:
+            UserError: it is another program's, or of another version.
+        """
+        try:
+            with self.path.open("rb") as file:
+                header = file.read(_HEADER)
+        except OSError as error:
+            raise UserError(f"{self.path}: not a history that can be read: {error}") from error
+        if not header:
+            return False
+        numbers = (header[at : at + 4] for at in (_OURS_AT, _VERSION_AT))
+        whose, version = (int.from_bytes(number, "big") for number in numbers)
+        if not header.startswith(_BEGINS) or whose != _OURS:
+            raise UserError(
+                f"{self.path}: not a history of slackwater, so it stays as it is; name another "
+                "file, or one that is not there yet"
+            )
+        if version != _FORMAT:
+            raise UserError(
+                f"{self.path}: a history of format {version}; this program reads {_FORMAT}: name "
+                "another file"
+            )
+        return True
 
 
 def _past(rows: list[tuple[str, int, int, int]], since_ns: int) -> PastResults:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from engine.chain import Chain
-from engine.check import HistoryFile
+from engine.check import HistoryFile, KnownOfSite
+from engine.check.history_file import KnownToRun, PastResults
 from engine.errors import UserError
 from engine.passes.asked import asked_of_queries
 from engine.passes.inprocess import run_in_process
@@ -171,6 +176,67 @@ def test_it_is_bounded_and_listed_by_key(tmp_path: Path) -> None:
     assert (one.results, one.first_ns, one.last_ns) == (len(mine), min(mine), max(mine))
     with pytest.raises(UserError, match="no such file"):
         list(key_histories(tmp_path / "none.db"))
+
+
+def foreign(path: Path, *statements: str) -> Path:
+    with closing(sqlite3.connect(path)) as base:
+        base.executescript(";".join(statements))
+    return path
+
+
+WAL = "PRAGMA journal_mode = WAL"
+TABLE = "CREATE TABLE passwords (site TEXT)"
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        (TABLE,), (WAL, TABLE), ("PRAGMA user_version = 1", TABLE),
+        ("PRAGMA application_id = 7", "CREATE TABLE spans (site TEXT)"),
+        ("PRAGMA user_version = 1", "CREATE TABLE results (site TEXT)"),
+    ],
+)  # fmt: skip
+def test_3_1_a_database_of_another_program_is_refused_and_stays_as_it_is(
+    tmp_path: Path, statements: tuple[str, ...]
+) -> None:
+    path = foreign(tmp_path / "own.db", *statements)
+    before = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
+    file = HistoryFile(path)
+    for asked in (lambda: list(file.rows()), lambda: file.before("s", 1), lambda: file.keep({})):
+        with pytest.raises(UserError, match=r"own\.db: not a history of slackwater"):
+            asked()
+    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == before
+
+
+def test_3_1_listing_a_history_writes_nothing(tmp_path: Path) -> None:
+    file = HistoryFile(tmp_path / "found?.db#1")
+    file.path.touch()
+    assert list(file.rows()) == []
+    assert not file.path.stat().st_size
+    one = PastResults(["[1]"], *(np.array([value]) for value in (5, 7, 2**63 - 1)))
+    file.keep({"s": KnownOfSite(1, 9, {"q": KnownToRun(one, 100)})})
+    whole = file.path.read_bytes()
+    file.path.chmod(0o400)
+    assert list(file.rows()) == [("s", "q", "[1]", 1, 7, 7)]
+    assert file.path.read_bytes() == whole
+    assert [each.name for each in tmp_path.iterdir()] == [file.path.name]
+
+
+def test_3_1_a_history_whose_writer_was_killed_is_read_as_it_was_before(tmp_path: Path) -> None:
+    path = tmp_path / "found.db"
+    one = PastResults(["[1]"], *(np.array([value]) for value in (5, 7, 2**63 - 1)))
+    HistoryFile(path).keep({"s": KnownOfSite(1, 9, {"q": KnownToRun(one, 100)})})
+    writer = (
+        "import os, sqlite3, sys\n"
+        "base = sqlite3.connect(sys.argv[1])\n"
+        "base.execute('PRAGMA cache_size = 1')\n"
+        "base.execute('DELETE FROM results')\n"
+        "base.executemany('INSERT INTO spans VALUES (?, 1, 1)', ((str(i),) for i in range(9999)))\n"
+        "os._exit(0)\n"
+    )
+    subprocess.run([sys.executable, "-c", writer, path], check=True)
+    assert (tmp_path / "found.db-journal").stat().st_size
+    assert list(HistoryFile(path).rows()) == [("s", "q", "[1]", 1, 7, 7)]
 
 
 def test_it_is_refused_where_it_says_nothing(tmp_path: Path) -> None:
