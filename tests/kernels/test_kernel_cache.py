@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -113,6 +114,49 @@ def test_a_damaged_file_is_compiled_again(tmp_path: Path, cache: Path) -> None:
 def test_processes_that_start_at_once_compile_it_once(tmp_path: Path, cache: Path) -> None:
     both = [started(tmp_path, cache) for _ in range(2)]
     assert sorted(map(said, both)) == ["42 False\n", "42 True\n"]
+
+
+OTHER_PACKAGE = """
+import sys
+sys.path[:0] = {folders!r}
+import numpy as np
+from engine.clocks.epochs import CLOCK, reference
+from engine.kernels import jit
+
+@jit.kernel
+def uncertainty(clocks, ts):
+    return reference(clocks, 0, 0, ts)[1]
+
+compiled = []
+jit.when_compiling.append(lambda: compiled.append(1))
+clocks = np.zeros(1, CLOCK)
+clocks["n"] = 1
+clocks["epochs"]["rate"][0, 0] = 10**9
+print(uncertainty(clocks, 2**61), bool(compiled))
+"""
+
+
+def test_3_3_a_constant_of_the_agent_that_changes_is_compiled_anew(
+    tmp_path: Path, cache: Path
+) -> None:
+    shutil.copytree(ROOT / "edge_agent", tmp_path / "other" / "edge_agent")
+    limits = tmp_path / "other" / "edge_agent" / "limits.py"
+    assert "UNC_MAX_NS: Final = 2**58" in limits.read_text()
+    limits.write_text(limits.read_text().replace("UNC_MAX_NS: Final = 2**58", "UNC_MAX_NS = 2**40"))
+
+    def answer(*folders: Path) -> str:
+        (tmp_path / "near.py").write_text(OTHER_PACKAGE.format(folders=[*map(str, folders)]))
+        return said(
+            subprocess.Popen(
+                [sys.executable, str(tmp_path / "near.py")], text=True, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, cwd=tmp_path,
+                env=os.environ | {"SLACKWATER_CACHE": str(cache), "PYTHONPATH": str(ROOT)},
+            )
+        )  # fmt: skip
+
+    assert answer() == f"{2**58} True\n"
+    assert answer(tmp_path / "other") == f"{2**40} True\n"
+    assert answer() == f"{2**58} False\n"
 
 
 def test_a_cache_that_cannot_be_written_keeps_nothing(tmp_path: Path, cache: Path) -> None:
