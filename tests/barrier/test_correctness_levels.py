@@ -143,3 +143,16 @@ def test_the_checkers_find_what_is_wrong() -> None:
     late = [("+", (0, 1), 12), *RIGHT[1:]]
     assert c.incomplete(late, MADE, ARRIVALS, at_once=True) == [(11, (0, 1))]
     assert c.incomplete(late, MADE, ARRIVALS, at_once=False) == []
+
+
+def test_a_match_is_held_through_all_records_of_its_last_instant(folder: Path, tools: Any) -> None:
+    """Whether they come in one batch or in two."""
+    made = [("A", 1, 1, 0), ("B", 5, 5, 0), ("A", 6, 8, 1), ("C", 3, 8, 0)]
+    records = [
+        Record("event", arrival, "x", number, Event("x", kind, ts, arrival, id_))
+        for number, (kind, ts, arrival, id_) in enumerate(made)
+    ]
+    for cuts in [[], [3]]:
+        outcome = tools.answered(folder, records, Asked(("A", "!C", "B"), 10), "hold:3", cuts)
+        assert outcome.given == []
+        assert outcome.counters["matches_dropped"] == 1

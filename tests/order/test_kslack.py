@@ -228,6 +228,12 @@ def test_splitmix64_gives_the_published_numbers() -> None:
         assert splitmix64(number) == slow_splitmix64(number) >> 1
 
 
+def test_the_last_arrival_of_a_source_is_counted() -> None:
+    _, chain = released("kslack:3", numbered([5, 9, 7], [10, 11, 25]))
+    (lane,) = chain.counters()["lanes"]
+    assert (lane["arrived"], lane["last_arrival"], lane["last_event"]) == (3, 25, 9)
+
+
 @pytest.mark.parametrize("n", [1, 3, 7, 2**32])
 def test_the_mean_of_huge_delays_is_exact(n: int) -> None:
     for delay in (0, 1, 2**30 - 1, 2**30, 2**49 - 3, 2**49):

@@ -306,6 +306,14 @@ def test_an_announced_number_is_the_first() -> None:
     assert real.said == [(3, None, "s", 7, 0)]
 
 
+def test_a_second_announcement_changes_nothing() -> None:
+    real = Real()
+    real.proof.announce(Sync("s", "events", 0, 0, 0, first_seq=0))
+    real.proof.announce(Sync("s", "events", 0, 0, 0, first_seq=4))
+    real.feed([event(4), pog(5)])
+    assert real.said == []
+
+
 def test_many_sources_and_types() -> None:
     real, slow = Real(), Slow()
     records = []

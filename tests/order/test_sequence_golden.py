@@ -10,6 +10,7 @@ import pytest
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.stream.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL
+from tests.order.conftest import released
 
 Record = dict[str, Any]
 
@@ -138,6 +139,15 @@ def test_spec_3_1_rules_by_hand(order: Any, rule: str) -> None:
     assert ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in missing) == gaps
     last = done.counters[records[-1].get("source", "a"), "events"]
     assert {name: last[name] for name in counts} == counts
+
+
+def test_numbers_too_far_ahead_are_counted() -> None:
+    """RFC 3550 A.1: the first is refused, its successor starts the sequence anew."""
+    far = 10**9
+    given = events([0, 1, far, 2, far, far + 1])
+    _, chain = released("sequence:timeout=fixed:10", given)
+    (lane,) = chain.counters()["lanes"]
+    assert (lane["quarantined_jump"], lane["arrived"]) == (2, 6)
 
 
 def test_progress_is_what_every_source_has_promised(order: Any) -> None:
