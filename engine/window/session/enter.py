@@ -24,9 +24,6 @@ def enter(i: int, batch: OwnBatch, book: SessionBook, st: Record) -> bool:
     """Enter row ``i``; False: it makes one session of two, whose entries must be added up first."""
     rows, cells, of, gap = batch.rows, book.held.cells, book.sessions.of, batch.size
     r, u, vague = rows.ref[i], rows.unc[i], len(rows.how) > 0 and rows.how[i] == LIKELY
-    capped = 2 * u >= gap
-    if capped:
-        u, vague = (gap - 1) // 2, True
     nulls = rows.nulls[i] << PART_BITS if len(rows.nulls) > 0 else 0
     live = cells.tally[0].live
     group = find_or_add(cells, 0, nulls, rows.keys, i)
@@ -63,8 +60,11 @@ def enter(i: int, batch: OwnBatch, book: SessionBook, st: Record) -> bool:
             if of[group].before == NONE:
                 free_window(cells, group)
             return True
-    st.widest = max(st.widest, u)
+    st.reach = max(st.reach, u)
+    st.widest = max(st.widest, min(u, (gap - 1) // 2))
     changed = _extend(book.sessions, one, r, u, vague, (rows.source[i], rows.epoch[i]), gap) or anew
+    if changed:
+        _reach(one, gap, book.sessions, st)
     cells.rows[one] += 1
     book.entries.row[st.entries] = i
     book.entries.cell[st.entries] = one
@@ -72,7 +72,6 @@ def enter(i: int, batch: OwnBatch, book: SessionBook, st: Record) -> bool:
     if keeps_all(book.held):
         event = (rows.source[i], rows.epoch[i], r, u)
         keep(book.held.kept, cells, one, WHOLE, batch.values, i, event)
-    st.capped += capped
     if changed or of[one].told or batch.on_change:
         _correct(one, changed, batch, book.sessions, st)
     return True
@@ -96,6 +95,8 @@ def _begin(
         return int(NONE)
     r, new = rows.ref[i], sessions.of[one]
     new.first, new.last, new.low, new.high = r, r, r, r
+    new.far_low = r if after == NONE else min(r, sessions.of[after].far_low)
+    new.far_high = r if before == NONE else max(r, sessions.of[before].far_high)
     new.solid_from, new.solid_to, new.seams = 0, -1, NONE
     new.vague, new.told, new.stale, new.merged, new.in_kept = 0, 0, 0, 0, 0
     new.source, new.epoch = rows.source[i], rows.epoch[i]
@@ -110,11 +111,19 @@ def _begin(
 
 
 @inline
+def ends(session: Record, gap: int, st: Record) -> int:
+    """Progress with which no event in order is of this session any more, unless it errs by more
+    than is waited for.
+    """
+    return int(min(session.high, session.last + st.widest) + gap)
+
+
+@inline
 def open_again(one: int, gap: int, sessions: Sessions, st: Record) -> None:
     """Session ``one`` is to be told when its silence is over, if it is not already."""
     sessions.of[one].told = 0
     sessions.of[one].in_open = 1
-    sessions.closes[one] = sessions.of[one].high + gap + st.widest
+    sessions.closes[one] = ends(sessions.of[one], gap, st) + st.widest
     push(sessions.open, st.open, sessions.closes, one)
     st.open += 1
 
@@ -138,6 +147,27 @@ def _extend(
     return bool(changed)
 
 
+@kernel
+def _reach(place: int, gap: int, sessions: Sessions, st: Record) -> None:
+    """The events of a session may lie further off: what was told of others there may be wrong."""
+    of, one = sessions.of, sessions.of[place]
+    one.far_low, one.far_high = min(one.far_low, one.low), max(one.far_high, one.high)
+    other, goes_on = one.before, True
+    while other != NONE and goes_on:
+        goes_on = of[other].far_low > one.low
+        of[other].far_low = min(of[other].far_low, one.low)
+        if other != one.before and of[other].told and one.low - of[other].high < gap:
+            of[other].stale = st.stale = 1
+        other = of[other].before
+    other, goes_on = one.after, True
+    while other != NONE and goes_on:
+        goes_on = of[other].far_high < one.high
+        of[other].far_high = max(of[other].far_high, one.high)
+        if other != one.after and of[other].told and of[other].low - one.high < gap:
+            of[other].stale = st.stale = 1
+        other = of[other].after
+
+
 @inline
 def ask(sessions: Sessions, st: Record, place: int, wanted: bool) -> None:
     """Session ``place`` is to be told next; ``wanted``: whether it may have a result."""
@@ -155,6 +185,7 @@ def _merge(one: int, other: int, book: SessionBook, st: Record) -> int:
         ask(sessions, st, other, False)
     into.last, into.high = max(into.last, lost.last), max(into.high, lost.high)
     into.first, into.low = min(into.first, lost.first), min(into.low, lost.low)
+    into.far_high = max(into.far_high, lost.far_high)
     into.vague = max(into.vague, lost.vague)
     if into.source != lost.source or into.epoch != lost.epoch:
         into.source = SEVERAL
@@ -187,7 +218,7 @@ def _correct(
     if near and (of[before].told or every):
         ask(sessions, st, before, True)
     if one.told:
-        ended = one.high + gap <= st.frontier
+        ended = ends(one, gap, st) <= st.frontier
         ask(sessions, st, place, ended or every)
         if not ended:
             one.told = 0
@@ -206,10 +237,16 @@ def drop(place: int, book: SessionBook, gap: int) -> None:
     of, one = book.sessions.of, book.sessions.of[place]
     if one.before != NONE:
         of[one.before].after = one.after
-        if not is_apart(of[one.before], one, gap):
-            of[one.before].vague = 1
-    if one.after != NONE and not is_apart(one, of[one.after], gap):
-        of[one.after].vague = 1
+    other = one.before
+    while other != NONE and one.low - of[other].far_high < gap:
+        if not is_apart(of[other], one, gap):
+            of[other].vague = 1
+        other = of[other].before
+    other = one.after
+    while other != NONE and of[other].far_low - one.high < gap:
+        if not is_apart(one, of[other], gap):
+            of[other].vague = 1
+        other = of[other].after
     of[one.group if one.after == NONE else one.after].before = one.before
     if of[one.group].before == NONE:
         free_window(book.held.cells, one.group)

@@ -17,12 +17,15 @@ from engine.window.panes.held import Entries
 from engine.window.told import Outbox, Standing
 
 SESSION: Final = record(
-    "first", "last", "low", "high", "solid_from", "solid_to", "seams", "vague", "source", "epoch",
-    "group", "before", "after", "told", "stale", "merged", "in_open", "in_kept",
+    "first", "last", "low", "high", "far_low", "far_high", "solid_from", "solid_to", "seams",
+    "vague", "source", "epoch", "group", "before", "after", "told", "stale", "merged",
+    "in_open", "in_kept",
 )  # fmt: skip
 """``first``, ``last``: times of its ends; ``low``, ``high``: the least and largest that any of its
-events may have [ns]. ``solid_from`` ... ``seams``: of ``engine.window.session.cover``. ``vague``:
-of some event more is open than silence tells. ``source``, ``epoch``: the clock of all its events;
+events may have [ns]; ``far_low``: the least of it and of all sessions of the group behind it,
+``far_high``: the largest of it and of all before it. ``solid_from`` ... ``seams``: of
+``engine.window.session.cover``. ``vague``: of some event more is open than silence tells.
+``source``, ``epoch``: the clock of all its events;
 ``SEVERAL`` clocks. ``group``: the group's cell; ``before``, ``after``: sessions next to it, or -1.
 ``told``: it is closed; ``stale``: what is missing has changed since. ``merged``: it is part of
 another one. ``in_open``, ``in_kept``: whether the heaps have it. Of a group's cell ``before`` is
@@ -33,14 +36,15 @@ SEAM: Final = record("start", "end", "next")
 ASKED: Final = record("session", "wanted")
 TALLY: Final = record("free", "live")
 LASTING: Final = (
-    "frontier", "frontier_at", "widest", "sessions", "open", "kept", "stale", "too_late",
-    "refused", "capped",
+    "frontier", "frontier_at", "widest", "reach", "sessions", "open", "kept", "stale", "too_late",
+    "refused",
 )  # fmt: skip
 BATCH: Final = (
     "row", "step", "gap", "tick", "ticked", "entries", "queued", "scanned", "flush", "told_at",
 )  # fmt: skip
 STATE: Final = record(*LASTING, *BATCH)
-"""``frontier``: progress, and since when; ``widest``: the largest uncertainty so far [ns];
+"""``frontier``: progress, and since when; ``reach``: the largest uncertainty so far [ns], and
+``widest``: at most half of the gap, for which silence is waited;
 ``sessions`` so far; sizes of the heaps; whether told sessions are stale; counters; and where the
 pass stands in its batch, ``ticked`` open sessions told early, how many sessions are to be told
 next, and how far stale ones were sought.

@@ -2,8 +2,9 @@
 
 Sequential in row order, so results do not depend on how the stream is cut into batches. A session
 is told when progress has passed its last event by the gap, and by as much as clocks may err that
-were seen so far; it is forgotten a gap after it can be corrected no more, so that an event which
-would have belonged to it is not taken for another session's.
+were seen so far, up to half of the gap; it is forgotten a gap after it can be corrected no more, so
+that an event which would have belonged to it is not taken for another session's, and when no event
+can err by so much that it could have been of it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from engine.window.held.cells import free_window
 from engine.window.held.kept import forget
 from engine.window.own import batch as b
 from engine.window.session.cover import uncover
-from engine.window.session.enter import ask, drop, enter
+from engine.window.session.enter import ask, drop, ends, enter
 from engine.window.session.held import SPARE, SessionBook
 from engine.window.session.tell import tell_session
 from engine.window.told import forget_told
@@ -148,9 +149,9 @@ def _close_first(ended: bool, gap: int, horizon: int, book: SessionBook, st: Rec
     sessions = book.sessions
     place = sessions.open[0]
     one, due = sessions.of[place], sessions.closes[place]
-    ends = one.high + gap + st.widest
+    closes = ends(one, gap, st) + st.widest
     st.told_at = st.frontier_at
-    if st.stale and (not ended or (not one.merged and ends <= due)):
+    if st.stale and (not ended or (not one.merged and closes <= due)):
         while st.scanned < st.kept:
             other = sessions.kept[st.scanned]
             st.scanned += 1
@@ -167,8 +168,8 @@ def _close_first(ended: bool, gap: int, horizon: int, book: SessionBook, st: Rec
     if one.merged:
         if not one.in_kept:
             free_window(book.held.cells, place)
-    elif ends > due:
-        sessions.closes[place] = ends
+    elif closes > due:
+        sessions.closes[place] = closes
         push(sessions.open, st.open, sessions.closes, place)
         st.open += 1
         one.in_open = 1
@@ -176,7 +177,7 @@ def _close_first(ended: bool, gap: int, horizon: int, book: SessionBook, st: Rec
         one.told = 1
         ask(sessions, st, place, True)
         if not one.in_kept:
-            _keep(place, one.last + 2 * gap + horizon, book, st)
+            _keep(place, one.high + st.reach + 2 * gap + horizon, book, st)
 
 
 @inline
@@ -200,7 +201,7 @@ def _forget_first(gap: int, horizon: int, book: SessionBook, st: Record) -> None
         if not one.in_open:
             free_window(held.cells, place)
         return
-    due = one.last + 2 * gap + horizon
+    due = one.high + st.reach + 2 * gap + horizon
     if not one.told:
         return
     if due > sessions.leaves[place]:

@@ -32,7 +32,14 @@ def _is_unsure(place: int, book: SessionBook, gap: int) -> bool:
         return True
     if before != NONE and not is_apart(of[before], one, gap):
         return True
-    return bool(after != NONE and not is_apart(one, of[after], gap))
+    if after != NONE and not is_apart(one, of[after], gap):
+        return True
+    far_before = of[before].before if before != NONE else NONE
+    far_after = of[after].after if after != NONE else NONE
+    return bool(
+        (far_before != NONE and one.low - of[far_before].far_high < gap)
+        or (far_after != NONE and of[far_after].far_low - one.high < gap)
+    )
 
 
 @kernel

@@ -39,12 +39,9 @@ class SessionWindows(OwnWindows):
         self._sessions = h.new_sessions(len(self._held.cells.window), _SEAMS)
 
     def counters(self) -> dict[str, int]:
-        """Rows too late, or without room; rows whose clock may err by half of the gap or more."""
+        """Rows too late, or without room."""
         st = self._state
-        return {
-            "too_late": int(st["too_late"][0]), "refused_groups": int(st["refused"][0]),
-            "capped_uncertainty": int(st["capped"][0]),
-        }  # fmt: skip
+        return {"too_late": int(st["too_late"][0]), "refused_groups": int(st["refused"][0])}
 
     def _new_state(self) -> np.ndarray:
         return one(h.STATE, frontier=INT_MIN // 2, frontier_at=INT_MIN)
