@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -137,10 +138,69 @@ def test_times_without_a_zone_are_of_the_message_s() -> None:
     assert row.ts == 1704110400 * 10**9
 
 
-@pytest.mark.parametrize("text", ["20240101", "2024010112", "202413010000", "x", "20240101000060"])
+@pytest.mark.parametrize("text", ["20240101", "2024010112", "202413010000", "x", "20240101000061"])
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(Refused):
         instant_of(text, None)
+
+
+TURNED = {
+    "Europe/Berlin": ("20261025", 2, 3, "20260329", 2, 3),
+    "America/New_York": ("20261101", 1, 2, "20260308", 2, 3),
+}
+"""When clocks are turned back and forward: the hours between which a time is there twice, never."""
+
+
+@pytest.mark.parametrize("zone", [*TURNED, "local"])
+@pytest.mark.parametrize("second", ["", "30", "59.5", "60"])
+def test_attack2_05_times_that_are_there_twice_or_never_are_refused(
+    zone: str, second: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = "Europe/Berlin" if zone == "local" else zone
+    back, first, end, forth, gap, over = TURNED[place]
+    monkeypatch.setenv("TZ", place)
+    time.tzset()
+    try:
+        for minute in ("00", "30", "59"):
+            for day, hours, word in ((back, (first, end), "twice"), (forth, (gap, over), "never")):
+                inside = f"{day}{hours[0]:02}{minute}{second}"
+                with pytest.raises(Refused, match=f"is there {word}, as clocks are turned"):
+                    instant_of(inside, named_zone(zone))
+                assert instant_of(inside + "+0100", named_zone(zone))
+                assert instant_of(f"{day}{hours[1]:02}{minute}{second}", named_zone(zone))
+                assert instant_of(f"{day}{hours[0] - 1:02}{minute}{second}", named_zone(zone))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+async def test_attack2_05_second_60_is_the_next_one_and_counted() -> None:
+    made: Any = an_input({"kind": "hl7-mllp"}, {"value": "float"})
+    times = ("20161231235959.9+0000", "20161231235960.7+0000", "20170101000000+0000")
+    text = a_message(*(f"OBX|1|NM|A||{at}|||||||||{each}" for at, each in enumerate(times)))
+    rows = made._observations.rows(read_message(text.encode(), "utf-8"))
+    assert [row.ts - 1483228800 * 10**9 for row in rows] == [-(10**8), 0, 0]
+    assert made.counts["leap_second"] == 1
+
+
+@pytest.mark.parametrize("end", ["\r", "\r\n"])
+def test_1_9_a_line_feed_in_a_value_is_of_the_value(end: str) -> None:
+    segments = (
+        SIMPLE.format(id=7),
+        "OBR|1|a\nb",
+        "OBX|1|TX|A||one\ntwo\n\nOBX three",
+        "OBX|2|NM|B||1",
+    )
+    rows = rows_of(
+        end.join(segments) + end, {"text": "str", "order": "str"}, map={"order": "OBR-2"}
+    )
+    assert [row.type for row in rows] == ["A", "B"]
+    assert [row.attrs for row in rows] == [("one\ntwo\n\nOBX three", "a\nb"), ("1", "a\nb")]
+
+
+def test_segments_may_end_in_line_feeds_alone() -> None:
+    text = a_message("OBX|1|NM|A||1", "OBX|2|NM|B||2").replace("\r", "\n")
+    assert [row.type for row in rows_of(text, {"value": "float"})] == ["A", "B"]
 
 
 @pytest.mark.parametrize(

@@ -146,9 +146,9 @@ def read_message(content: bytes, charset: str) -> Message:
     Raises:
         Refused: it is none.
     """
-    header = content.partition(b"\r")[0].decode("latin-1")
+    header = re.split(rb"[\r\n]", content, maxsplit=1)[0].decode("latin-1")
     text = _decoded(content, _charset_of(header) or charset)
-    first, *lines = [line for line in text.replace("\n", "\r").split("\r") if line] or [""]
+    first, *lines = _lines(text) or [""]
     delimiters = _delimiters(first)
     if len(lines) > SEGMENTS_MAX:
         raise Refused("AE", 207, f"{len(lines)} segments: more than {SEGMENTS_MAX}")
@@ -156,6 +156,14 @@ def read_message(content: bytes, charset: str) -> Message:
     fields = first.split(delimiters.field)
     fields[1:1] = [delimiters.field]
     return Message(Segment(HEADER, fields, delimiters), lines, delimiters)
+
+
+def _lines(text: str) -> list[str]:
+    """Segments end in a carriage return, perhaps with a line feed behind it; any other line feed
+    is of a value. Some senders end them in line feeds alone.
+    """
+    lines = text.replace("\r\n", "\r").split("\r") if "\r" in text else text.split("\n")
+    return [line for line in lines if line]
 
 
 def _delimiters(header: str) -> Delimiters:

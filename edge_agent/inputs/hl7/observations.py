@@ -16,7 +16,7 @@ from datetime import tzinfo
 from typing import Final, NamedTuple
 
 from edge_agent.inputs.hl7.message import HEADER, Message, Refused, Segment
-from edge_agent.inputs.hl7.times import instant_of, offset_of
+from edge_agent.inputs.hl7.times import instant_of, is_leap, offset_of
 from edge_agent.messages import StreamSchema
 from edge_agent.near_miss import did_you_mean
 from edge_agent.rows import BadRecord, Row, checked_row
@@ -110,7 +110,7 @@ class Observations:
     def __init__(self, mapping: ObservationMapping) -> None:
         self.counts: Counter[str] = Counter()
         """Observations: ``withdrawn``, ``empty``, ``unmapped``, ``not_numeric``;
-        ``time_of_message``: that have none of their own."""
+        ``time_of_message``: that have none of their own; ``leap_second``: of second 60."""
         self.stream = mapping.schema.name
         self._last: tuple[str, tzinfo | None, int] = ("", None, 0)
         """The time read last: many observations have the same one."""
@@ -178,6 +178,8 @@ class Observations:
             text = around[HEADER].text(7, 1)
         if not text or text != self._last[0] or zone is not self._last[1]:
             self._last = (text, zone, instant_of(text, zone))
+        if is_leap(text):
+            self.counts["leap_second"] += 1
         return self._last[2]
 
     def _row(self, event: _Event) -> Row:

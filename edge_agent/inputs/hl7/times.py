@@ -18,26 +18,48 @@ _TIME: Final = re.compile(
 _ZONE: Final = re.compile(r"([+-])([0-9]{2}):?([0-9]{2})")
 
 
+_LEAP: Final = 60
+
+
 def instant_of(text: str, zone: tzinfo | None) -> int:
     """A time as ns since 1970; ``zone``: of times that name none (None: this device's).
+
+    Second 60 is the begin of the next one.
 
     >>> instant_of("19700101010000.25+0100", UTC)
     250000000
 
     Raises:
-        Refused: it is none, or only a day or an hour.
+        Refused: it is none, only a day or an hour, or there twice or never as clocks are turned.
     """
     found = _TIME.fullmatch(text)
     if found is None:
         raise Refused("AE", 102, f"{text!r:.40} is no time to the minute (YYYYMMDDHHMM...)")
     *date, fraction, own = found.groups()
     year, month, day, hour, minute, second = (int(part or 0) for part in date)
+    if is_leap(text):
+        second, fraction = _LEAP - 1, None
     try:
         there = datetime(year, month, day, hour, minute, second, tzinfo=zone_of(own) or zone)
         seconds = int(there.timestamp())
+        again = int(there.replace(fold=1).timestamp())
     except (ValueError, OverflowError) as error:
         raise Refused("AE", 102, f"{text!r:.40} is no time: {error}") from error
+    if again != seconds:
+        often = "twice" if seconds < again else "never"
+        raise Refused(
+            "AE",
+            102,
+            f"{text!r:.40} is there {often}, as clocks are turned: name its offset, as +0100",
+        )
+    seconds += is_leap(text)
     return seconds * NS_PER["s"] + int((fraction or "").ljust(9, "0"))
+
+
+def is_leap(text: str) -> bool:
+    """Whether a time is of second 60."""
+    found = _TIME.fullmatch(text)
+    return found is not None and found[6] == str(_LEAP)
 
 
 def zone_of(text: str | None) -> tzinfo | None:
