@@ -27,7 +27,8 @@ COLUMNS: Final = ("sid", "ts", "x", "y", "z", "v", "a", "vx", "vy", "vz", "ax", 
 LINE_MAX: Final = 1_000
 """Characters."""
 _PS_PER_NS: Final = 1_000
-_DIGITS_MAX: Final = 20
+_DIGITS_MAX: Final = 22
+"""Of a time [ps]: since 1970, as large as an event's may be."""
 _ROWS_MAX: Final = 4_096
 """Events that go on together."""
 

@@ -57,13 +57,20 @@ def test_the_sensors_time_may_begin_at_the_game() -> None:
     assert outlet.rows[0][1].ts == 1372503600_500_000_000 + 10753295594424
 
 
+def test_1_9_the_sensors_time_may_begin_at_1970() -> None:
+    line = LINES[:60].replace(b"10753295594424116", b"1795816513000000000123")
+    _, outlet = sent([line], 1, {"sid": "int"})
+    assert outlet.rows[0][1].ts == 1795816513_000_000_000
+
+
 @pytest.mark.parametrize(
     ("line", "told"),
     [
         (b"4,1,2,3", "4 values; a position has 13"),
         (b"4,-1" + b",0" * 11, "ts: '-1' is no whole number"),
         (b"4,1.5" + b",0" * 11, "ts: '1.5' is no whole number"),
-        (b"4," + b"9" * 21 + b",0" * 11, "is no whole number"),
+        (b"4," + b"9" * 22 + b",0" * 11, "a time beyond the years"),
+        (b"4," + b"9" * 23 + b",0" * 11, "is no whole number"),
         (b"4," + "\u0661".encode() + b",0" * 11, "is no whole number"),
         (b"x,1" + b",0" * 11, "sid: 'x' is not of type int"),
         (b"4,1,nan" + b",0" * 10, "x: 'nan' is not of type int"),
