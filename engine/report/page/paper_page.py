@@ -41,6 +41,8 @@ class Reproduced:
     def headline(self) -> str:
         """How many claims hold."""
         counts = Counter(claim.holds for _, claim in self.claims)
+        if not counts:
+            return "No claim of the paper is judged here."
         return (
             f"{counts[True]} of {counts.total()} claims of the paper hold here; "
             f"{counts[False]} {'does' if counts[False] == 1 else 'do'} not."
