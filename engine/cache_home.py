@@ -21,9 +21,16 @@ _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 def cache_home() -> Path:
-    """The user's cache directory, or ``SLACKWATER_CACHE``."""
-    home = os.environ.get("SLACKWATER_CACHE") or os.environ.get("XDG_CACHE_HOME")
-    return Path(home).resolve() if home else Path.home() / ".cache"
+    """The user's cache directory, or ``SLACKWATER_CACHE``; one that cannot be made where the user
+    has no home.
+    """
+    cache_at = os.environ.get("SLACKWATER_CACHE") or os.environ.get("XDG_CACHE_HOME")
+    if cache_at:
+        return Path(cache_at).resolve()
+    try:
+        return Path.home() / ".cache"
+    except RuntimeError:  # as in a container that runs as any user
+        return Path(os.devnull) / "cache"
 
 
 def own_cache() -> Path | None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+
+from engine.kernels.jit import njit
 
 _SQRT_HALF = math.sqrt(0.5)
 
@@ -46,7 +47,7 @@ def survival(normals: np.ndarray) -> np.ndarray:
     return np.asarray(_survival(normals))
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit
 def _chain(fresh: np.ndarray, last: float, correlation: float) -> np.ndarray:
     out = np.empty_like(fresh)
     scale = math.sqrt(1.0 - correlation * correlation)
@@ -56,7 +57,7 @@ def _chain(fresh: np.ndarray, last: float, correlation: float) -> np.ndarray:
     return out
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit
 def _survival(normals: np.ndarray) -> np.ndarray:
     out = np.empty_like(normals)
     for at in range(normals.size):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import pwd
 import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -77,6 +79,35 @@ def test_a_cache_of_another_user_is_not_used(
     parse._parser.cache_clear()
     assert query(TEXT)
     assert list(cache.iterdir()) == []
+
+
+def test_attack2_06_a_user_without_a_home_has_no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(user: int) -> Any:
+        raise KeyError(user)
+
+    for name in ("SLACKWATER_CACHE", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    cache_home._own.cache_clear()
+    assert own_cache() is None
+    assert jit.cache_directory() is None
+
+
+def test_attack2_06_commands_that_simulate_need_no_cache(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    closed = {
+        "SLACKWATER_CACHE": str(tmp_path / "file" / "x"), "PYTHONPATH": str(ROOT),
+        "NUMBA_CACHE_LOCATOR_CLASSES": "IPythonCacheLocator",  # as where Numba can write nowhere
+    }  # fmt: skip
+    for command in (
+        ["simulate", "soccer", "--set", "duration=0.1s", "--out", "log"],
+        ["emulate", str(ROOT / "docs" / "samples" / "links.toml"), "--check"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", "from engine.cli import main; main()", *command], check=False,
+            capture_output=True, text=True, cwd=tmp_path, env=os.environ | closed,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, "")
 
 
 def run(code: str, cache: Path) -> str:

@@ -19,7 +19,8 @@ ALLOWED = {
     "edge_agent": {"edge_agent", "msgpack", "ntplib", "netifaces"},
     "simulator": {
         "simulator", "edge_agent", "simpy", "numpy", "numba", "pyarrow",
-        "engine.gateway", "engine.log", "engine.stream.frame", "engine.errors", "engine.units",
+        "engine.gateway", "engine.kernels.jit", "engine.log", "engine.stream.frame",
+        "engine.errors", "engine.units",
     },
     "engine": {
         "engine", "edge_agent", "numpy", "numba", "llvmlite", "pyarrow", "lark", "msgpack",
