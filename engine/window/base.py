@@ -45,9 +45,10 @@ from engine.window.shown.results import WindowResults
 from engine.window.shown.text_codes import text_codes
 from engine.window.shown.unchanged import those, unchanged
 
-FIRST: Final = 256
+FIRST: Final = 32
 """Room at the beginning, of whatever grows."""
 OUTBOX_MAX: Final = 1 << 14
+_OUTBOX_LEAST: Final = 256
 
 
 class Windows(ABC):
@@ -90,7 +91,8 @@ class Windows(ABC):
         )  # fmt: skip
         self._numbers = len(plan.aggregates) + behind
         self._standing = t.new_standing(FIRST, mode, self._numbers)
-        self._outbox = t.new_outbox(FIRST, len(plan.group_by), self._numbers)
+        self._outbox_room = _OUTBOX_LEAST
+        self._outbox = self._new_outbox(0)
         self._scratch = new_content(self._numbers)
 
     def required_columns(self) -> set[str]:
@@ -164,9 +166,12 @@ class Windows(ABC):
         self._standing = t.more_standing(self._standing, capacity, self._held.mode)
 
     def _more_outbox(self, capacity: int) -> None:
-        """Larger ones make fewer and longer pieces of results, but every site has one."""
-        if capacity > len(self._outbox.at):
-            self._outbox = t.new_outbox(capacity, len(self.plan.group_by), self._numbers)
+        """An empty one; larger ones make fewer and longer pieces of results."""
+        self._outbox_room = max(capacity, self._outbox_room)
+        self._outbox = self._new_outbox(self._outbox_room)
+
+    def _new_outbox(self, capacity: int) -> t.Outbox:
+        return t.new_outbox(capacity, len(self.plan.group_by), self._numbers)
 
     def _send(self, results: ResultPieces) -> None:
         if self._outbox.tally[0]:

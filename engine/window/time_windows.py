@@ -40,7 +40,7 @@ from engine.window.rows_read import no_rows
 from engine.window.run import run
 from engine.window.settings import WindowSettings, horizon_ns
 
-_CHUNK: Final = 1 << 16
+_CHUNK: Final = 1 << 10
 _COUNTERS: Final = {
     "too_late": "too_late", "refused_groups": "refused", "capped_uncertainty": "capped",
     "wide_gaps": "wide_gaps",
@@ -98,6 +98,7 @@ class TimeWindows(Windows):
         self, rows: a.Rows, values: Values, agenda: a.Agenda, known: int, ends_at: int = a.INT_MIN
     ) -> ResultPieces:
         results = ResultPieces()
+        self._outbox = self._new_outbox(self._outbox_room)
         for field in a.BATCH:
             self._state[field] = 0
         why = None
@@ -116,6 +117,7 @@ class TimeWindows(Windows):
                 self._grow(why, needed)
             self._state["needed"] = 0
         self._send(results)
+        self._outbox = self._new_outbox(0)  # of ten thousand sites few are at work
         if self._ranked is not None:
             frontier, geo = int(self._state["frontier"][0]), self._geo
             over = (frontier - geo.horizon - geo.size) // geo.step

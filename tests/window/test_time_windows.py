@@ -249,7 +249,7 @@ def test_memory_stays_bounded_on_an_endless_stream() -> None:
         sizes.add(len(state["cells"]["window"]))
         sizes |= {len(state["standing"]["next"]), len(state["kept"]["next"])}
         assert state["kept"]["tally"]["live"][0] < 60
-    assert sizes == {256}
+    assert max(sizes) <= 256
 
 
 def test_results_share_nothing_with_later_retractions() -> None:

@@ -25,7 +25,7 @@ from engine.window.panes.held import Entries
 from engine.window.rows_read import no_rows
 from engine.window.settings import WindowSettings, horizon_ns
 
-_CHUNK: Final = 1 << 14
+_CHUNK: Final = 1 << 10
 OLD_GAPS_MAX: Final = 4096
 """Gaps in windows that began longer ago than windows are corrected. Two of more become one, so that
 memory is bounded: its events are missing wherever one of both could lie."""
@@ -73,13 +73,9 @@ class OwnWindows(Windows):
 
     def _run(self, rows: Rows, values: Values, agenda: Agenda, known: int) -> ResultPieces:
         results = ResultPieces()
-        for field in (
-            "row",
-            "step",
-            "gap",
-            "tick",
-            "entries",
-        ):  # the rest is at rest between batches
+        self._outbox = self._new_outbox(self._outbox_room)
+        # The rest is at rest between batches.
+        for field in ("row", "step", "gap", "tick", "entries"):
             self._state[field] = 0
         why = None
         while why != b.DONE:
@@ -95,6 +91,7 @@ class OwnWindows(Windows):
             elif why != b.DONE:
                 self._grow(why)
         self._send(results)
+        self._outbox = self._new_outbox(0)  # of ten thousand sites few are at work
         return results
 
     @abstractmethod
