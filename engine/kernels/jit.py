@@ -32,6 +32,11 @@ class _Loading:
         self.seconds = 0.0
         self._depth = 0
 
+    @property
+    def is_on(self) -> bool:
+        """Whether one gets ready now."""
+        return self._depth > 0
+
     @contextmanager
     def counted(self) -> Iterator[None]:
         """Within, a kernel gets ready; one that it calls may do so meanwhile."""

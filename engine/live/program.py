@@ -3,8 +3,8 @@
 Standard input: a line with what is asked (JSON, ``Task``), then notices. Standard output: messages,
 each a kind, a length of four bytes and the content: ``LINES`` (answers that are new), ``TELL`` (a
 line for people), ``SAVED`` (the number of the log's file behind which a restart goes on),
-``FAILED`` (all queries that have failed, as JSON), ``RUNS`` (it is at work). The end of standard
-input ends it; a crash at any point does no harm.
+``FAILED`` (all queries that have failed, as JSON), ``RUNS`` (it is at work), ``COMPILING`` (now and
+then, while it does). The end of standard input ends it; a crash at any point does no harm.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from engine.errors import SlackwaterError, UserError
-from engine.kernels.jit import when_compiling
+from engine.errors import SlackwaterError
+from engine.kernels.jit import loading, when_compiling
 from engine.live.attribute_watch import LogWatch
 from engine.live.claim import claim
 from engine.live.embedded import EmbeddedEngine, OpenAnswers, Place
@@ -39,7 +39,7 @@ from engine.results.answer_tables import AnswerTables
 from engine.results.failed_queries import Failed, FailedQueries
 from engine.results.live_answers import LiveAnswers
 from engine.results.live_beginning import check_begin
-from engine.results.store.sole_use import sole_use
+from engine.results.store.sole_use import wait_for_sole_use
 from engine.units import unit_ns
 
 if TYPE_CHECKING:
@@ -51,17 +51,14 @@ TELL: Final = b"T"
 SAVED: Final = b"S"
 FAILED: Final = b"F"
 RUNS: Final = b"R"
+COMPILING: Final = b"C"
 HEAD: Final = 5
 """Bytes before the content of a message."""
-AT_FAULT: Final = 2
-"""Exit code when what is asked, or the log, is at fault: to start again would not help."""
 STATE: Final = ".state"
 ATTRIBUTES: Final = "attributes"
 """File in which what the log's events were seen to have is kept, for Spark."""
 _RETRY_S: Final = 1.0
-_LOCK_S: Final = 60.0
-"""So long an engine whose server was killed may take to end."""
-_LOCK_LOOK_S: Final = 0.05
+_COMPILING_EVERY_S: Final = 1.0
 _IDLE_S: Final = 1.0
 
 
@@ -114,6 +111,9 @@ class _Outlet:
     def runs(self) -> None:
         self._send(RUNS, b"")
 
+    def compiling(self) -> None:
+        self._send(COMPILING, b"")
+
     def failed(self, failed: list[Failed]) -> None:
         self._send(FAILED, json.dumps(failed).encode())
 
@@ -143,35 +143,32 @@ def main() -> int:
             "answers: compiling, once for these queries: half a minute to three minutes"
         )
     )
+    _say_while_compiling(outlet)
     try:
         with ExitStack() as stack:
-            _alone(Path(task.answers) / STATE, notices, stack)
+            state = Path(task.answers) / STATE
+            if not wait_for_sole_use(state, stack, notices.over_within, outlet.tell):
+                return 1
             outlet.runs()
             _run(task, notices, outlet)
     except _OverError:
         return 1
-    except UserError as error:
-        outlet.tell(f"no more answers: {error}")
-        return AT_FAULT
-    except (SlackwaterError, AnswersDamaged) as error:  # a new start makes answers again
+    except (SlackwaterError, AnswersDamaged) as error:  # the server starts it again
         outlet.tell(f"answers: {error}")
         return 1
     return 0
 
 
-def _alone(folder: Path, notices: Notices, stack: ExitStack) -> None:
-    """``sole_use``, waiting for an engine whose server was killed to end."""
-    deadline = time.monotonic() + _LOCK_S
-    while True:
-        try:
-            stack.enter_context(sole_use(folder))
-        except UserError:
-            if time.monotonic() > deadline:
-                raise
-            if notices.over_within(_LOCK_LOOK_S):
-                raise _OverError from None
-        else:
-            return
+def _say_while_compiling(outlet: _Outlet) -> None:
+    """From a thread: the server waits for what is compiled, as a kill would lose it."""
+
+    def say() -> None:
+        while True:
+            time.sleep(_COMPILING_EVERY_S)
+            if loading.is_on:
+                outlet.compiling()
+
+    threading.Thread(target=say, name="compiling", daemon=True).start()
 
 
 def _run(task: Task, notices: Notices, outlet: _Outlet) -> None:

@@ -1,7 +1,8 @@
 """The engine as a child process of the server, so that receiving and acking never wait for it.
 
 It is told how far the log is durable, and gives lines of answers for whoever looks on. When it
-ends by itself it is started again, later each time; what it was asked being at fault, it is not.
+ends by itself it is started again, later each time, for as long as the server lives: what was at
+fault may be put right meanwhile.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from engine.live.program import AT_FAULT, FAILED, HEAD, LINES, RUNS, SAVED, Task
+from engine.live.program import COMPILING, FAILED, HEAD, LINES, RUNS, SAVED, Task
 from engine.server.watch.answers_state import AnswersState
 
 OnResults = Callable[[Sequence[bytes]], None]
@@ -24,6 +25,8 @@ _STEADY_S: Final = 60.0
 """Who ran so long is started again soon."""
 STOP_S: Final = 45.0
 """So long the engine may take to answer what is in the log, when the server stops."""
+COMPILING_STOP_S: Final = 240.0
+"""The same, with what it compiles meanwhile: that would be lost, and compiled at the next start."""
 
 
 class EngineProcess:
@@ -51,6 +54,10 @@ class EngineProcess:
         state.running = False
         self._process: Process | None = None
         self._stopping = asyncio.Event()
+        self._compiled_at = -COMPILING_STOP_S
+        self._before: set[str] = set()
+        self._said: set[str] = set()
+        """Lines of the engine's life, and of the one before: what each says again is said once."""
         self._running: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -68,10 +75,30 @@ class EngineProcess:
         self._stopping.set()
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
-        done, _ = await asyncio.wait([self._running], timeout=STOP_S)
-        if not done and self._process is not None:
+        if not await self._ended_in_time() and self._process is not None:
             self._process.kill()
         await self._running
+
+    async def _ended_in_time(self) -> bool:
+        assert self._running is not None
+        now = asyncio.get_running_loop().time
+        begun, told = now(), False
+        while (left := max(begun, self._compiled_at) + STOP_S - now()) > 0:
+            if now() > begun + COMPILING_STOP_S:
+                break
+            done, _ = await asyncio.wait([self._running], timeout=min(left, 1.0))
+            if done:
+                return True
+            if self._compiled_at > begun and not told:
+                told = True
+                self._tell("answers: waits until the engine has compiled, which is kept")
+        return False
+
+    def _say(self, line: str) -> None:
+        """Unless the engine's life before said so, too: it may end each minute, for days."""
+        if line not in self._before:
+            self._tell(line)
+        self._said.add(line)
 
     def _notify(self) -> None:
         if self._process is not None and not self._stopping.is_set():
@@ -92,13 +119,10 @@ class EngineProcess:
                 if not code:
                     return
                 break
-            if code == AT_FAULT:
-                self._tell("answers have stopped; events are still received")
-                await self._stopping.wait()
-                return
             if loop.time() - begun > _STEADY_S:
-                wait_s = _AGAIN_S[0]
-            self._tell(f"answers: the engine ended ({code}); starts again in {wait_s:.0f} s")
+                wait_s, self._before = _AGAIN_S[0], set()
+            self._say(f"answers: the engine ended ({code}); starts again in {wait_s:.0f} s")
+            self._before, self._said = self._said, set()
             done = asyncio.create_task(self._stopping.wait())
             await asyncio.wait([done], timeout=wait_s)
             done.cancel()
@@ -141,7 +165,9 @@ class EngineProcess:
                     self._state.failed = json.loads(content)
                 elif head[:1] == RUNS:
                     self._state.running = True
+                elif head[:1] == COMPILING:
+                    self._compiled_at = asyncio.get_running_loop().time()
                 else:
-                    self._tell(content.decode())
+                    self._say(content.decode())
         except asyncio.IncompleteReadError:
             return

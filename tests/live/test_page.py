@@ -12,7 +12,7 @@ import subprocess
 import time
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 import pytest
@@ -26,6 +26,15 @@ pytestmark = pytest.mark.slow
 def ask(port: int, path: str) -> bytes:
     with urlopen(f"http://127.0.0.1:{port}{path}", timeout=20) as told:
         return bytes(told.read())
+
+
+def status(port: int, path: str) -> int:
+    """The status of an answer."""
+    try:
+        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=20) as told:
+            return int(told.status)
+    except HTTPError as error:
+        return error.code
 
 
 def state(port: int) -> dict[str, Any]:
