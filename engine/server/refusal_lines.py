@@ -21,7 +21,7 @@ class RefusalLines:
     def __init__(
         self, tell: Callable[[str], None], now_s: Callable[[], float] = time.monotonic
     ) -> None:
-        self._tell = tell
+        self.tell = tell
         self._now_s = now_s
         self._begun = now_s()
         self._told: set[tuple[str, str]] = set()
@@ -34,7 +34,7 @@ class RefusalLines:
         now_s = self._now_s()
         if now_s - self._begun >= MINUTE_S:
             if self._more:
-                self._tell(f"refused: {self._more} more, since the lines above")
+                self.tell(f"refused: {self._more} more, since the lines above")
             self._begun, self._more = now_s, 0
             self._told.clear()
         key = (host, close.reason)
@@ -43,4 +43,4 @@ class RefusalLines:
             return
         self._told.add(key)
         name = f" {close.name}" if close.name else ""
-        self._tell(f"refused{name} from {host or 'nowhere'}: {close.reason}: {close.detail}")
+        self.tell(f"refused{name} from {host or 'nowhere'}: {close.reason}: {close.detail}")

@@ -12,6 +12,7 @@ import gc
 import signal
 import ssl
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -23,6 +24,7 @@ from engine.live.claim import check_claim
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.files.log_files import log_files
 from engine.log.files.retired import retired
+from engine.server.descriptors import connections_within, open_files
 from engine.server.engine_process import EngineProcess, OnResults
 from engine.server.engine_section import spark_ready
 from engine.server.log_keeper import LogKeeper
@@ -58,6 +60,7 @@ def serve(settings: SiteSettings, tell: Tell) -> None:
     if settings.engine is not None and settings.engine.kind == "spark":
         spark_ready()
     tls = None if settings.tls is None else settings.tls.context()
+    settings = _within_open_files(settings, tell)
     with LogWriter(settings.log) as writer, _opened(settings.dead_letters) as letters:
 
         def keep(line: str) -> None:
@@ -80,6 +83,22 @@ def serve(settings: SiteSettings, tell: Tell) -> None:
         )
         with keeper:
             asyncio.run(_serve(core, log, settings, tls, page, tell, engine))
+
+
+def _within_open_files(settings: SiteSettings, tell: Tell) -> SiteSettings:
+    """No more connections than this process can hold; and one address leaves some to others."""
+    wanted = settings.gateway
+    files = open_files(wanted.connections_max)
+    most = min(wanted.connections_max, connections_within(files))
+    if most == wanted.connections_max:
+        return settings
+    tell(
+        f"connections_max is {most} instead of {wanted.connections_max}, as this process may have "
+        f"{files} open files: raise that limit (ulimit -Hn, LimitNOFILE)"
+    )
+    of_address = min(wanted.connections_per_address, most // 2)
+    gateway = replace(wanted, connections_max=most, connections_per_address=of_address)
+    return replace(settings, gateway=gateway)
 
 
 def _engine(

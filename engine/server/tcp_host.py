@@ -17,6 +17,7 @@ from typing import Final
 from edge_agent.drivers.alarm import Alarm
 from edge_agent.drivers.stream_socket import StreamSocket
 from engine.gateway.core import Close, GatewayCore
+from engine.server.acceptor import Acceptor
 from engine.server.rate_limit import RateLimit
 from engine.server.refusal_lines import RefusalLines
 
@@ -24,8 +25,6 @@ WRITE_MAX: Final = 1 << 20
 """A peer that leaves so many bytes of answers unread is cut off."""
 _LINGER_SECONDS: Final = 5.0
 """So long a closed connection may take to send what was written to it."""
-_HANDSHAKE_SECONDS: Final = 10.0
-_BACKLOG: Final = 1024
 _SLEEP_MAX_SECONDS: Final = 1.0
 """So soon it is seen that this machine's clock was set."""
 
@@ -49,7 +48,7 @@ class TcpHost:
         self._now_ns = now_ns
         self._refusals = refusals
         self._reading = True
-        self._server: asyncio.Server | None = None
+        self._acceptor: Acceptor | None = None
         self._connections: dict[Hashable, _Connection] = {}
         self._keys = count(1)
         self._alarm = Alarm(self._wake)
@@ -61,16 +60,12 @@ class TcpHost:
         Raises:
             OSError: the address cannot be bound.
         """
-        self._server = await asyncio.get_running_loop().create_server(
-            lambda: _Connection(self),
-            host,
-            port,
-            ssl=tls,
-            backlog=_BACKLOG,
-            ssl_handshake_timeout=None if tls is None else _HANDSHAKE_SECONDS,
-        )
+        tell = _nobody if self._refusals is None else self._refusals.tell
+        acceptor = Acceptor(lambda: _Connection(self), tls, tell)
+        bound = await acceptor.listen(host, port)
+        self._acceptor = acceptor
         self._wake()
-        return int(self._server.sockets[0].getsockname()[1])
+        return bound
 
     async def stop(self, written: Callable[[], Awaitable[None]] | None = None) -> None:
         """Takes no more, makes everything durable, says so, and closes.
@@ -81,8 +76,8 @@ class TcpHost:
         Raises:
             OSError: the log could not be written; what was not acked is with the agents.
         """
-        if self._server is not None:
-            self._server.close()
+        if self._acceptor is not None:
+            self._acceptor.close()
         self._read(on=False)
         try:
             self.core.finish(self._now_ns())
@@ -155,7 +150,7 @@ class TcpHost:
                 connection = self._connections.get(output.connection)
                 if connection is not None:
                     connection.send(output.data)
-        if self._server is not None and self._server.is_serving():
+        if self._acceptor is not None and self._acceptor.is_serving:
             self._read(on=not self.core.congested)
         due, now_ns = self.core.next_wake(), self._now_ns()
         seconds = _SLEEP_MAX_SECONDS
@@ -184,6 +179,10 @@ class TcpHost:
             self._closing.discard(handle)
 
         connection.ended.add_done_callback(forget)
+
+
+def _nobody(_line: str) -> None:
+    """Is told."""
 
 
 class _Connection(StreamSocket):

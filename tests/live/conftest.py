@@ -138,9 +138,9 @@ class Field:
         self.programs.append(program)
         return program
 
-    def serve(self) -> Program:
-        """A gateway that listens."""
-        program = self.start("serve", "--config", "site.toml")
+    def serve(self, first: Callable[[], None] | None = None) -> Program:
+        """A gateway that listens; ``first``: what its process does before it starts."""
+        program = self.start("serve", "--config", "site.toml", preexec_fn=first)
         program.says("listening")
         return program
 
