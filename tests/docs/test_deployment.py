@@ -12,10 +12,13 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import sysconfig
+import tempfile
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -29,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "docs/samples"
 CONTAINERS = SAMPLES / "containers"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-SLACKWATER = ["-c", "from engine.cli import main; main()"]
+SLACKWATER = ["-c", "from edge_agent.entry import main; main()"]
 PROGRAMS = {"python": [sys.executable, "-S"], "slackwater": [sys.executable, "-S", *SLACKWATER]}
 
 
@@ -76,6 +79,28 @@ def test_what_is_copied_is_what_is_installed(copied: tuple[str, Path]) -> None:
     low, image = re.search(r">=3\.(\d+)", PROJECT["requires-python"]), step(name, "FROM")
     assert low is not None
     assert int(image.partition("3.")[2].partition("-")[0]) >= int(low[1])
+
+
+def test_attack2_the_script_of_an_image_needs_no_more_than_is_copied(
+    copied: tuple[str, Path],
+) -> None:
+    """``slackwater`` as pip writes it, of what the image has."""
+    name, folder = copied
+    module, _, called = PROJECT["scripts"]["slackwater"].partition(":")
+    script = f"import sys; from {module} import {called}; sys.exit({called}())"
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-S", "-c", script, *words], check=False, capture_output=True,
+            text=True, cwd=folder, env=environment(folder),
+        )  # fmt: skip
+
+    told = run("agent", "--help")
+    assert (told.returncode, told.stderr) == (0, "")
+    assert run("--help").returncode == run("--version").returncode == 0
+    if name == "agent":
+        said = "slackwater: this needs engine; type: pip install 'slackwater[engine]'\n"
+        assert (run("query").returncode, run("query").stderr) == (1, said)
 
 
 @pytest.mark.slow
@@ -129,6 +154,74 @@ def test_compose_names_what_is_there() -> None:
     agent = tomllib.loads((CONTAINERS / "agent.toml").read_text())
     assert site["tokens"][f"main/{agent['agent']['source']}"] == agent["agent"]["token"]
     assert f"\n  {agent['gateway']['host']}:\n" in text
+
+
+OTHER = 54321
+"""A user without rights."""
+
+
+@pytest.fixture(name="machine")
+def _machine() -> Iterator[Path]:
+    """A folder that such a user can look into."""
+    with tempfile.TemporaryDirectory() as made:
+        Path(made).chmod(0o755)
+        yield Path(made)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "settings"), [("agent", "agent.toml"), ("gateway", "site.toml")])
+def test_attack2_the_documented_installation_starts(
+    name: str, settings: str, machine: Path
+) -> None:
+    """Settings as docs/deploy.md installs them; the program as the unit starts it, which hands
+    the account of the service copies of what it names.
+    """
+    unit = (SAMPLES / f"slackwater-{name}.service").read_text()
+    installed = re.search(
+        rf"sudo install -D -m (\d+) {settings} (/etc/slackwater/{settings})",
+        (ROOT / "docs/deploy.md").read_text(),
+    )
+    assert installed is not None
+    port, mode = free_port(), int(installed[1], 8)
+    text = (SAMPLES / settings).read_text().replace("port = 9750", f"port = {port}")
+    text = re.sub(r'"(status.json|site.log|answers)"', rf'"{machine}/lib/\1"', text)
+    text += f"\n[metrics]\nport = {port}\n" if name == "agent" else ""
+    etc, handed, lib = (machine / each for each in ("etc", "handed", "lib"))
+    for folder, owner in ((etc, 0), (handed, OTHER), (lib, OTHER)):
+        folder.mkdir(mode=0o755)
+        own(folder, owner)
+    (etc / settings).touch(mode)
+    (etc / settings).write_text(text)
+    for copy, source in re.findall(
+        r"^LoadCredential=(\S+?):/etc/slackwater/(\S+)$", unit, re.MULTILINE
+    ):
+        shutil.copy(etc / source, handed / copy)
+        own(handed / copy, OTHER)
+    (command,) = re.findall(r"^ExecStart=\S+ (.*)$", unit, re.MULTILINE)
+    command = command.replace("${CREDENTIALS_DIRECTORY}", str(handed))
+    words = [sys.executable, *SLACKWATER, *command.replace("/etc/slackwater", str(etc)).split()]
+    as_other = ["setpriv", f"--reuid={OTHER}", f"--regid={OTHER}", "--clear-groups"]
+    running = subprocess.Popen(
+        [*(as_other if os.geteuid() == 0 else []), *words], cwd=lib, stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(ROOT), "HOME": str(lib)},
+    )  # fmt: skip
+    try:
+        until(lambda: answers(port) or running.poll() is not None, "the service")
+        assert running.poll() is None, running.communicate()[1].decode()
+    finally:
+        running.terminate()
+        running.communicate(timeout=60)
+    assert (lib / ("status.json" if name == "agent" else "site.log")).exists()
+
+
+def own(path: Path, owner: int) -> None:
+    if os.geteuid() == 0:
+        os.chown(path, owner, owner)
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as asked:
+        return asked.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.mark.parametrize("name", ["slackwater-agent", "slackwater-gateway"])

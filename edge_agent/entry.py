@@ -1,0 +1,59 @@
+"""The command ``slackwater``. Light to import, and whole in the base install: ``agent`` is here,
+and what the other commands need loads when one is called, if it is there.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from edge_agent.standard_streams import drop_unwritten, fill_closed_streams
+
+
+def main() -> None:
+    """Does what the command line says, and exits.
+
+    Exit codes: 0 done, 1 failed, 2 the user's input is at fault.
+    """
+    if sys.argv[1:2] == ["agent"]:  # a device has nothing of what the other commands need
+        from edge_agent.command import program as agent  # noqa: PLC0415
+
+        sys.exit(agent(sys.argv[2:]))
+    fill_closed_streams()
+    gc.disable()  # until modules are loaded: they are no garbage, and looking takes 0.3 s
+    # NumPy's BLAS would start a thread per core: 60 ms, and no command multiplies matrices.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    try:
+        run = import_module("engine.cli.app").run  # by its name: a device has none
+    except ModuleNotFoundError as error:
+        if sys.argv[1:] in (["--help"], ["--version"]):
+            sys.stdout.write(about(sys.argv[1:]))
+            sys.exit(0)
+        sys.stderr.write(
+            f"slackwater: this needs {error.name}; type: pip install 'slackwater[engine]'\n"
+        )
+        sys.exit(1)
+    code = run(sys.argv[1:])
+    drop_unwritten()
+    sys.exit(code)
+
+
+def about(words: Sequence[str]) -> str:
+    """What a device, which has no other command than ``agent``, answers to ``--version``; to any
+    other words, the commands that there are.
+    """
+    from importlib.metadata import version  # noqa: PLC0415 - takes longer than all else here
+
+    said = f"slackwater {version('slackwater')}\n"
+    if "--version" in words:
+        return said
+    return said + (
+        "\n  slackwater agent --config agent.toml   sends a device's events to a gateway\n"
+        "  slackwater agent check agent.toml      whether its settings are right\n"
+        "  slackwater agent spool ls FOLDER       what waits in an outbox\n"
+        "  slackwater agent --help                all of it\n"
+        "\nAll other commands: pip install 'slackwater[engine]'\n"
+    )
