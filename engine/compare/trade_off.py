@@ -17,7 +17,7 @@ from engine.compare.choice import in_place
 from engine.compare.comparison import OrdersCompared
 from engine.compare.labels import place_labels
 from engine.compare.measure import Durations, Measures
-from engine.report.page.figures import COLOURS, NEUTRAL, Figure, short
+from engine.report.page.figures import COLOURS, NEUTRAL, ONE_BOX, Figure, short
 from engine.report.units import number
 
 _HEIGHT_PX: Final = 520
@@ -147,7 +147,7 @@ def _order_line(
         "line": {"color": colour, "width": 3},
         "marker": {"symbol": [_MEAN, _P99], "size": [9, 11], "color": colour},
         "text": [_told(comparison, each, "mean"), _told(comparison, each, "p99")],
-        "hovertemplate": "%{text}<extra></extra>",
+        "hovertemplate": f"%{{text}}{ONE_BOX}",
         "showlegend": False,
     }
 
@@ -165,7 +165,7 @@ def _sweep_lines(comparison: OrdersCompared, x_axis: _Axis, y_axis: _Axis) -> li
             "line": {"color": NEUTRAL, "width": 2, "dash": dash},
             "marker": {"symbol": f"{symbol}-open", "size": 6, "color": NEUTRAL},
             "text": [_told(comparison, each, name) for each in swept],
-            "hovertemplate": "%{text}<extra></extra>",
+            "hovertemplate": f"%{{text}}{ONE_BOX}",
         }
         for end, (name, dash, symbol) in enumerate(
             (("mean", "solid", _MEAN), ("p99", "dash", _P99))
@@ -191,9 +191,7 @@ def _told(comparison: OrdersCompared, each: Measures, name: str) -> str:
     unit, unit_ns = comparison.hold_unit
     spread = _spread(comparison, each)
     duration = spread.mean_ns if name == "mean" else spread.p99_ns
-    return (
-        f"{each.order}<br>{in_place(each)} in place<br>{name} {number(duration / unit_ns)} {unit}"
-    )
+    return f"{each.order}\n{in_place(each)} in place\n{name} {number(duration / unit_ns)} {unit}"
 
 
 def _labels(

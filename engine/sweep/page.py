@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from engine.report.kpis import Kpi
 from engine.report.page.document import document
-from engine.report.page.figures import BAD, GOOD, Figure
+from engine.report.page.figures import BAD, GOOD, ONE_BOX, Figure
 from engine.report.page.how_made import CHAPTER, how_made
 from engine.report.page.page_folder import write_page_folder
 from engine.report.plain import as_json, plain
@@ -181,7 +181,7 @@ def _map(findings: Findings, text: str, own: Cell, others: list[str]) -> Figure:
             "texttemplate": "%{text}" if len(places_x) <= 12 else "",
             "zmin": 0, "zmax": 1, "colorscale": _SCALE, "xgap": 2, "ygap": 2,
             "showscale": False,
-            "hovertemplate": "%{text}<br>holds with %{z:.0%} of the seeds<extra></extra>",
+            "hovertemplate": f"%{{text}}\nholds with %{{z:.0%}} of the seeds{ONE_BOX}",
         },
     ]  # fmt: skip
     border = frontier([[share == 1 for share in row] for row in shares])

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from engine.report.page.charts import chart_figures
+from engine.report.page.figures import ONE_BOX, Figure
 from engine.report.plain import plain
 from engine.report.units import TimeLine
 from engine.report.write import write_report
@@ -38,6 +39,27 @@ def test_an_axis_over_decades_is_logarithmic_unless_it_reaches_zero() -> None:
     (made,) = chart_figures([chart(Series("s", (1.0, 1000.0), (0.0, 1000.0), ("a", "b")))])
     assert made.layout["xaxis"]["type"] == "log"
     assert "type" not in made.layout["yaxis"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ('<a href="//e.org">x</a>', '&lt;a href="//e.org"&gt;x&lt;/a&gt;'),
+        ("<b>&lt;1 & 2", "&lt;b&gt;&amp;lt;1 &amp; 2"),
+        ("two\nlines", "two<br>lines"),
+        (f"<i>%{{y}}{ONE_BOX}", f"&lt;i&gt;%{{y}}{ONE_BOX}"),
+        (f"{ONE_BOX}x", "&lt;extra&gt;&lt;/extra&gt;x"),
+    ],
+)
+def test_attack2_labels_are_shown_as_they_are(text: str, shown: str) -> None:
+    data = [{"name": text, "text": [text, (text,)], "y": [1, None, text], "hovertemplate": text}]
+    layout = {"title": {"text": text}, "annotations": [{"text": text, "x": 0.5}]}
+    assert Figure("f", text, text, data, layout).spec() == {
+        "name": "f",
+        "data": [{"name": shown, "text": [shown, [shown]], "y": [1, None, shown],
+                  "hovertemplate": shown}],
+        "layout": {"title": {"text": shown}, "annotations": [{"text": shown, "x": 0.5}]},
+    }  # fmt: skip
 
 
 def test_charts_without_points_are_left_out() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any, Final
 
 from engine.report.units import NS_PER_MS, TimeLine, duration, number, percent
@@ -33,6 +34,9 @@ _ROUND_NS: Final = (
 )  # fmt: skip
 """Durations that people count by, some ten times apart."""
 
+ONE_BOX: Final = "<extra></extra>"
+"""Ends a ``hovertemplate``: Plotly then shows no second box beside it."""
+
 Spec = dict[str, Any]
 
 
@@ -48,8 +52,20 @@ class Figure:
     height_px: int = 360
 
     def spec(self) -> Spec:
-        """What the page's script draws."""
-        return {"name": self.name, "data": self.data, "layout": self.layout}
+        """What the page's script draws; texts, as others may have chosen them, are no markup."""
+        return {"name": self.name, "data": _as_it_is(self.data), "layout": _as_it_is(self.layout)}
+
+
+def _as_it_is(value: Any) -> Any:
+    """Texts without markup: Plotly would make a link of ``<a href=...>``. Lines stay lines."""
+    if isinstance(value, str):
+        text = value.removesuffix(ONE_BOX)
+        return escape(text, quote=False).replace("\n", "<br>") + value[len(text) :]
+    if isinstance(value, Mapping):
+        return {name: _as_it_is(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_it_is(each) for each in value]
+    return value
 
 
 _WIDE: Final[Spec] = {"width": 5}
