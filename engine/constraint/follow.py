@@ -14,10 +14,11 @@ from engine.kernels.jit import kernel
 
 @kernel
 def follow(
-    first: int, keyed: Keyed, now: np.ndarray, timeout: int, tables: Tables, basic: Basic,
-    events: Events, pool: Pool, told: np.ndarray,
+    first: int, keyed: Keyed, now: np.ndarray, settled: np.ndarray, timeout: int, tables: Tables,
+    basic: Basic, events: Events, pool: Pool, told: np.ndarray,
 ) -> tuple[int, int]:  # fmt: skip
-    """Take events from ``first`` on to their traces; ``now`` is how far progress was before each.
+    """Take events from ``first`` on to their traces; ``now`` is how far progress was before each,
+    ``settled``: before when no clock's error can take it.
 
     Returns:
         The first event that was not taken, as there was no room (their number: all were), and how
@@ -37,7 +38,9 @@ def follow(
                 trace = keyed.traces[entry]
                 if timeout > 0 and due(trace, now[i], timeout):
                     rows = run_out(trace, LATER, timeout, tables, told, rows)
-                rows = step(trace, i, i, timeout, tables, basic, events, pool, told, rows)
+                rows = step(
+                    trace, i, i, timeout, settled[i], tables, basic, events, pool, told, rows
+                )
                 if timeout > 0 and due(trace, now[i], timeout):
                     rows = run_out(trace, i, timeout, tables, told, rows)
             i += 1

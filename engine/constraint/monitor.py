@@ -10,7 +10,7 @@ time, and one that comes late rewrites its trace (``engine.constraint.rewrite``)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -33,7 +33,7 @@ from engine.query.automata.compiled import automata_of
 from engine.query.automata.verdicts import SATISFIABLE, UNSATISFIABLE, Encoded
 from engine.query.fields import attributes_of, released_columns
 from engine.query.monitor_plan import MonitorPlan
-from engine.stream.released import LATE_DROPPED, Released
+from engine.stream.released import IN_ORDER, LATE_DROPPED, Released
 from engine.window.keys import GroupKeys
 
 _ROOM: Final = 1 << 12
@@ -61,6 +61,7 @@ class MonitorOperator:
         self._keys = GroupKeys((plan.trace,), plan.name)
         self.held = OpenTraces(rewrites=self._horizon is not None)
         self._clock = self._now = INT_MIN
+        self._progress, self._widest, self._settled = INT_MIN // 2, 0, INT_MIN
         self._rows = 0
         self._told = np.zeros(_ROOM, TOLD)
         self._counts = dict.fromkeys(("untraced", "late_dropped", "over"), 0)
@@ -83,19 +84,21 @@ class MonitorOperator:
             self._leave_out(symbols, nulls != 0, "untraced")
         numbers = np.arange(self._rows, self._rows + released.n)
         self._rows += released.n
-        moves = moves_of(released, self._now) if self._timeout else None
+        widest = np.maximum.accumulate(np.append(self._widest, columns["unc"]))
+        moves = moves_of(released, self._now, widest) if self._timeout else None
+        settled = self._settled_before(columns, widest)
         found: list[tuple[np.ndarray, SoFar]] = []
         if (symbols >= 0).any():
             read = {name: columns[name] for name in _OF_EVENT}
             events = Events(symbol=symbols, number=numbers, **read)
-            self._follow(np.ascontiguousarray(keys[:, 0]), events, moves, found)
+            self._follow(np.ascontiguousarray(keys[:, 0]), events, settled, moves, found)
         if moves is not None and len(moves.to):
             self._now = int(moves.to[-1])
             self._sweep(found)
         if self._horizon is not None and released.n:
             self._clock = max(self._clock, int(columns["ref"].max()))
             self.held.settle(self._limit(), self._timeout, self._tables, self._basic)
-        self._counts["over"] += self.held.forget(self._limit(), self._timeout)
+        self._counts["over"] += self.held.forget(self._ended_before(), self._timeout)
         return self._results(found, released, moves)
 
     def _leave_out(self, symbols: np.ndarray, rows: np.ndarray, why: str) -> None:
@@ -110,8 +113,23 @@ class MonitorOperator:
             return INT_MAX
         return self._clock - self._horizon if self._clock > INT_MIN + self._horizon else INT_MIN
 
+    def _settled_before(self, columns: Mapping[str, np.ndarray], widest: np.ndarray) -> np.ndarray:
+        """Before when no clock's error can take an event, as far as is known before each row."""
+        in_order = np.where(columns["status"] == IN_ORDER, columns["ref"], INT_MIN // 2)
+        progress = np.maximum.accumulate(np.append(self._progress, in_order))
+        settled = np.maximum.accumulate(np.append(self._settled, progress - 2 * widest))[1:]
+        self._progress, self._widest = int(progress[-1]), int(widest[-1])
+        self._settled = int(settled[-1])
+        return np.asarray(settled[:-1])
+
+    def _ended_before(self) -> int:
+        """What ended before that leaves."""
+        if self._horizon is None:
+            return self._settled
+        return max(self._limit(), INT_MIN + self._widest) - self._widest
+
     def _follow(
-        self, keys: np.ndarray, events: Events, moves: Moves | None,
+        self, keys: np.ndarray, events: Events, settled: np.ndarray, moves: Moves | None,
         found: list[tuple[np.ndarray, SoFar]],
     ) -> None:  # fmt: skip
         """Take every event to its trace."""
@@ -128,7 +146,7 @@ class MonitorOperator:
             keyed = held.keyed(keys, entry)
             rest = (self._timeout, self._tables, self._basic, events, held.pool)
             if self._horizon is None:
-                first, rows = follow(first, keyed, now, *rest, self._told)
+                first, rows = follow(first, keyed, now, settled, *rest, self._told)
             else:
                 first, rows, wanted = follow_and_rewrite(
                     first, keyed, now, limits, *rest, held.kept(), self._told
@@ -165,9 +183,9 @@ class MonitorOperator:
         at[~later] = released.columns["release"][row[~later]]
         if later.any():
             assert moves is not None, "a time ran out by progress"
-            passing = moves.passing(told["ref"][later])
+            passing = moves.passing(told["due"][later])
             at[later], place[later] = moves.at[passing], moves.place[passing]
-            deadline[later], number[later] = told["ref"][later], told["number"][later]
+            deadline[later], number[later] = told["due"][later], told["number"][later]
         order = np.lexsort((number, deadline, place))
         told, lists = told[order], lists.take(pa.array(order))
         traces = self._keys.columns(np.zeros(len(told), np.int64), told["key"][:, None])
@@ -200,12 +218,14 @@ class MonitorOperator:
             "keys": self._keys.snapshot(held["traces"]["key"][:, None], np.zeros(0, np.int64)),
             "counts": dict(self._counts),
             "clocks": (self._clock, self._now, self._rows),
+            "settled": (self._progress, self._widest, self._settled),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         self._keys.restore(state["keys"])
         self._counts = dict(state["counts"])
         self._clock, self._now, self._rows = state["clocks"]
+        self._progress, self._widest, self._settled = state["settled"]
         self.held.restore(state["held"])
 
 

@@ -134,12 +134,12 @@ class OpenTraces:
         """Traces that are over leave once they are half of all; gives how many left.
 
         Args:
-            limit: no event before it rewrites a trace; INT_MAX: none does.
+            limit: no event rewrites a trace that ended before it, or lies before its end.
             timeout: as of ``engine.constraint.step``.
         """
         over = np.zeros(self.open, np.bool_)
         count = mark_over(self.traces, self.open, limit, timeout, over)
-        if count <= _LEAST or 2 * count <= self.open:
+        if count <= _LEAST or 2 * count < self.open:
             return 0
         kept = keep_open(self.traces, self._settled, self._tails, over, self.open)
         self._tails[kept:] = NONE

@@ -14,8 +14,8 @@ _PLACES: Final = 4
 
 
 class Moves(NamedTuple):
-    """Instants that progress came to: ``to`` (ascending), at arrival-clock instant ``at``, in
-    ``place`` among a batch's results; and how far it was ``before`` each event.
+    """What progress came to, less what clocks may err: ``to`` (ascending), at arrival-clock instant
+    ``at``, in ``place`` among a batch's results; and how far it was ``before`` each event.
     """
 
     to: np.ndarray
@@ -28,8 +28,9 @@ class Moves(NamedTuple):
         return np.searchsorted(self.to, deadlines, side="right")
 
 
-def moves_of(released: Released, begun: int) -> Moves:
-    """Of a batch; ``begun``: how far time was before it.
+def moves_of(released: Released, begun: int, widest: np.ndarray) -> Moves:
+    """Of a batch; ``begun``: how far time was before it. ``widest``: the largest error of a clock
+    that was known before each row, and after the last.
 
     Events in order, punctuations, and the slack of an order that goes by one move it, as they do
     for windows (SPEC 4.4).
@@ -38,7 +39,11 @@ def moves_of(released: Released, begun: int) -> Moves:
     rows = np.arange(released.n)
     in_order = columns["status"] == IN_ORDER
     to = np.concatenate((
-        np.where(in_order, columns["ref"], INT_MIN), steps.frontier, slack.frontier,
+        np.where(in_order, columns["ref"] - widest[1:], INT_MIN),
+        *(
+            np.maximum(moved.frontier, INT_MIN + widest[moved.row]) - widest[moved.row]
+            for moved in (steps, slack)
+        ),
     ))  # fmt: skip
     at = np.concatenate((columns["release"], steps.at, slack.at))
     place = np.concatenate((

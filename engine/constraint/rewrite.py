@@ -25,7 +25,7 @@ from engine.constraint.traces import (
     Tables,
     events_of,
 )
-from engine.kernels.integers import NONE
+from engine.kernels.integers import INT_MIN, NONE
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import Record
 
@@ -79,8 +79,8 @@ def settle(
     n = _listed(entry, pool, kept)
     while n > 0 and pool.nodes[kept.order[n - 1]].ref < limit:
         n -= 1
-        step(kept.settled[entry], kept.order[n], LATER, timeout, tables, basic, kept.buffered,
-             pool, told, rows)  # fmt: skip
+        step(kept.settled[entry], kept.order[n], LATER, timeout, INT_MIN, tables, basic,
+             kept.buffered, pool, told, rows)  # fmt: skip
         if n > 0:
             pool.nodes[kept.order[n - 1]].link = NONE
         else:
@@ -98,8 +98,8 @@ def _told_by(
     trace = kept.scratch[0]
     trace.key = key
     for place in range(n - 1, -1, -1):
-        rows = step(trace, kept.order[place], row, timeout, tables, basic, kept.buffered, pool,
-                    told, rows)  # fmt: skip
+        rows = step(trace, kept.order[place], row, timeout, INT_MIN, tables, basic, kept.buffered,
+                    pool, told, rows)  # fmt: skip
     if due(trace, now, timeout):
         rows = run_out(trace, row, timeout, tables, told, rows)
     return rows
@@ -175,7 +175,7 @@ def follow_and_rewrite(
             rows = run_out(trace, LATER, timeout, tables, told, rows)
         again = trace.flags & RUN_OUT != 0 and ref <= trace.last_ref + timeout
         if ref >= trace.last_ref and not again:
-            rows = step(trace, i, i, timeout, tables, basic, events, pool, told, rows)
+            rows = step(trace, i, i, timeout, INT_MIN, tables, basic, events, pool, told, rows)
             if timeout > 0 and due(trace, now[i], timeout):
                 rows = run_out(trace, i, timeout, tables, told, rows)
             kept.tails[mine] = put(pool, i, events, kept.tails[mine], 0)
@@ -216,7 +216,7 @@ def mark_over(
     count = 0
     for entry in range(known):
         trace = traces[entry]
-        last = trace.last_ref + timeout if trace.flags & RUN_OUT else trace.last_ref
+        last = trace.until + timeout if trace.flags & RUN_OUT else trace.until
         over[entry] = trace.flags & (FRESH | RUN_OUT) != 0 and last < limit
         count += over[entry]
     return count

@@ -2,8 +2,10 @@
 
 What L10 leaves out, as its events are in order and its clocks right: an alert is uncertain if its
 trace's events may have been the other way round, and that way it would not be given. The last two
-events are exchanged where their clocks allow it, and both states are followed from there on. Where
-three or more may all change places, or more than two states are possible, the trace is in doubt.
+events are exchanged where their clocks allow it, and both states are followed from there on, past
+the end of a trace, too. Where three or more may all change places, or more than two states are
+possible, the trace is in doubt. A trace that is over counts as over under every error once progress
+has passed it by more than clocks err.
 """
 
 from __future__ import annotations
@@ -50,6 +52,28 @@ def begin(trace: Record) -> None:
 
 
 @inline
+def _go_on(trace: Record, tables: Tables) -> None:
+    """The trace is over, or would be in another order, and clocks may take the next event before
+    its end: it begins another one, and what other orders lead to is followed.
+    """
+    trace.state = START
+    trace.other = _open_state(tables, trace.other)
+    trace.path = NONE
+    trace.flags = trace.flags & (DOUBTFUL | MIXED | FORKED) | OPEN << KNOWN
+
+
+@inline
+def _open_state(tables: Tables, state: int) -> int:
+    """Where the next event finds a trace: behind its end another begins."""
+    return START if tables.ended[state] else int(state)
+
+
+@inline
+def _next(tables: Tables, state: int, symbol: int) -> int:
+    return int(tables.table[_open_state(tables, state), symbol])
+
+
+@inline
 def _known(trace: Record) -> int:
     """The verdict after the last event."""
     return int(np.int64(trace.flags) >> KNOWN)
@@ -87,6 +111,7 @@ def run_out(trace: Record, row: int, timeout: int, tables: Tables, told: np.ndar
     out.key = trace.key
     out.number = trace.number
     out.ref = trace.last_ref + timeout
+    out.due = trace.until + timeout
     out.seq = -1
     out.source = NONE
     out.type = NONE
@@ -165,7 +190,7 @@ def _doubt(trace: Record, new: int, other: int, may_swap: bool, symbol: int, sam
         return other
     if forked:
         trace.flags |= DOUBTFUL
-    swapped = tables.table[tables.table[trace.before, symbol], trace.symbol]
+    swapped = _next(tables, _next(tables, trace.before, symbol), trace.symbol)
     if swapped == new:
         return other
     if other not in (new, swapped):
@@ -174,36 +199,63 @@ def _doubt(trace: Record, new: int, other: int, may_swap: bool, symbol: int, sam
 
 
 @inline
-def _arrive(trace: Record, i: int, row: int, timeout: int, tables: Tables, events: Events,
-            told: np.ndarray, rows: int) -> tuple[int, bool]:  # fmt: skip
-    """Begins a trace if need be; gives how many rows are told, and whether event ``i`` is surely
-    after the one before it, as one clock says.
+def _may_be_another(trace: Record, state: int) -> None:
+    """Other errors of the clocks may have led to ``state``, too."""
+    if trace.other == trace.state:
+        trace.other = state
+    elif state not in (trace.state, trace.other):
+        trace.flags |= DOUBTFUL
+
+
+@inline
+def _arrive(trace: Record, i: int, row: int, timeout: int, settled: int, tables: Tables,
+            events: Events, told: np.ndarray, rows: int) -> tuple[int, bool, bool]:  # fmt: skip
+    """Begins a trace if need be; gives how many rows are told, whether event ``i`` is the first of
+    its trace, and whether it is surely after the one before it, as one clock says.
     """
-    if trace.flags & FRESH == 0 and timeout > 0 and events.ref[i] - trace.last_ref > timeout:
-        if trace.flags & RUN_OUT == 0:
-            rows = run_out(trace, row, timeout, tables, told, rows)
-        trace.flags |= FRESH
-    if trace.flags & (FRESH | RUN_OUT):
-        begin(trace)
-        return rows, True
     same_clock = (
         events.epoch[i] != NO_EPOCH
         and trace.epoch == events.epoch[i]
         and trace.source == events.source[i]
     )
+    over, again = trace.flags & FRESH != 0, trace.flags & RUN_OUT != 0
+    first = over and not tables.ended[trace.state]  # of its key
+    gap = 0 if first or timeout == 0 else events.ref[i] - trace.last_ref
+    errs = 0 if same_clock or first else events.unc[i] + trace.until - trace.last_ref
+    late = timeout > 0 and (gap > timeout or again)
+    surely = late and (gap - errs > timeout or gap <= timeout)
+    if late and not over and not again:
+        before, rows = rows, run_out(trace, row, timeout, tables, told, rows)
+        if rows > before and not surely:
+            told[before].doubtful = True
+    if first or surely or (over and trace.until < settled):
+        begin(trace)
+        return rows, True, True
     if not same_clock:
         trace.flags |= MIXED
-    return rows, same_clock
+    if over or late:
+        on, other = _open_state(tables, trace.state), _open_state(tables, trace.other)
+        _go_on(trace, tables)
+        trace.other = START
+        if late and not over:
+            _may_be_another(trace, on)
+        _may_be_another(trace, other)
+    elif timeout > 0 and gap + errs > timeout:
+        trace.other = _open_state(tables, trace.other)
+        _may_be_another(trace, START)
+    return rows, over or late, same_clock
 
 
 @inline
-def _verdict(trace: Record, symbol: int, new: int, tables: Tables, basic: Basic) -> int:
+def _verdict(
+    trace: Record, symbol: int, new: int, first: bool, tables: Tables, basic: Basic
+) -> int:
     """What is known in state ``new``: looked up, or by Algorithm 1 compared if a state changes."""
     if basic.first[0] == 0 or tables.broken[new]:
         return int(tables.verdict[new])
     before = basic.constraint[trace.state]
     now = basic.table[basic.first[0] + before, symbol] - basic.first[0]
-    if new != trace.state or now != before or trace.until == INT_MIN:
+    if new != trace.state or now != before or first:
         return int(derived(basic, new, now))
     return _known(trace)
 
@@ -228,22 +280,23 @@ def _leave(trace: Record, i: int, new: int, other: int, verdict: int, events: Ev
 
 @inline
 def step(
-    trace: Record, i: int, row: int, timeout: int, tables: Tables, basic: Basic, events: Events,
-    pool: Pool, told: np.ndarray, rows: int,
+    trace: Record, i: int, row: int, timeout: int, settled: int, tables: Tables, basic: Basic,
+    events: Events, pool: Pool, told: np.ndarray, rows: int,
 ) -> int:  # fmt: skip
     """Event ``i`` of ``trace``, which became known with ``row`` of a batch; gives how many rows are
-    ``told`` then, of which ``rows`` were already.
+    ``told`` then, of which ``rows`` were already. A trace that ended before ``settled`` is over
+    under every error of the clocks.
 
     There is room for ``TELLS`` more rows of ``told`` and one more node. A trace is over after
     ``timeout`` ns without an event (0: never).
     """
-    rows, same_clock = _arrive(trace, i, row, timeout, tables, events, told, rows)
+    rows, first, same_clock = _arrive(trace, i, row, timeout, settled, tables, events, told, rows)
     symbol, old = events.symbol[i], int(trace.state)
     new = int(tables.table[old, symbol])
     other = new
     if trace.flags & MIXED:
         low = events.ref[i] - events.unc[i]
-        other = int(tables.table[trace.other, symbol])
+        other = _next(tables, trace.other, symbol)
         if low <= _until_before(trace):
             trace.flags |= DOUBTFUL
         other = _doubt(trace, new, other, low <= trace.until, symbol, same_clock, tables)
@@ -255,7 +308,7 @@ def step(
         doubt = doubtful or not tables.broken[other]
         _tell(trace, i, row, VIOLATION, doubt, old, events, told, rows)
         rows += 1
-    verdict = _verdict(trace, symbol, new, tables, basic)
+    verdict = _verdict(trace, symbol, new, first, tables, basic)
     if verdict != _known(trace) and tables.told[verdict]:
         doubt = doubtful or tables.verdict[other] != verdict
         kind = ALERT if verdict == SATISFIABLE else CLEARED
@@ -269,9 +322,11 @@ def step(
 
 @inline
 def due(trace: Record, now: int, timeout: int) -> bool:
-    """Whether progress has passed what the trace was given, and nothing was told of it."""
+    """Whether progress has passed what the trace was given under every error of the clocks, and
+    nothing was told of it.
+    """
     return bool(
-        timeout > 0 and trace.flags & (FRESH | RUN_OUT) == 0 and now > trace.last_ref + timeout
+        timeout > 0 and trace.flags & (FRESH | RUN_OUT) == 0 and now > trace.until + timeout
     )
 
 

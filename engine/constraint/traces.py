@@ -82,6 +82,7 @@ TOLD: Final = np.dtype(
         ("key", np.int64),
         ("number", np.int64),
         ("ref", np.int64),
+        ("due", np.int64),  # of a time that ran out: when no clock's error can have stopped it
         ("seq", np.int64),
         ("source", np.int32),
         ("type", np.int32),  # NONE: of no event; a time ran out

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.constraint.monitor import MonitorOperator
+from engine.constraint.settings import MonitorSettings
 from tests.constraint.slow_traces import (
     FIRST,
     NOTHING,
@@ -22,6 +24,10 @@ from tests.constraint.slow_traces import (
 )
 from tests.constraint.test_monitor import FLOWS, SEQS, plan_of
 from tests.pattern.conftest import Event, run
+
+ENDLESS = ["A+, C*, B+, C, A+", "(A | B)*, C, (A | B | C)*", "(A, B?, A*) & C*"]
+ENDING = ["C | A*", "A, B", "(A | B), C?", "A, (B | C), A"]
+"""Behind their end the next event begins another trace."""
 
 
 def orders(events: Sequence[Event]) -> Iterator[tuple[Event, ...]]:
@@ -49,16 +55,20 @@ def orders(events: Sequence[Event]) -> Iterator[tuple[Event, ...]]:
         max_size=5,
     ),
     st.sampled_from(SEQS),
-    st.sampled_from(["A+, C*, B+, C, A+", "(A | B)*, C, (A | B | C)*", "(A, B?, A*) & C*"]),
+    st.sampled_from(ENDLESS + ENDING),
+    st.booleans(),
 )  # fmt: skip
-@example([("A", 0, 0, "p", -1), ("C", 1, 5, "q", -1), ("A", 0, 5, "p", -1)], SEQS[0], FLOWS[0])
+@example(
+    [("A", 0, 0, "p", -1), ("C", 1, 5, "q", -1), ("A", 0, 5, "p", -1)], SEQS[0], FLOWS[0], False
+)
 def test_what_is_confirmed_holds_in_every_order_that_clocks_allow(
-    drawn: list[tuple[str, int, int, str, int]], seq: Seq, expression: str
+    drawn: list[tuple[str, int, int, str, int]], seq: Seq, expression: str, two_keys: bool
 ) -> None:
     events, ref = [], 0
     for letter, step, unc, source, epoch in drawn:
         ref += step
-        events.append(Event(letter, ref, unc, source, epoch, attrs={"id": 7}))
+        trace = 7 + (two_keys and len(events) % 3 == 2)
+        events.append(Event(letter, ref, unc, source, epoch, attrs={"id": trace}))
     plan = plan_of(seq, expression)
     for result in run(lambda: MonitorOperator(plan, "main"), events):
         if result["certainty"] == "confirmed":
@@ -68,7 +78,10 @@ def test_what_is_confirmed_holds_in_every_order_that_clocks_allow(
 def worlds(result: dict[str, Any], events: Sequence[Event], seq: Seq, expression: str) -> set[bool]:
     """In which of the orders of the events seen the result holds: some, or all."""
     letters = "".join(sorted(letters_of(flow(expression)) | seq.letters))
-    seen = [event for event in events[: result["seq"] + 1] if event.type in letters]
+    seen = [
+        event for event in events[: result["seq"] + 1]
+        if event.type in letters and str(event.attrs["id"]) == result["trace"]
+    ]  # fmt: skip
     names = {"alert": "satisfiable", "cleared": "unsatisfiable", "violation": "broken"}
     return {
         names[result["alert"]] in told(order, seq, expression, letters) for order in orders(seen)
@@ -76,9 +89,11 @@ def worlds(result: dict[str, Any], events: Sequence[Event], seq: Seq, expression
 
 
 def told(order: Sequence[Event], seq: Seq, expression: str, letters: str) -> set[str]:
-    """What is known after the events in this order."""
+    """What is known after the events in this order; behind the end of a trace another begins."""
     rest, begun = flow(expression), FIRST
     for event in order:
+        if rest != NOTHING and all(derivative(rest, each) == NOTHING for each in letters):
+            rest, begun = flow(expression), FIRST
         rest = derivative(rest, event.type)
         begun = begun and read(seq, begun, event.type)
     if rest == NOTHING:
@@ -91,7 +106,7 @@ def told(order: Sequence[Event], seq: Seq, expression: str, letters: str) -> set
     st.lists(st.sampled_from("ABC"), min_size=2, max_size=8),
     st.integers(0, 6),
     st.sampled_from(SEQS),
-    st.sampled_from(["A+, C*, B+, C, A+", "(A | B)*, C, (A | B | C)*", "(A, B?, A*) & C*"]),
+    st.sampled_from(ENDLESS + ENDING),
     st.sampled_from([1, 10**9]),
 )
 def test_with_one_pair_in_doubt_it_is_uncertain_exactly_if_the_other_order_denies_it(
@@ -107,6 +122,99 @@ def test_with_one_pair_in_doubt_it_is_uncertain_exactly_if_the_other_order_denie
     for result in run(lambda: MonitorOperator(plan, "main"), events):
         sure = worlds(result, events, seq, expression) == {True}
         assert result["certainty"] == ("confirmed" if sure else "uncertain")
+
+
+@pytest.mark.parametrize("check", ["light", "basic"])
+@pytest.mark.parametrize("horizon", [None, 10**6])
+def test_query_05_another_order_is_followed_past_the_end_of_a_trace(
+    check: Literal["light", "basic"], horizon: int | None
+) -> None:
+    made = MonitorSettings(check=check, horizon_ns=horizon)
+
+    def found(expression: str, *events: tuple[str, int, int]) -> list[tuple[str, int, str]]:
+        plan = plan_of(Seq((("A",),), ()), expression)
+        shown = [Event(letter, ref, unc, attrs={"id": 1}) for letter, ref, unc in events]
+        results = run(lambda: MonitorOperator(plan, "main", made), shown)
+        return [(r["alert"], r["ts"], r["certainty"]) for r in results]
+
+    assert found("C | A*", ("A", 6, 0), ("C", 7, 2)) == [
+        ("alert", 6, "confirmed"), ("violation", 7, "uncertain"),
+    ]  # fmt: skip
+    assert found("C | A*", ("A", 6, 0), ("C", 9, 2))[1:] == [("violation", 9, "confirmed")]
+    # As they came, C ends one trace and A begins the next; else A breaks nothing, and C does.
+    assert found("C, A?", ("C", 6, 0), ("A", 7, 0), ("C", 8, 2))[1:] == []
+    assert found("C, A", ("C", 6, 0), ("A", 7, 0), ("A", 9, 2))[1:] == [
+        ("violation", 9, "confirmed"), ("alert", 9, "confirmed"),
+    ]  # fmt: skip
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("ABC"), st.integers(0, 9), st.integers(0, 2)),
+        min_size=2, max_size=4,
+    ),
+    st.sampled_from(SEQS), st.sampled_from(ENDLESS + ENDING), st.booleans(),
+    st.lists(st.integers(0, 4), max_size=2),
+)  # fmt: skip
+@settings(max_examples=60)
+def test_query_05_what_is_confirmed_holds_however_clocks_count_a_timeout(
+    drawn: list[tuple[str, int, int]], seq: Seq, expression: str, rewrites: bool, cuts: list[int]
+) -> None:
+    events, ref = [], 0
+    for letter, step, unc in drawn:
+        ref += step
+        events.append(Event(letter, ref, unc, attrs={"id": 7}))
+    plan = plan_of(seq, expression, timeout=5)
+    made = MonitorSettings(horizon_ns=1000 if rewrites else None)
+    found = run(lambda: MonitorOperator(plan, "main", made), events)
+    assert run(lambda: MonitorOperator(plan, "main", made), events, cuts) == found
+    letters = "".join(sorted(letters_of(flow(expression)) | seq.letters))
+    for result in found:
+        if result["certainty"] == "confirmed" and result["seq"] is None:
+            read = [event for event in events if event.type in letters]
+            last = max(n for n, event in enumerate(read) if event.ref == result["ts"] - 5)
+            until = max(event.ref + event.unc for event in read[: last + 1])
+            assert all(event.ref - event.unc > until + 5 for event in read[last + 1 :])
+        elif result["certainty"] == "confirmed":
+            seen = [event for event in events[: result["seq"] + 1] if event.type in letters]
+            name = {"alert": "satisfiable", "cleared": "unsatisfiable", "violation": "broken"}
+            for errors in itertools.product(*(range(-e.unc, e.unc + 1) for e in seen)):
+                times = [(e.ref + d, k) for k, (e, d) in enumerate(zip(seen, errors, strict=True))]
+                assert name[result["alert"]] in told(timed_out(times, seen, 5), seq, expression,
+                                                     letters)  # fmt: skip
+
+
+def timed_out(
+    times: list[tuple[int, int]], events: Sequence[Event], timeout: int
+) -> tuple[Event, ...]:
+    """The events in order of these times behind the last silence longer than ``timeout``."""
+    order = sorted(times)
+    begins = [n for n in range(1, len(order)) if order[n][0] - order[n - 1][0] > timeout]
+    return tuple(events[k] for _, k in order[max(begins, default=0) :])
+
+
+def test_query_05_a_silence_that_clocks_leave_open_is_uncertain() -> None:
+    plan = plan_of(Seq((("A",), ("B",)), ("",)), "A, (B | C)", timeout=10)
+
+    def found(gap: int, unc: int) -> list[tuple[str, str]]:
+        events = [Event("A", 0, unc, attrs={"id": 1}), Event("B", gap, unc, attrs={"id": 1})]
+        results = run(lambda: MonitorOperator(plan, "main"), events)
+        return [(r["alert"], r["certainty"]) for r in results]
+
+    assert found(8, 1) == [("alert", "confirmed")]
+    assert found(9, 1) == [("alert", "uncertain")]
+    assert found(12, 1)[0] == ("violation", "uncertain")
+    assert found(13, 1)[0] == ("violation", "confirmed")
+    # Found by progress alone, it is given once no clock's error can make it less.
+    trace = {"id": 1}
+    others = [Event("X", ref, 1, attrs={"id": 2}) for ref in (11, 12)]
+    results = run(lambda: MonitorOperator(plan, "main"), [Event("A", 0, 1, attrs=trace), *others])
+    assert results == []
+    others.append(Event("X", 13, 0, attrs={"id": 2}))
+    results = run(lambda: MonitorOperator(plan, "main"), [Event("A", 0, 1, attrs=trace), *others])
+    assert [(r["alert"], r["ts"], r["certainty"], r["at"]) for r in results] == [
+        ("violation", 10, "confirmed", 3)
+    ]
 
 
 def test_an_alert_that_hangs_on_the_order_of_two_clocks_is_uncertain() -> None:

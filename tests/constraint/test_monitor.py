@@ -38,8 +38,9 @@ SEQS = (
 )
 
 
-def plan_of(seq: Seq, expression: str) -> MonitorPlan:
-    found = query(f"{seq.text()} UNDER CONSTRAINT flow FOR TRACE BY id AS {expression}")
+def plan_of(seq: Seq, expression: str, timeout: int = 0) -> MonitorPlan:
+    ends = f" TIMEOUT {timeout}" * bool(timeout)
+    found = query(f"{seq.text()} UNDER CONSTRAINT flow FOR TRACE BY id{ends} AS {expression}")
     assert isinstance(found, MonitorPlan)
     return found
 
