@@ -2,7 +2,9 @@
 
 Integer sums are kept in two words (128 bits in effect), so they are exact. Float sums carry the
 rounding error along (Neumaier 1974, "Rundungsfehleranalyse"), the deviation's moments follow
-Welford 1962 and are joined by Chan, Golub & LeVeque 1979. All are strictly sequential per cell.
+Welford 1962 and are joined by Chan, Golub & LeVeque 1979, of values less the first one: what is
+lost is small against the deviations, however large the values are. All are strictly sequential per
+cell.
 """
 
 from __future__ import annotations
@@ -25,8 +27,15 @@ INTS: Final = record("high", "low", "smallest", "largest")
 """Sum of integers, in two words, and the ends."""
 FLOATS: Final = np.dtype([("total", "f8"), ("rest", "f8"), ("smallest", "f8"), ("largest", "f8")])
 """Sum of floats and its rounding error, and the ends."""
-MOMENTS: Final = np.dtype([("count", "f8"), ("mean", "f8"), ("squares", "f8")])
-"""``squares``: sum of squared deviations."""
+MOMENTS: Final = np.dtype(
+    [("count", "f8"), ("base", "i8"), ("shift", "f8"), ("mean", "f8"), ("squares", "f8")]
+)
+"""``base``, ``shift``: the first value, as an integer and as a float; ``mean``: of all values, less
+the first; ``squares``: sum of squared deviations."""
+
+
+_HALF_OF_ALL: Final = 2.0**62
+"""Integers closer than this differ by one."""
 
 
 class Sums(NamedTuple):
@@ -143,6 +152,10 @@ def widen(sums: Sums, m: int) -> None:
     floats["rest"] = (high - (total - back)) + (low - back)
     floats["total"] = total
     sums.of["is_float"][m] = True
+    if sums.of["moments"][m]:
+        moments = sums.moments[m]
+        near = np.abs(moments["shift"]) < 2.0 * _HALF_OF_ALL
+        moments["mean"][near] += moments["base"][near] - moments["shift"][near].astype(np.int64)
     widen_picks(sums.picked, sums.picks, m)
 
 
@@ -187,6 +200,29 @@ def _add_floats(
         n[c] += 1
 
 
+@inline
+def _apart(is_float: bool, whole: int, real: float, base: int, shift: float) -> float:
+    """A value, as an integer and as a float, less another one; exact if it is as a float."""
+    apart = real - shift
+    if is_float or abs(apart) > _HALF_OF_ALL:
+        return apart
+    return float(np.float64(whole - base))
+
+
+@inline
+def join_moments(one: Record, more: Record, is_float: bool) -> None:
+    """Add what ``more``, MOMENTS, has to ``one``."""
+    if one.count == 0.0:
+        one.count, one.base, one.shift = more.count, more.base, more.shift
+        one.mean, one.squares = more.mean, more.squares
+        return
+    delta = _apart(is_float, more.base, more.shift, one.base, one.shift) + (more.mean - one.mean)
+    both = one.count + more.count
+    one.squares += more.squares + delta * delta * one.count * more.count / both
+    one.mean += delta * more.count / both
+    one.count = both
+
+
 @kernel
 def _add_moments(
     row: np.ndarray, cell: np.ndarray, values: Values, m: int, is_float: bool,
@@ -196,8 +232,12 @@ def _add_moments(
         i = row[j]
         if not values.valid[m, i]:
             continue
-        x = values.floats[m, i] if is_float else np.float64(values.ints[m, i])
+        whole = values.ints[m, i]
+        x = values.floats[m, i] if is_float else np.float64(whole)
         one = moments[cell[j]]
+        if one.count == 0.0:
+            one.base, one.shift = whole, x
+        x = _apart(is_float, whole, x, one.base, one.shift)
         one.count += 1.0
         delta = x - one.mean
         one.mean += delta / one.count
@@ -291,9 +331,4 @@ def merge_moments(sums: Sums, m: int, cells: np.ndarray, out: Record) -> None:
     for c in cells:
         if sums.n[m, c] == 0:
             continue
-        one = sums.moments[m, c]
-        delta = one.mean - out.mean
-        both = out.count + one.count
-        out.squares += one.squares + delta * delta * out.count * one.count / both
-        out.mean += delta * one.count / both
-        out.count = both
+        join_moments(out, sums.moments[m, c], sums.of[m].is_float)

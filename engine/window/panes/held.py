@@ -18,7 +18,7 @@ from engine.kernels.integers import NONE
 from engine.kernels.jit import inline
 from engine.kernels.records import record
 from engine.window.drift import PART_BITS, WHOLE
-from engine.window.held.accumulate import Sums, add_float, new_sums
+from engine.window.held.accumulate import Sums, add_float, join_moments, new_sums
 from engine.window.held.cells import HEADER, Cells, find, find_or_add, new_cells
 from engine.window.held.picks import merge_picks
 
@@ -135,17 +135,7 @@ def merge_cell(sums: Sums, cell: int, into: Sums, target: int) -> None:
                 whole.smallest = min(whole.smallest, other.smallest)
                 whole.largest = max(whole.largest, other.largest)
         if sums.moments.shape[1] > 0 and sums.of[m].moments:
-            _merge_moments(sums.moments, m, cell, into.moments, target)
+            join_moments(into.moments[m, target], sums.moments[m, cell], sums.of[m].is_float)
         into.n[m, target] += n
     if len(sums.picked) > 0:
         merge_picks(sums.picked, sums.picks, cell, into.picks, target)
-
-
-@inline
-def _merge_moments(moments: np.ndarray, m: int, cell: int, into: np.ndarray, target: int) -> None:
-    one, more = into[m, target], moments[m, cell]
-    delta = more.mean - one.mean
-    both = one.count + more.count
-    one.squares += more.squares + delta * delta * one.count * more.count / both
-    one.mean += delta * more.count / both
-    one.count = both
