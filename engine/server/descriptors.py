@@ -7,6 +7,7 @@ from typing import Final
 
 _OTHERS: Final = 320
 """Files of the log, answers and engine, the page's connections, and some to spare."""
+_PAGE: Final = 128
 
 
 def open_files(wanted: int) -> int:
@@ -30,3 +31,12 @@ def connections_within(files: int) -> int:
     (4096, 704, 24)
     """
     return max(files - _OTHERS, files // 2)
+
+
+def page_connections_within(files: int) -> int:
+    """Those of the page, which are few.
+
+    >>> page_connections_within(1024), page_connections_within(256), page_connections_within(48)
+    (128, 32, 6)
+    """
+    return min(_PAGE, files // 8)

@@ -77,7 +77,7 @@ def serve(settings: SiteSettings, tell: Tell) -> None:
         figures = SourceFigures(log, settings.gateway.sources_max)
         core = GatewayCore(settings.gateway, figures, DeadLetters(keep, room), recalled)
         tell(f"log {settings.log}: {_known(recalled)}")
-        page = _page(settings, Overview(core, figures, answers), feed)
+        page = _page(settings, Overview(core, figures, answers), feed, tell)
         keeper = LogKeeper(
             settings.log, settings.keep, lambda: None if engine is None else engine.saved, tell
         )
@@ -183,7 +183,9 @@ async def _serve(
     tell("stopped; everything that came is in the log")
 
 
-def _page(settings: SiteSettings, overview: Overview, feed: ResultFeed) -> PageServer | None:
+def _page(
+    settings: SiteSettings, overview: Overview, feed: ResultFeed, tell: Tell
+) -> PageServer | None:
     """The page, if it is asked for; its packages are loaded only then."""
     if settings.page is None:
         return None
@@ -191,7 +193,7 @@ def _page(settings: SiteSettings, overview: Overview, feed: ResultFeed) -> PageS
     from engine.server.page.web_server import PageServer  # noqa: PLC0415
 
     tls = settings.tls.context(ask_clients=False) if settings.tls and settings.page.tls else None
-    return PageServer(settings.page, overview, feed, tls)
+    return PageServer(settings.page, overview, feed, tls, tell)
 
 
 def _responder(listen: str, port: int, core: GatewayCore) -> NtpResponder:

@@ -7,11 +7,19 @@ from pathlib import Path
 import pytest
 
 from engine.errors import UserError
+from engine.server.page import access
 from engine.server.page.access import HEADERS, OPEN
 from engine.server.site_file import read_site
 from tests.page.conftest import Site
 
 TOKEN = "correct horse battery"
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access, "WRONG_TOKEN_S", 0.01)
+
+
 ALL = (*sorted(OPEN - {"/login"}), "/state", "/live", "/metrics", "/nothing", "/state?sort=wrong")
 
 

@@ -8,14 +8,18 @@ rebinding). Nothing is loaded from elsewhere, and no other page may show this on
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
+from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from edge_agent.listening import names_this_machine
+from engine.gateway.addresses import place_of
 from engine.server.page.settings import PageSettings
 
 POLICY: Final = (
@@ -36,6 +40,11 @@ OPEN: Final = {
     "/", "/page.css", "/page.js", "/clocks.js", "/icon.svg", "/login", "/healthz", "/readyz",
 }  # fmt: skip
 """What says nothing of the site: it is given without a token."""
+WRONG_TOKEN_S: Final = 0.5
+"""So long a wrong token, or cookie, waits for its answer: guessing is slow."""
+GUESSES_MAX: Final = 4
+LOCAL_GUESSES_MAX: Final = 32
+"""Of this machine, as a proxy in front of the page is one of it."""
 _MONTH_S: Final = 30 * 86_400
 _SALT: Final = b"slackwater page"
 
@@ -48,6 +57,8 @@ class Access:
         self._token = settings.token.encode()
         self._cookie = hmac.new(self._token, _SALT, hashlib.sha256).hexdigest()
         self._secure = secure
+        self._guesses: Counter[str] = Counter()
+        """Wrong tokens that wait for their answer, by address."""
 
     @property
     def open(self) -> bool:
@@ -61,7 +72,7 @@ class Access:
         async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
             if self.open and not names_this_machine(request.headers.get("Host", "")):
                 raise web.HTTPForbidden(text="this page has no token: it answers to localhost\n")
-            if request.path not in OPEN and not self.admits(request):
+            if request.path not in OPEN and not await self._slowly(request, self.admits):
                 raise web.HTTPUnauthorized(
                     text="the token is missing or wrong\n", headers={"WWW-Authenticate": "Bearer"}
                 )
@@ -69,25 +80,67 @@ class Access:
 
         return check
 
+    async def _slowly(
+        self, request: web.Request, is_right: Callable[[web.Request], bool], *, given: bool = False
+    ) -> bool:
+        """Whether the request ``is_right``; if it is a wrong guess, after a while.
+
+        An address has few guesses at a time. Further ones are refused before they are looked at, or
+        they would be as many as it likes.
+        """
+        place = place_of(request.remote or "")
+        is_guess = given or bool(
+            request.headers.get("Authorization") or _cookie_name(request) in request.cookies
+        )
+        most = GUESSES_MAX if place else LOCAL_GUESSES_MAX
+        if is_guess and not self.open and self._guesses[place] >= most:
+            raise web.HTTPTooManyRequests(
+                text="too many wrong tokens from this address\n", headers={"Retry-After": "1"}
+            )
+        if is_right(request):
+            return True
+        if is_guess:
+            self._guesses[place] += 1
+            try:
+                await asyncio.sleep(WRONG_TOKEN_S)
+            finally:
+                self._guesses[place] -= 1
+                if not self._guesses[place]:
+                    del self._guesses[place]
+        return False
+
     def admits(self, request: web.Request) -> bool:
         """Whether the request has the token, or its cookie."""
         if self.open:
             return True
         kind, _, given = request.headers.get("Authorization", "").partition(" ")
         if kind.lower() == "bearer":
-            return hmac.compare_digest(given.strip().encode(), self._token)
+            return hmac.compare_digest(_bytes_of(given.strip()), self._token)
         cookie = request.cookies.get(_cookie_name(request), "")
-        return hmac.compare_digest(cookie.encode(), self._cookie.encode())
+        return hmac.compare_digest(_bytes_of(cookie), self._cookie.encode())
 
-    def let_in(self, request: web.Request, token: str, answer: web.Response) -> bool:
-        """Puts the cookie on ``answer`` if the token is right."""
-        if self.open or not hmac.compare_digest(token.encode(), self._token):
+    async def let_in(self, request: web.Request, token: str, answer: web.Response) -> bool:
+        """Puts the cookie on ``answer`` if the token is right.
+
+        Raises:
+            HTTPTooManyRequests: too many wrong ones of that address wait for their answer.
+        """
+
+        def is_right(_: web.Request) -> bool:
+            return not self.open and hmac.compare_digest(_bytes_of(token), self._token)
+
+        if not await self._slowly(request, is_right, given=True):
             return False
         answer.set_cookie(
             _cookie_name(request), self._cookie, max_age=_MONTH_S, httponly=True,
             samesite="Strict", secure=self._secure, path="/",
         )  # fmt: skip
         return True
+
+
+def _bytes_of(text: str) -> bytes:
+    """What a header or form had; aiohttp gives bytes that are not UTF-8 as lone surrogates."""
+    return text.encode("utf-8", "backslashreplace")
 
 
 async def put_headers(_request: web.Request, response: web.StreamResponse) -> None:

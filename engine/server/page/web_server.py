@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from collections.abc import Callable
 from importlib import resources
 from typing import Any, Final
+from urllib.parse import parse_qs
 
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
+from aiohttp.typedefs import Handler, Middleware
 from prometheus_client import CollectorRegistry, exposition
 from prometheus_client.core import Metric
 
 from engine.errors import UserError
+from engine.server.acceptor import Acceptor
+from engine.server.descriptors import open_files, page_connections_within
 from engine.server.page import view
 from engine.server.page.access import Access, put_headers
+from engine.server.page.connections import PageConnections
 from engine.server.page.live import LiveStreams
 from engine.server.page.metrics import GatewayCollector
 from engine.server.page.settings import PageSettings
 from engine.server.result_feed import ResultFeed
 from engine.server.watch.overview import Overview
 
-CONNECTIONS_MAX: Final = 128
 _BODY_MAX: Final = 4096
 _STOP_S: Final = 1.0
-_WRONG_TOKEN_S: Final = 0.5
-"""So long a wrong token waits for its answer: guessing is slow."""
+_BODY_S: Final = 5.0
 _FILES: Final = {
     "/": ("page.html", "text/html"),
     "/page.css": ("page.css", "text/css"),
@@ -44,22 +49,27 @@ class PageServer:
         overview: Overview,
         feed: ResultFeed,
         tls: ssl.SSLContext | None = None,
+        tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.streams = LiveStreams(overview, feed)
         self._settings = settings
         self._overview = overview
         self._feed = feed
         self._tls = tls
+        self._tell = tell
         self._access = Access(settings, secure=tls is not None)
         self._collector = GatewayCollector(
             overview, feed, self.streams, settings.metrics_sources_max
         )
         self._runner: web.AppRunner | None = None
-        self._server: asyncio.Server | None = None
+        self._acceptor: Acceptor | None = None
+        self._connections = PageConnections(page_connections_within(open_files(0)))
 
     def application(self) -> web.Application:
         """The routes, behind the checks of ``Access``."""
-        made = web.Application(middlewares=[self._access.middleware()], client_max_size=_BODY_MAX)
+        made = web.Application(
+            middlewares=[self._placed(), self._access.middleware()], client_max_size=_BODY_MAX
+        )
         made.on_response_prepare.append(put_headers)
         static = resources.files("engine.server.page") / "static"
         for path, (name, kind) in _FILES.items():
@@ -80,31 +90,50 @@ class PageServer:
         """
         settings = self._settings
         runner = web.AppRunner(
-            self.application(), access_log=None, handle_signals=False, shutdown_timeout=_STOP_S
+            self.application(),
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=_STOP_S,
+            logger=_logger(),
         )
         await runner.setup()
         assert runner.server is not None
         try:
-            self._server = await asyncio.get_running_loop().create_server(
-                _bounded(runner.server), settings.listen, settings.port, ssl=self._tls
+            self._acceptor = Acceptor(
+                runner.server, self._tls, self._tell, self._connections.opened
             )
+            port = await self._acceptor.listen(settings.listen, settings.port)
         except OSError as error:
             await runner.cleanup()
             raise UserError(
                 f"[page] port {settings.port} at {settings.listen}: {error.strerror}"
             ) from error
         self._runner = runner
-        port = self._server.sockets[0].getsockname()[1]
         host = f"[{settings.listen}]" if ":" in settings.listen else settings.listen
         return f"{'http' if self._tls is None else 'https'}://{host}:{port}/"
 
     async def stop(self) -> None:
         """Ends all streams and closes all connections."""
-        if self._server is not None:
-            self._server.close()
+        if self._acceptor is not None:
+            self._acceptor.close()
         await self.streams.close()
         if self._runner is not None:
             await self._runner.cleanup()
+
+    def _placed(self) -> Middleware:
+        """Notes which connections wait for a request; one with a body has not come whole."""
+
+        @web.middleware
+        async def place(request: web.Request, handler: Handler) -> web.StreamResponse:
+            if request.method not in ("GET", "HEAD"):
+                return await handler(request)
+            self._connections.begins(request.transport)
+            try:
+                return await handler(request)
+            finally:
+                self._connections.ends(request.transport)
+
+        return place
 
     # --- what is asked for
 
@@ -118,10 +147,14 @@ class PageServer:
         return web.json_response(told)
 
     async def _login(self, request: web.Request) -> web.Response:
-        form = await request.post()
+        try:
+            async with asyncio.timeout(_BODY_S):
+                body = await request.read()
+        except TimeoutError as error:
+            raise web.HTTPRequestTimeout(text="half a form came\n") from error
+        (token, *_) = parse_qs(body.decode("utf-8", "replace")).get("token", [""])
         answer = web.Response(status=204)
-        if not self._access.let_in(request, str(form.get("token", "")), answer):
-            await asyncio.sleep(_WRONG_TOKEN_S)
+        if not await self._access.let_in(request, token, answer):
             raise web.HTTPForbidden(text="not the token\n")
         return answer
 
@@ -144,6 +177,19 @@ class PageServer:
         failed = len(answers.failed)
         more = f"{failed} queries of sites have failed and are set aside: see /state\n"
         return web.Response(text="ready\n" + (more if failed else ""))
+
+
+def _logger() -> logging.Logger:
+    """For faults of the program: whoever sends bytes that are no request writes no traceback."""
+
+    def is_fault(record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        return not isinstance(error, HttpProcessingError)
+
+    made = logging.getLogger("slackwater.page")
+    made.filters[:] = []
+    made.addFilter(is_fault)
+    return made
 
 
 class _Families:
@@ -171,17 +217,3 @@ def _file(text: str, kind: str) -> Callable[[web.Request], Any]:
         return web.Response(text=text, content_type=kind, charset="utf-8")
 
     return give
-
-
-class _Full(asyncio.Protocol):
-    """Of a connection for which there is no room."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
-
-
-def _bounded(server: web.Server) -> Callable[[], asyncio.BaseProtocol]:
-    def protocol() -> asyncio.BaseProtocol:
-        return _Full() if len(server.connections) >= CONNECTIONS_MAX else server()
-
-    return protocol
