@@ -17,8 +17,10 @@ from edge_agent.drivers.dry_run import dry_run
 from edge_agent.drivers.network_interface import default_source, interfaces
 from edge_agent.errors import AgentError, SettingsError
 from edge_agent.os_refusal import FAILED, USER_ERROR, refused
+from edge_agent.private_files import keep_private
 from edge_agent.spool_command import ACTIONS, Say
 from edge_agent.standard_streams import drop_unwritten, fill_closed_streams
+from edge_agent.visible import one_line
 
 INTERRUPTED: Final = 130
 
@@ -40,18 +42,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = int(options.action(options))
         sys.stdout.flush()
     except SettingsError as error:
-        sys.stderr.write(f"slackwater agent: {_visible(str(error))}\n")
+        sys.stderr.write(f"slackwater agent: {one_line(str(error))}\n")
         return USER_ERROR
     except KeyboardInterrupt:
         return INTERRUPTED
     except AgentError as error:
-        sys.stderr.write(f"slackwater agent: {_visible(str(error))}\n")
+        sys.stderr.write(f"slackwater agent: {one_line(str(error))}\n")
         return FAILED
     except BrokenPipeError:
         return FAILED  # the reader of our output has gone; nothing more can be said to it
     except OSError as error:
         said, code = refused(error, "agent")
-        sys.stderr.write(f"slackwater agent: {_visible(said)}\n")
+        sys.stderr.write(f"slackwater agent: {one_line(said)}\n")
     return code
 
 
@@ -86,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _spool(action: Callable[[Path, Say], int], options: argparse.Namespace) -> int:
     def say(text: str) -> None:
-        sys.stdout.write(_visible(text.removesuffix("\n")) + "\n")
+        sys.stdout.write(one_line(text.removesuffix("\n")) + "\n")
 
     return action(options.folder, say)
 
@@ -99,10 +101,11 @@ def _settings(config: Path | None) -> AgentSettings:
 
 def _run(options: argparse.Namespace) -> int:
     settings = _settings(options.config)
+    keep_private()
 
     def tell(line: str) -> None:
         if not options.quiet:
-            sys.stderr.write(f"{_visible(line)}\n")
+            sys.stderr.write(f"{one_line(line)}\n")
             sys.stderr.flush()
 
     if options.dry_run:
@@ -116,10 +119,5 @@ def _check(options: argparse.Namespace) -> int:
         settings.tls.context()
     sys.stdout.write(settings.printed)
     names = ", ".join(each.name for each in interfaces())
-    sys.stderr.write(f"{_visible(str(options.config))}: right; interfaces here: {names}\n")
+    sys.stderr.write(f"{one_line(str(options.config))}: right; interfaces here: {names}\n")
     return 0
-
-
-def _visible(text: str) -> str:
-    """``text`` without what a terminal would act upon."""
-    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text)

@@ -277,7 +277,18 @@ def decode(body: bytes) -> m.Message:
     try:
         return _read(_unpacked(body))
     except WireError as error:
-        raise WireError(error.reason, error.detail, body) from error
+        # A HELLO has a token, and what is kept of a message is kept for people.
+        raise WireError(error.reason, error.detail, b"" if _is_hello(body) else body) from error
+
+
+def _is_hello(body: bytes) -> bool:
+    reader = msgpack.Unpacker()
+    reader.feed(body)
+    try:
+        reader.read_array_header()
+        return bool(reader.unpack() == HELLO)
+    except (ValueError, TypeError, OverflowError, msgpack.UnpackException):
+        return False
 
 
 def _unpacked(body: bytes) -> object:
@@ -301,7 +312,8 @@ def _read(fields: object) -> m.Message:
     if fields[0] not in _READERS:
         raise WireError("kind", f"no message is of kind {fields[0]}")
     if fields[0] in (HELLO, WELCOME) and fields[1:2] != [m.PROTOCOL_VERSION]:
-        raise WireError("version", f"version {fields[1:2]!r:.50}, this is {m.PROTOCOL_VERSION}")
+        said = fields[1] if len(fields) > 1 and type(fields[1]) is int else "no number"
+        raise WireError("version", f"version {said}, this is {m.PROTOCOL_VERSION}")
     size, reader = _READERS[fields[0]]
     if fields[0] == HELLO and len(fields) == size - 1:
         fields = [*fields, []]  # of an agent that was made before HELLO had ``can``

@@ -16,7 +16,6 @@ import numpy as np
 
 from edge_agent import records as r
 from engine.barrier.base import Listener
-from engine.chain.attribute_checks import AttributeChecks
 from engine.chain.halves import Halves, among, begun_in
 from engine.chain.operators import build_operator, cascade_of
 from engine.chain.settings import ChainOutput, ChainSettings, ChunksOf
@@ -45,6 +44,7 @@ from engine.stream.frame import ATTR_PREFIX, Frame
 from engine.stream.released import Released, Strings
 
 if TYPE_CHECKING:
+    from engine.chain.attribute_checks import AttributeChecks
     from engine.check import Judging
 
 __all__ = ["SNAPSHOT_VERSION", "Chain", "ChainOutput", "ChainSettings", "ChunksOf"]
@@ -83,7 +83,11 @@ class Chain:
         ]
         isolate = settings.isolate_failures
         self._failures = QueryFailures(settings.plans, self._operators, isolate=isolate)
-        self._checks = AttributeChecks(settings, self._failures) if isolate else None
+        self._checks: AttributeChecks | None = None
+        if isolate:
+            from engine.chain.attribute_checks import AttributeChecks  # noqa: PLC0415 - when live
+
+            self._checks = AttributeChecks(settings, self._failures)
         self.judging: Judging | None = None
         if settings.has_checks:
             from engine.check import Judging  # noqa: PLC0415 - for few runs

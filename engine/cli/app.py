@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -172,11 +173,20 @@ def _nothing(
 
 def doctor(
     as_json: bool = typer.Option(False, "--json", help="The same as JSON, on standard output."),
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", "-c", metavar="FILE", help="Look at settings of a site, too."),
+    ] = None,
 ) -> None:
     """Says whether this machine can run slackwater, and what to do if not."""
-    from engine.cli.doctor import checks, report
+    from engine.cli.doctor import check_tokens, checks, report
 
-    raise typer.Exit(report(checks(), sys.stdout, as_json=as_json))
+    found = checks()
+    if config is not None:
+        from engine.server.site_file import plain_tokens, read_site
+
+        found.append(check_tokens(plain_tokens(read_site(config))))
+    raise typer.Exit(report(found, sys.stdout, as_json=as_json))
 
 
 def agent(context: typer.Context) -> None:

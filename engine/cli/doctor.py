@@ -138,6 +138,14 @@ def check_cache(folder: Path | None, *, writable: bool) -> Check:
     return Check("kernel cache", Status.WARN, f"{folder}: not writable", remedy)
 
 
+def check_tokens(plain: Sequence[tuple[str, str]]) -> Check:
+    """Judges where a site's tokens cross a network in clear (``site_file.plain_tokens``)."""
+    if not plain:
+        return Check("tokens", Status.PASS, "none crosses a network in clear")
+    seen, remedies = zip(*plain, strict=True)
+    return Check("tokens", Status.WARN, "; ".join(seen), "; ".join(remedies))
+
+
 def check_fsync(waits_ns: Sequence[int]) -> Check:
     """Judges how long the disk takes to make 4 KiB durable, from some writes' waits in ns."""
     middle, worst = median(waits_ns), max(waits_ns)

@@ -261,9 +261,18 @@ class GatewayCore:
         site, name = (source.site, source.name) if source else ("", name)
         self.counts[*(source.key if source else ("", "")), why.reason] += 1
         letter = (site, name, str(peer.connection))
-        self.dead_letters.add(self.clock.now, letter, why.reason, why.detail, sample)
+        self.dead_letters.add(
+            self.clock.now, letter, why.reason, why.detail, self._without_token(source, sample)
+        )
         self._close(peer.connection, why, f"{site}/{name}".strip("/"))
         self._remove(peer.connection)
+
+    def _without_token(self, source: Source | None, sample: bytes) -> bytes:
+        """What may be kept of a message: before a source is known, any may be its HELLO."""
+        if source is None:
+            return b""
+        token = (self.settings.tokens or {}).get(source.key, "").encode()
+        return sample.replace(token, b"*" * len(token)) if token else sample
 
     def _take(self, peer: Peer, message: m.Message | Excerpt, arrival: int) -> None:
         source = peer.source

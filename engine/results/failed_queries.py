@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
+from edge_agent.visible import one_line
 from engine.log.whole_file import whole_file
 from engine.query_failures import QueryFailure
 from engine.results.answer_lines import AnswersDamaged, site_file
@@ -81,11 +82,11 @@ class FailedQueries:
             self._write(path, failed)
             self._failed[key] = failed
             if failure.trace:
-                self._tell(failure.trace.rstrip("\n"))
+                self._tell(_indented(failure.trace))
             self._tell(
                 f"query {failure.query} has failed at site {site!r} and is set aside there: "
-                f"{failure.reason}; all other answers go on. When the cause is gone, remove {path} "
-                "and start again"
+                f"{_first_line(failure.reason)}; all other answers go on. When the cause is gone, "
+                f"remove {path} and start again"
             )
             self._changed(self.state())
 
@@ -93,10 +94,10 @@ class FailedQueries:
         """These queries would fail at the end of the log, which goes on."""
         for failure in failures:
             if failure.trace:
-                self._tell(failure.trace.rstrip("\n"))
+                self._tell(_indented(failure.trace))
             self._tell(
                 f"query {failure.query} at site {site!r}: what the log's end would give is not "
-                f"written: {failure.reason}"
+                f"written: {_first_line(failure.reason)}"
             )
 
     def state(self) -> list[Failed]:
@@ -110,3 +111,12 @@ class FailedQueries:
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(path) as sink:
             sink.write(json.dumps(failed, indent=1, ensure_ascii=False).encode())
+
+
+def _first_line(reason: str) -> str:
+    return one_line(reason.partition("\n")[0])
+
+
+def _indented(trace: str) -> str:
+    """A traceback, which may quote what devices sent: none of its lines looks like one of ours."""
+    return "\n".join(f"  {one_line(line)}" for line in trace.splitlines())

@@ -6,9 +6,12 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from edge_agent.visible import one_line
 from engine.gateway.outputs import Close
 
 MINUTE_S: Final = 60.0
+_NAME_MAX: Final = 100
+_DETAIL_MAX: Final = 400
 LINES_MAX: Final = 10
 """In a minute; of one address and reason there is one."""
 _ORDINARY: Final = ("replaced", "superseded")
@@ -42,5 +45,6 @@ class RefusalLines:
             self._more += 1
             return
         self._told.add(key)
-        name = f" {close.name}" if close.name else ""
-        self.tell(f"refused{name} from {host or 'nowhere'}: {close.reason}: {close.detail}")
+        name = f" {one_line(close.name, _NAME_MAX)}" if close.name else ""
+        detail = one_line(close.detail, _DETAIL_MAX)
+        self.tell(f"refused{name} from {host or 'nowhere'}: {close.reason}: {detail}")

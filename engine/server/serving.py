@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from edge_agent.private_files import keep_private
 from engine.errors import SlackwaterError, UserError
 from engine.extras import need
 from engine.gateway.core import GatewayCore, Recalled
@@ -32,7 +33,7 @@ from engine.server.log_thread import LogThread
 from engine.server.ntp_responder import NtpResponder
 from engine.server.refusal_lines import RefusalLines
 from engine.server.result_feed import ResultFeed
-from engine.server.site_file import SiteSettings
+from engine.server.site_file import SiteSettings, plain_tokens
 from engine.server.tcp_host import TcpHost
 from engine.server.watch.answers_state import AnswersState
 from engine.server.watch.overview import Overview
@@ -57,6 +58,9 @@ def serve(settings: SiteSettings, tell: Tell) -> None:
         UserError: the log's folder, an address or a certificate is not as it must be.
         SlackwaterError: the log could not be written at the end.
     """
+    keep_private()
+    for seen, remedy in plain_tokens(settings):
+        tell(f"warning: {seen}: {remedy}")
     if settings.engine is not None and settings.engine.kind == "spark":
         spark_ready()
     tls = None if settings.tls is None else settings.tls.context()

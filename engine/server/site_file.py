@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from edge_agent.errors import SettingsError
+from edge_agent.listening import is_loopback
 from edge_agent.settings_file import Table, read_toml, told_of
 from engine.errors import UserError
 from engine.gateway.settings import GatewaySettings
@@ -75,6 +76,19 @@ class SiteSettings:
     """Who answers what; None: the log is all that is written."""
     printed: str
     """The settings in effect, as TOML; tokens are not shown."""
+
+
+def plain_tokens(settings: SiteSettings) -> list[tuple[str, str]]:
+    """Where tokens cross a network in clear, and what to do, both in words."""
+    found = []
+    remedy = "give [tls] a certificate, or listen at 127.0.0.1 behind a proxy that speaks TLS"
+    gateway, page = settings.gateway, settings.page
+    if gateway.tokens and settings.tls is None and not is_loopback(gateway.listen):
+        found.append((f"[gateway] takes tokens without TLS at {gateway.listen}", remedy))
+    if page is not None and page.token and not page.tls and not is_loopback(page.listen):
+        remedy += ", and set tls = true in [page]"
+        found.append((f"[page] takes its token without TLS at {page.listen}", remedy))
+    return found
 
 
 def read_site(path: Path, engine: str | None = None, history: Path | None = None) -> SiteSettings:

@@ -21,6 +21,7 @@ from engine.java import (
     install_line,
     major_version,
 )
+from engine.server.site_file import plain_tokens, read_site
 
 MS = 1_000_000
 
@@ -29,6 +30,36 @@ def test_python() -> None:
     assert doctor.check_python((3, 11, 0)).status is Status.PASS
     old = doctor.check_python((3, 10, 9))
     assert (old.status, old.value) == (Status.FAIL, "3.10.9")
+
+
+@pytest.mark.parametrize(
+    ("text", "seen"),
+    [
+        ("", ""),
+        (
+            'listen = "0.0.0.0"\n[tokens]\n"d" = "t"',
+            "[gateway] takes tokens without TLS at 0.0.0.0",
+        ),
+        ('listen = "::"\n[tokens]\n"d" = "t"', "[gateway] takes tokens without TLS at ::"),
+        ('listen = "127.0.0.1"\n[tokens]\n"d" = "t"', ""),
+        ('listen = "0.0.0.0"\nwithout_tokens = true', ""),
+        (
+            (
+                'listen = "0.0.0.0"\n[tokens]\n"d" = "t"\n[tls]\ncertificate = "c"\nkey = "k"\n'
+                '[page]\nlisten = "10.0.0.1"\ntoken = "correct horse"'
+            ),
+            "[page] takes its token without TLS at 10.0.0.1",
+        ),
+        ('[page]\ntoken = "correct horse"', ""),
+    ],
+)
+def test_tokens_that_cross_a_network_in_clear(text: str, seen: str, tmp_path: Path) -> None:
+    file = tmp_path / "site.toml"
+    file.write_text(f'[gateway]\nlog = "l"\n{text}\n')
+    check = doctor.check_tokens(plain_tokens(read_site(file)))
+    assert check.status is (Status.WARN if seen else Status.PASS)
+    assert check.value.startswith(seen)
+    assert bool(check.remedy) is bool(seen)
 
 
 def test_java() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import struct
+from random import Random
 from typing import Any
 
+import msgpack
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -194,6 +196,48 @@ def closes(said: list[Any]) -> tuple[bool | None, list[str]]:
     """Whether the peer may try again, and what was closed."""
     errors = [each for each in said if isinstance(each, m.ErrorMessage)]
     return errors[0].retry if errors else None, [each for each in said if isinstance(each, str)]
+
+
+TOKEN = "correct-horse-battery"
+
+
+def hurt_hello(draw: Random) -> bytes:
+    """A HELLO that another field, fewer or more of them, or other bytes make wrong."""
+    body = msgpack.unpackb(wire.encode(a_hello(token=TOKEN))[4:])
+    match draw.randint(0, 4):
+        case 0:
+            body[draw.randrange(1, len(body))] = None
+        case 1:
+            body = body[: draw.randrange(5, len(body))]
+        case 2:
+            body += [TOKEN]
+        case 3:
+            body = [body[0], TOKEN, *body[2:]]
+        case _:
+            made = bytearray(msgpack.packb(body))
+            for _ in range(draw.randint(1, 4)):
+                made[draw.randrange(len(made))] = draw.randrange(256)
+            return len(made).to_bytes(4, "big") + bytes(made)
+    made_whole = msgpack.packb(body)
+    return len(made_whole).to_bytes(4, "big") + made_whole
+
+
+@given(seed=st.integers(0, 2**32), admitted=st.booleans(), cut=st.integers(0, 40))
+def test_no_refused_message_keeps_a_token(seed: int, admitted: bool, cut: int) -> None:
+    """A HELLO of which something is wrong has a valid token all the same."""
+    random = Random(seed)
+    bench = Bench(tokens={("main", "d"): TOKEN})
+    bench.core.connected("c", 0, "127.0.0.1")
+    if admitted:
+        assert bench.say("c", a_hello(token=TOKEN)) == [m.Welcome(0, (0,))]
+    message = hurt_hello(random)
+    bench.core.received("c", message[: len(message) - random.choice([0, cut])], 0)
+    bench.core.received("c", b"\0\0\0\1\xc1", 0)
+    bench.core.disconnected("c", 0)
+    for line in bench.core.dead_letters.lines:
+        letter = json.loads(line)
+        assert TOKEN.encode() not in base64.b64decode(letter.pop("sample"))
+        assert TOKEN not in json.dumps(letter)
 
 
 def test_tokens_are_checked_and_an_unknown_name_is_told_no_more() -> None:

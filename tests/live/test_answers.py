@@ -73,6 +73,9 @@ def test_answers_come_with_the_events_and_are_those_of_a_query(field: Field) -> 
     assert gateway.end() == 0
     assert (field.values("door"), field.values("gate")) == (list(range(500)), list(range(200)))
     assert_all_answered(field)
+    for path in field.folder.glob("site.log*/**/*"):
+        assert path.stat().st_mode & 0o027 == 0, path
+    assert (field.folder / "site.log.refused.jsonl").stat().st_mode & 0o777 == 0o640
     assert answered(field, "q2").startswith(early)
     folder = field.folder / "site.log.answers" / "q2"
     rows = [

@@ -137,6 +137,29 @@ def test_refused_tokens_and_strangers_are_told_once(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["main\n\x1b[31mEVIL\x1b]0;pwn\x07", "a\r\nlistening at 0.0.0.0: TCP 1", "\u202e", "d\x9b2J"],
+)
+def test_what_a_peer_says_of_itself_is_one_line_and_nothing_that_a_terminal_does(
+    name: str, tmp_path: Path
+) -> None:
+    """Names and details of what is refused."""
+
+    async def act(_: TcpHost, port: int) -> None:
+        peer = await Peer.join(port, name, token="wrong")
+        peer.writer.close()
+
+    _, said = with_gateway(tmp_path, act, tokens={("main", "d"): "right"})
+    lines = RefusalLines(said.append)
+    lines.closed("10.0.0.1", Close(1, "attr_type", f"attribute {name} is of another type", "m/d"))
+    lines.closed("10.0.0.1", Close(2, "type", 10_000 * name, 300 * name))
+    assert len(said) == 3
+    for line in said:
+        assert line.isprintable()
+        assert len(line) < 4000
+
+
 def test_lines_about_refusals_are_few_and_the_rest_is_counted() -> None:
     said: list[str] = []
     now = [0.0]
