@@ -84,6 +84,9 @@ class AbstractingOutlet:
     def knows(self, key: bytes) -> bool:
         return self._channel.outlet.knows(key)
 
+    async def session(self, sender: str, *, kept: bool) -> int:
+        return await self._channel.outlet.session(sender, kept=kept)
+
     async def durable(self) -> None:
         await self._channel.outlet.durable()
 

@@ -73,6 +73,11 @@ class PrintingOutlet:
         del key
         return False
 
+    async def session(self, sender: str, *, kept: bool) -> int:
+        """Of which nothing is kept."""
+        del sender, kept
+        return 0
+
     async def durable(self) -> None:
         """Never: senders are not told that anything is safe, and will send it again."""
         await asyncio.Event().wait()

@@ -28,6 +28,7 @@ class MemoryChannel(BaseOutlet):
         self._schemas = {stream.name: stream for stream in settings.streams}
         self._when_full = settings.when_full
         self._keys = KnownKeys()
+        self._sessions: dict[str, int] = {}
 
     @property
     def outlet(self) -> MemoryChannel:
@@ -81,6 +82,11 @@ class MemoryChannel(BaseOutlet):
 
     def knows(self, key: bytes) -> bool:
         return key in self._keys
+
+    async def session(self, sender: str, *, kept: bool) -> int:
+        known = self._sessions.get(sender, 0)
+        self._sessions[sender] = known if kept else known + 1
+        return self._sessions[sender]
 
     async def durable(self) -> None:
         """The gateway has acked what was taken: there is no other place where it is safe."""

@@ -45,6 +45,7 @@ class OutboxChannel(BaseOutlet):
         super().__init__(tellings)
         self._settings = settings
         self._folder = folder
+        self._draw = draw
         self._disk = ThreadPoolExecutor(1, "disk")
 
         def driver_of(outbox: Outbox) -> tuple[SessionDriver, SpooledSession]:
@@ -144,6 +145,12 @@ class OutboxChannel(BaseOutlet):
         return any(
             key in pump.outbox.keys or key in pump.outbox.intervals.messages for pump in self._pumps
         )
+
+    async def session(self, sender: str, *, kept: bool) -> int:
+        outbox = self._live.outbox
+        number = await self.on_disk(partial(outbox.session, sender, self._draw(), kept=kept))
+        assert isinstance(number, int)
+        return number
 
     async def durable(self) -> None:
         """What was taken is fsynced, with the keys that came with it."""

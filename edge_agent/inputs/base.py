@@ -30,6 +30,12 @@ class Outlet(Protocol):
         outbox. The newest ``edge_agent.outbox.keys.KEYS_MAX`` are known.
         """
 
+    async def session(self, sender: str, *, kept: bool) -> int:
+        """The number of the session with ``sender``, for the keys of its messages: a sender that
+        has forgotten its session (``kept`` False) counts its messages anew, so what looks like one
+        of before is another one. A new number is as durable as an outbox is when this returns.
+        """
+
     async def durable(self) -> None:
         """Returns when everything that was taken before this call is safe: fsynced in the outbox;
         without one, when the gateway has acked it. Until then no sender may be told that it is.

@@ -74,11 +74,12 @@ class OutboxFolder:
             opened = [self._opened(path, start, bytes_max) for path, start in known]
             newest = known[-1][1] if known else None
             if newest is None or newest.ended or _shape(newest.streams) != _shape(streams):
+                sessions = {} if newest is None else newest.sessions
                 above = max((start.incarnation for _, start in known), default=-1)
                 number = 1 + max((int(path.name[:6]) for path, _ in found), default=0)
                 made = Start(
                     site=site, source=source, incarnation=max(wall_ns, above + 1),
-                    start=draw() % (1 << 64), streams=tuple(streams),
+                    start=draw() % (1 << 64), streams=tuple(streams), sessions=sessions,
                 )  # fmt: skip
                 opened.append(self._opened(self.folder / f"{number:06d}", made, bytes_max))
         except OSError as error:

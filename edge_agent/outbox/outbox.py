@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,6 +50,8 @@ class Start:
     processes: int = 0
     unsent: tuple[int, ...] = ()
     quiet: bool = False
+    sessions: Mapping[str, int] = field(default_factory=dict)
+    """The numbers of sessions with senders (``edge_agent.inputs.base.Outlet``)."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -57,6 +59,7 @@ class Start:
             "site": self.site, "source": self.source, "incarnation": self.incarnation,
             "start": self.start, "welcomed": self.welcomed, "ended": self.ended,
             "processes": self.processes, "unsent": list(self.unsent), "quiet": self.quiet,
+            "sessions": dict(self.sessions),
             # Pairs, as the order of attributes is that of the columns: JSON's objects have none.
             "streams": [[stream.name, list(stream.attrs.items())] for stream in self.streams],
         }  # fmt: skip
@@ -142,6 +145,15 @@ class Outbox:
         self.start = start
         for spool, ack in zip(self.spools, self._acked, strict=True):
             spool.rewind(ack)
+
+    def session(self, sender: str, draw: int, *, kept: bool) -> int:
+        """*Disk.* The number of the session with ``sender``: ``draw`` where it begins."""
+        known = self.start.sessions.get(sender)
+        if kept and known is not None:
+            return known
+        self.start = replace(self.start, sessions={**self.start.sessions, sender: draw})
+        self.store_start()
+        return draw
 
     def ended(self) -> None:
         """*Disk.* Nothing will be added."""

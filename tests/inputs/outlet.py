@@ -23,6 +23,7 @@ class KeptOutlet:
     def __init__(self) -> None:
         self.rows: list[tuple[str, Row]] = []
         self.keys: set[bytes] = set()
+        self.sessions: dict[str, int] = {}
         self.told: list[str] = []
         self.bad_count = 0
         self.room = True
@@ -39,6 +40,11 @@ class KeptOutlet:
 
     def knows(self, key: bytes) -> bool:
         return key in self.keys
+
+    async def session(self, sender: str, *, kept: bool) -> int:
+        if not kept or sender not in self.sessions:
+            self.sessions[sender] = self.sessions.get(sender, 0) + 1
+        return self.sessions[sender]
 
     async def durable(self) -> None:
         await self.safe.wait()

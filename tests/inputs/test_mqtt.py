@@ -6,6 +6,7 @@ import asyncio
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from random import Random
 from typing import Any
 
 import pytest
@@ -205,6 +206,108 @@ async def test_a_number_that_is_used_again_is_another_message() -> None:
         broker.publish(7, b"62", dup=True)  # marked, but never seen
         await met(lambda: len(broker.acknowledged) == 3)
         assert values(outlet) == [61, 61, 62]
+
+
+async def test_attack2_01_a_new_session_numbers_its_messages_anew() -> None:
+    broker, outlet = Broker(), KeptOutlet()
+    async with subscribing(broker, outlet) as made:
+        await met(lambda: broker.subscribed)
+        broker.publish(1, b"98")
+        await met(lambda: broker.acknowledged == [1])
+        broker.drop()  # and what it knew is gone
+        await met(lambda: broker.subscribed == 2)
+        broker.publish(1, b"98", dup=True)
+        await met(lambda: broker.acknowledged == [1, 1])
+        broker.present = True
+        broker.drop()
+        await met(lambda: made.counts["connected"] == 3)
+        broker.publish(1, b"98", dup=True)
+        await met(lambda: broker.acknowledged == [1, 1, 1])
+    assert values(outlet) == [98, 98]
+    assert made.counts["repeated"] == 1
+
+
+async def test_attack2_01_nothing_is_subscribed_before_the_new_session_is_known() -> None:
+    broker, outlet = Broker(), KeptOutlet()
+    known, number = asyncio.Event(), outlet.session
+
+    async def session(sender: str, *, kept: bool) -> int:
+        await known.wait()
+        return await number(sender, kept=kept)
+
+    outlet.session = session  # type: ignore[method-assign]
+    async with subscribing(broker, outlet):
+        await met(lambda: broker.connects)
+        await asyncio.sleep(0.05)
+        assert not broker.subscribed
+        known.set()
+        await met(lambda: broker.subscribed)
+
+
+async def test_attack2_01_a_message_and_its_repetition_in_one_batch_are_one() -> None:
+    broker, outlet = Broker(present=True), KeptOutlet()
+    outlet.safe.clear()
+    async with subscribing(broker, outlet) as made:
+        await met(lambda: broker.subscribed)
+        broker.publish(1, b"0")
+        await met(lambda: outlet.rows)  # now it waits for the disk, and the others for it
+        for times in range(3):
+            broker.publish(7, b"61", dup=times > 0)
+            broker.publish(8, b"61", dup=times > 0)
+            await met(lambda times=times: made.counts["messages"] == 2 * times + 3)
+            broker.drop()
+            await met(lambda times=times: made.counts["connected"] == times + 2)
+        outlet.safe.set()
+        await met(lambda: not made._waiting)
+        await asyncio.sleep(0.01)
+    assert values(outlet) == [0, 61, 61]
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_whatever_is_lost_and_comes_again_is_taken_once(seed: int) -> None:
+    """A broker that may forget its session; what it was told to be safe it forgets, too."""
+    chance, outlet = Random(seed), KeptOutlet()
+    broker = Broker(present=True)
+    published: list[int] = []
+    numbers = iter(range(1, 10**6))
+    left: dict[int, bytes] = {}
+    async with subscribing(broker, outlet) as made:
+        for _ in range(60):
+            await met(lambda: ready(made) or (broker.present and made.counts["connected"] > 1
+                      and made.counts["connected"] > made.counts["lost"]))  # fmt: skip
+            kind = chance.random()
+            if kind < 0.6:
+                mid = next(numbers)
+                left[mid] = b"%d" % chance.randrange(2)  # alike, so that keys are all there is
+                broker.publish(mid, left[mid])
+                published.append(mid)
+            elif kind < 0.7:
+                outlet.safe.clear()
+            elif kind < 0.8:
+                outlet.safe.set()
+            elif kind < 0.95:
+                connected = made.counts["connected"]
+                broker.drop()
+                await met(lambda connected=connected: made.counts["connected"] > connected)
+                for mid in broker.acknowledged:
+                    left.pop(mid, None)
+                for mid, payload in left.items():
+                    broker.publish(mid, payload, dup=True)
+            else:  # begun anew: all that it had sent is known to be safe, as is only fair
+                outlet.safe.set()
+                await met(lambda: len(outlet.rows) == len(published))
+                await met(lambda: set(left) <= set(broker.acknowledged))
+                connected, broker.present = made.counts["connected"], False
+                broker.drop()
+                await met(lambda connected=connected: made.counts["connected"] > connected)
+                await met(lambda: ready(made))
+                broker.present, numbers = True, iter(range(1, 10**6))
+                broker.acknowledged.clear()
+                left.clear()
+        outlet.safe.set()
+        await met(lambda: not made._waiting)
+        await asyncio.sleep(0.02)
+    assert len(outlet.rows) == len(published)
 
 
 async def test_a_session_that_the_broker_lost_is_subscribed_anew() -> None:

@@ -340,6 +340,24 @@ def test_another_process_goes_on_with_the_same_columns(tmp_path: Path) -> None:
     assert opened(tmp_path, STREAM) == [(5, ["value", "low", "units"])]
 
 
+def test_attack2_01_a_session_keeps_its_number_until_it_begins_anew(tmp_path: Path) -> None:
+    def life(name: str, asked: list[tuple[str, bool]]) -> list[int]:
+        """What an agent is told that is killed afterwards."""
+        folder, draws = OutboxFolder(tmp_path, print), iter(range(1000 * len(name), 10**6))
+        outbox = folder.open("main", "s", [StreamSchema(name)], [9999], 1, draws.__next__)[-1]
+        told = [outbox.session(sender, next(draws), kept=kept) for sender, kept in asked]
+        folder.close()
+        return told
+
+    first, other, again = life("a", [("x", True), ("y", False), ("x", True)])
+    assert first == again != other
+    new, old = life("a", [("x", False), ("y", True)])
+    assert (new != first, old) == (True, other)
+    assert life("a", [("x", True)]) == [new]
+    # Other streams begin the outbox anew, and the broker knows nothing of that.
+    assert life("other streams", [("x", True), ("y", True)]) == [new, other]
+
+
 def test_attributes_in_another_order_are_another_start(tmp_path: Path) -> None:
     opened(tmp_path, STREAM)
     assert opened(tmp_path, OTHER) == [

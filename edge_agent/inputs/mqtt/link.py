@@ -52,14 +52,17 @@ class Link:
 
     def __init__(
         self, settings: BrokerSettings, tls: ssl.SSLContext | None,
-        welcomed: Callable[[bool], bool], received: Callable[[Delivery], None],
+        welcomed: Callable[[Link, bool], None], received: Callable[[Delivery], None],
     ) -> None:  # fmt: skip
-        """``welcomed``: told whether the broker had kept the session, says whether to subscribe."""
+        """``welcomed``: told, once, whether the broker had kept the session."""
+        self.session: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        """The number of the session, known some time after ``welcomed``."""
         self.why = ""
         """Why it was lost."""
         self.subscribed = False
         """Whether the broker has confirmed all topics, on this connection."""
         self._welcomed = welcomed
+        self._is_welcome = False
         self._settings = settings
         self._received = received
         self._lost = asyncio.Event()
@@ -100,6 +103,12 @@ class Link:
                     await self._lost.wait()
             except TimeoutError:
                 continue
+
+    def subscribe(self) -> None:
+        """To all topics."""
+        if not self._lost.is_set():
+            self._client.subscribe([(topic, 1) for topic in self._settings.topics])
+            self._write_on()
 
     def acknowledge(self, mid: int) -> None:
         """The message is safe: the broker may forget it."""
@@ -171,8 +180,9 @@ class Link:
         if code.is_failure:
             self._lose(f"the broker refuses: {code}")
             return
-        if self._welcomed(bool(flags.session_present)):
-            self._client.subscribe([(topic, 1) for topic in self._settings.topics])
+        if not self._is_welcome:
+            self._is_welcome = True
+            self._welcomed(self, bool(flags.session_present))
 
     def _on_subscribe(
         self, client: paho.Client, userdata: Any, mid: int, codes: Any, properties: Any
@@ -185,6 +195,9 @@ class Link:
 
     def _on_message(self, client: paho.Client, userdata: Any, message: paho.MQTTMessage) -> None:
         del client, userdata
+        if not self._is_welcome:
+            self._lose("the broker sent a message before its welcome")
+            return
         self._received(
             Delivery(
                 self, message.mid, message.qos, message.dup, message.retain, message.topic,

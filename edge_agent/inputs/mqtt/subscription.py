@@ -3,7 +3,8 @@
 The broker keeps the session (client id, subscriptions, what is not acknowledged) while the agent is
 away, and sends again what it was not told to be safe. What comes again with MQTT's mark for that
 (DUP) and was taken before is known by its key, so that a lost connection, or a killed agent,
-doubles nothing (``edge_agent.outbox.keys``).
+doubles nothing (``edge_agent.outbox.keys``). A broker that has lost the session, as one without
+persistence does at its start, numbers its messages anew: keys are of a session.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import hashlib
 import ssl
 from collections import Counter, deque
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -59,6 +61,7 @@ class MqttInput:
         self._waiting_bytes = 0
         self._came = asyncio.Event()
         self._link: Link | None = None
+        self._sender = f"mqtt {settings.client_id} {settings.host} {settings.port}"
 
     async def run(self, outlet: Outlet) -> None:
         place = f"{self._name}: {self._settings.host} port {self._settings.port}"
@@ -66,15 +69,17 @@ class MqttInput:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._hand_on(outlet, place))
             while True:
-                why = await self._connection(context)
+                why = await self._connection(context, partial(self._welcome, tasks, outlet))
                 outlet.trouble(why, place)
                 await self._backoff.wait()
 
     # --- connections
 
-    async def _connection(self, context: ssl.SSLContext | None) -> str:
+    async def _connection(
+        self, context: ssl.SSLContext | None, welcome: Callable[[Link, bool], None]
+    ) -> str:
         """Returns when a connection is lost or could not be made, and why."""
-        link = self._link = Link(self._settings, context, self._welcome, self._receive)
+        link = self._link = Link(self._settings, context, welcome, self._receive)
         try:
             await link.connect()
             await link.ended()
@@ -86,11 +91,19 @@ class MqttInput:
         self.counts["lost"] += 1
         return link.why or "the broker closed the connection"
 
-    def _welcome(self, resumed: bool) -> bool:
-        """A session that was kept has its subscriptions, but settings may have others now."""
+    def _welcome(self, tasks: asyncio.TaskGroup, outlet: Outlet, link: Link, kept: bool) -> None:
         self.counts["connected"] += 1
         self._backoff.reset()
-        return not resumed or self.counts["connected"] == 1
+        first = self.counts["connected"] == 1
+        tasks.create_task(self._begin(outlet, link, kept=kept, first=first))
+
+    async def _begin(self, outlet: Outlet, link: Link, *, kept: bool, first: bool) -> None:
+        """Nothing is sent in a new session until its number is safe: it has no subscriptions. One
+        that was kept has them, but settings may have others now.
+        """
+        link.session.set_result(await outlet.session(self._sender, kept=kept))
+        if first or not kept:
+            link.subscribe()
 
     def _receive(self, delivery: Delivery) -> None:
         self.counts["messages"] += 1
@@ -133,9 +146,14 @@ class MqttInput:
         rows: list[Row] = []
         keys: list[bytes] = []
         stream = ""
+        before: set[bytes] = set()
         for each in batch:
-            key = self._key(each)
-            events = self._events(each, key, outlet, place)
+            key = self._key(each, await each.link.session)
+            known = each.again and (key in before or outlet.knows(key))
+            before.add(key)
+            if known:
+                self.counts["repeated"] += 1
+            events = [] if known else self._events(each, outlet, place)
             full = len(rows) + len(events) > BATCH_ROWS  # events of one message stay together
             for at, (named, row) in enumerate(events):
                 cut = named != stream or not fits(rows, row) or (full and at == 0)
@@ -149,14 +167,9 @@ class MqttInput:
         if rows:
             await outlet.take(stream, rows, keys)
 
-    def _events(
-        self, delivery: Delivery, key: bytes, outlet: Outlet, place: str
-    ) -> list[tuple[str, Row]]:
+    def _events(self, delivery: Delivery, outlet: Outlet, place: str) -> list[tuple[str, Row]]:
         if delivery.retained and not self._retained:
             self.counts["retained"] += 1
-            return []
-        if delivery.again and outlet.knows(key):
-            self.counts["repeated"] += 1
             return []
         try:
             return self._payloads.events(delivery.topic, delivery.payload, self._wall_ns())
@@ -165,9 +178,9 @@ class MqttInput:
             outlet.bad(str(error), f"{place}: topic {delivery.topic!r:.100}")
             return []
 
-    def _key(self, delivery: Delivery) -> bytes:
+    def _key(self, delivery: Delivery, session: int) -> bytes:
         digest = hashlib.blake2b(digest_size=KEY_BYTES)
-        for part in (self._name, self._settings.client_id, str(delivery.mid), delivery.topic):
+        for part in (self._name, self._sender, str(session), str(delivery.mid), delivery.topic):
             digest.update(part.encode("utf-8") + b"\0")
         digest.update(delivery.payload)
         return digest.digest()
