@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from engine.chain.settings import ChainSettings
 from engine.errors import UserError
-from engine.order.served import check_order_attributes
 from engine.query import check_attributes
 from engine.query.derived_schema import attributes_of_log
 from engine.query_failures import QueryFailures
@@ -41,5 +40,7 @@ class AttributeChecks:
                 except UserError as error:
                     self._failures.fail(number, error)
         if self._by_order and self._by_order.keys() <= types.keys():
+            from engine.order.served import check_order_attributes  # noqa: PLC0415 - seldom
+
             check_order_attributes(self._by_order, types)
             self._by_order = {}
