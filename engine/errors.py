@@ -22,6 +22,28 @@ class UserError(SlackwaterError):
     """The user's input is at fault. The message names the place and the remedy."""
 
 
+class OverBudget(UserError):  # noqa: N818 - what it is
+    """A query finds more at once than it may, or holds back more; other queries can go on.
+
+    ``query``: its name. The message names it and the remedies.
+    """
+
+    def __init__(self, message: str, query: str = "") -> None:
+        super().__init__(message)
+        self.query = query
+
+    @classmethod
+    def of(cls, query: str, does: str, most: int) -> OverBudget:
+        """``does``: what the query does at once; ``most``: the bound on its matches."""
+        return cls(
+            f"query {query!r}: {does} at once. Ask for fewer: a shorter WITHIN, PARTITION BY or a "
+            "condition that joins the steps, and for steps that repeat CONTIGUITY NEXT, SKIP or "
+            f"LIMIT n; or let it have more memory: --matches-max {2 * most} (of a server: "
+            "matches_max of [engine])",
+            query,
+        )
+
+
 class SparkFailure(SlackwaterError):  # noqa: N818 - Spark's word for it
     """A run on Spark failed. ``cause``: the last one in one line; ``log``: file of all that was
     said.

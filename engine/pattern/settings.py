@@ -8,6 +8,7 @@ from enum import StrEnum
 from engine.errors import UserError
 from engine.query.endpoints.path import IBP
 from engine.query.endpoints.tree_joins import COST
+from engine.query.purge_settings import MATCHES_MAX
 
 
 class Rule(StrEnum):
@@ -47,7 +48,8 @@ class PatternSettings:
     ``purge`` and ``slack_ns`` (of ``slack``): see ``engine.query.purge_settings``. Rows that
     break the promise meant find what is left. ``intervals``: how an ISEQ is searched
     (``engine.query.endpoints.path``). ``joins``: in which order the steps of a SEQ/PAL tree are
-    found (``engine.query.endpoints.tree_joins``).
+    found (``engine.query.endpoints.tree_joins``). ``matches_max``: as many may be found at once, or
+    held back by the barrier.
     """
 
     certainty: str = "pairwise"
@@ -58,3 +60,4 @@ class PatternSettings:
     stacks: StackOptions = field(default_factory=StackOptions)
     intervals: str = IBP
     joins: str = COST
+    matches_max: int = MATCHES_MAX

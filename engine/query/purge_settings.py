@@ -9,6 +9,8 @@ from engine.errors import UserError
 from engine.units import DURATION_MAX_NS, parse_duration
 
 PURGES: Final = ("late", "slack", "promises")
+MATCHES_MAX: Final = 1_000_000
+"""Matches that a query finds or holds at once; each takes some 500 bytes until it is written."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
+from itertools import combinations
 from typing import Final
 
 from msgspec import Struct
 
 from engine.query.fields import attributes_in, attributes_of
-from engine.query.plan import Attribute, Predicate, SeqPlan
+from engine.query.plan import Attribute, Predicate, SeqPlan, Step
+from engine.stream.timeline import ANY_TYPE
 
 ROLE: Final = "\1"
 """Between an alias and a role; no query can write such a name."""
@@ -97,6 +99,33 @@ class RepeatPlan(SeqPlan, frozen=True):
         repeats = any(often.most is None or often.most > 2 for often in self.often)
         some = self.contiguity is not Contiguity.ANY or self.skip is not Skip.NONE
         return repeats and not some and self.limit is None
+
+    @property
+    def ambiguous(self) -> bool:
+        """Whether the same events may be its steps in several ways: two steps vary, and one event
+        may be either of two steps between which none must occur.
+        """
+        steps = [
+            (step, often) for step, often in zip(self.steps, self.often, strict=True)
+            if not step.negated
+        ]  # fmt: skip
+        if sum(often.least != often.most for _, often in steps) < 2:
+            return False
+        return any(
+            _share_type(steps[one][0], steps[two][0])
+            and not any(often.least for _, often in steps[one + 1 : two])
+            for one, two in combinations(range(len(steps)), 2)
+        )
+
+    @property
+    def shows_steps(self) -> bool:
+        """Whether a result says which of its events are which step."""
+        return bool(self.computed or self.returns)
+
+
+def _share_type(one: Step, two: Step) -> bool:
+    kinds = [set(step.types or (step.type,)) for step in (one, two)]
+    return any(kind == {ANY_TYPE} for kind in kinds) or not kinds[0].isdisjoint(kinds[1])
 
 
 @attributes_of.register

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from engine.kernels.jit import inline, kernel
 from engine.pattern.search.clocked_machine import Errors
 from engine.pattern.search.program_machine import CERTAINLY, FLOAT, POSSIBLY, holds
@@ -129,11 +131,11 @@ def taken(s: Chase, step: int, row: int, before: int, present: int, t_a: int) ->
 
 
 @kernel
-def placed(s: Chase, from_: int, size: int) -> int:
-    """Puts the events of a whole match among ``rows``; gives the bits of its steps."""
+def placed(s: Chase, path: np.ndarray, from_: int, size: int) -> int:
+    """Puts the events of a match among ``rows``; gives the bits of its steps."""
     present = 0
     for i in range(from_, from_ + size):
-        step, row = s.path[i].step, s.path[i].row
+        step, row = path[i].step, path[i].row
         if not present >> step & 1:
             s.rows[role_of(step, HEAD)] = row
             s.rows[role_of(step, PREV)] = -1
@@ -143,7 +145,8 @@ def placed(s: Chase, from_: int, size: int) -> int:
 
 
 @kernel
-def _copied(s: Chase, place: int) -> None:
+def copied(s: Chase, place: int) -> None:
+    """Puts the event at a place of ``rows`` where programs read that name what is collected."""
     row = s.rows[place]
     for register in range(len(s.raw)):
         s.made_raw[register, place] = s.raw[register, row]
@@ -152,19 +155,19 @@ def _copied(s: Chase, place: int) -> None:
 
 
 @kernel
-def collected(s: Chase, from_: int, size: int, present: int) -> None:
+def collected(s: Chase, path: np.ndarray, from_: int, size: int, present: int) -> None:
     """Makes what programs read that name what is made of all events of a step."""
     for step in range(len(s.t.steps)):
         if present >> step & 1:
             for role in (CUR, HEAD, TAIL):
-                _copied(s, role_of(step, role))
+                copied(s, role_of(step, role))
     for c in range(len(s.t.collections)):
         of = s.t.collections[c]
         n, known, whole, high, low, real = 0, 0, 0, 0, 0, 0.0
         as_float = s.kinds[of.source] == FLOAT
         for i in range(from_, from_ + size):
-            row = s.path[i].row
-            if s.path[i].step != of.step:
+            row = path[i].row
+            if path[i].step != of.step:
                 continue
             n += 1
             if of.function == NUMBER or not s.ok[of.source, row]:
@@ -200,32 +203,63 @@ def collected(s: Chase, from_: int, size: int, present: int) -> None:
 
 
 @kernel
-def finals_hold(s: Chase, from_: int, size: int, present: int, t_a: int) -> int:
-    """Whether all conditions that are asked of whole matches hold."""
-    now, found, made = s.setting[0], CERTAIN, False
-    for c in range(now.finals_from, now.finals_to):
+def _hold(
+    s: Chase, path: np.ndarray, from_: int, size: int, present: int, first: int, to: int,
+    taken: int, t_a: int,
+) -> int:  # fmt: skip
+    """Whether the conditions ``first`` to ``to`` hold of a match. ``taken``: the step of its last
+    event, as the events of it before that have been asked; -1: all are asked.
+    """
+    found, made = CERTAIN, False
+    again = taken >= 0 and size > 1 and path[from_ + size - 2].step == taken
+    for c in range(first, to):
         of = s.t.conditions[c]
-        if found == IMPOSSIBLE or of.needs & ~present:
+        if found == IMPOSSIBLE or of.needs & ~present or (again and of.each != taken):
             continue
         if of.collects and not made:
-            collected(s, from_, size, present)
+            collected(s, path, from_, size, present)
             made = True
         if of.each < 0:
             found = min(found, asked(s, c, present, t_a))
             continue
-        before = -1
-        for i in range(from_, from_ + size):
-            if s.path[i].step == of.each:
+        before, start = -1, from_
+        if again:
+            before, start = path[from_ + size - 2].row, from_ + size - 1
+        for i in range(start, from_ + size):
+            if path[i].step == of.each:
                 here, earlier = role_of(of.each, CUR), role_of(of.each, PREV)
-                s.rows[here], s.rows[earlier] = s.path[i].row, before
+                s.rows[here], s.rows[earlier] = path[i].row, before
                 if of.collects:
-                    _copied(s, here)
+                    copied(s, here)
                     if before >= 0:
-                        _copied(s, earlier)
+                        copied(s, earlier)
                 if found != IMPOSSIBLE and (before >= 0 or not of.again):
                     found = min(found, asked(s, c, present, t_a))
-                before = s.path[i].row
+                before = path[i].row
     return found
+
+
+@kernel
+def finals_hold(s: Chase, from_: int, size: int, present: int, t_a: int) -> int:
+    """Whether all conditions that are asked of whole matches hold."""
+    now = s.setting[0]
+    return int(_hold(s, s.path, from_, size, present, now.finals_from, now.finals_to, -1, t_a))
+
+
+@inline
+def has_beside(s: Chase, step: int) -> bool:
+    """Whether an event that is taken as ``step`` is asked beside all those before."""
+    return bool(s.t.steps[step].beside_from < s.t.steps[step].beside_to)
+
+
+@kernel
+def trial_holds(s: Chase, size: int, t_a: int) -> int:
+    """Whether the last of the ``size`` events in ``trial`` may be taken, by what is asked of it
+    beside all those before. Puts them among ``rows``.
+    """
+    step = s.trial[size - 1].step
+    of, present = s.t.steps[step], placed(s, s.trial, 0, size)
+    return int(_hold(s, s.trial, 0, size, present, of.beside_from, of.beside_to, step, t_a))
 
 
 @kernel

@@ -22,7 +22,14 @@ from engine.repetition.records import (
     KEPT_NOW,
     Chase,
 )
-from engine.repetition.starts import latest_start, may_begin, open_from, starts_from, walks
+from engine.repetition.starts import (
+    latest_start,
+    may_begin,
+    open_from,
+    skipped_to,
+    starts_from,
+    walks,
+)
 from engine.repetition.walk import NEW, OLD, Wanted
 
 _NO_ROOM: Final = -FAR - 1
@@ -56,6 +63,7 @@ def _ending(s: Chase, of: Region, left_out: int, phase: int, place: int, after: 
         at = max(at, first_not_below(entry, stack.start, stack.size, after + 1))
     high = min(latest_start(s, of.stack, place), of.high)
     while at < stack.start + stack.size and entry[at].time <= high and left > 0:
+        at = skipped_to(s, at, place)
         row = entry[at].row
         wanted = Wanted(
             of.stack, of.cause, last, last, left_out, 0, left, phase, s.events[last].ref

@@ -4,7 +4,7 @@ What a condition names has a place of its own by its role (``engine.repetition.r
 that the programs of patterns read ``a[i].v``, ``a[i - 1].v``, ``first(a.v)`` and ``sum(a.v)`` as
 they read attributes of steps. A condition is asked as soon as the event is taken that it names
 last; what names the first or the last event of a step, what is made of all, or a later step beside
-each event, is asked of whole matches.
+each event, is asked of whole matches, and before that where it names no event behind the one taken.
 """
 
 from __future__ import annotations
@@ -135,11 +135,19 @@ class _Compiling:
             for predicate, names in named
             if self._taken_at(names) is None and self._negated(names) is None
         ]
-        asked_last = self._add(finals)
+        besides = [
+            self._add([each for each in finals if self._known_at(each[1]) == number])
+            for number in range(len(self.steps))
+        ]
+        rest = self._add([each for each in finals if self._known_at(each[1]) is None])
+        asked_last = besides[0][0], rest[1]
         for name in self.partition:
             self.builder.key(name)
         extra, untils = self._extra_steps()
-        steps = np.array([self._step(*row, untils) for row in rows], REPEATED)
+        steps = np.array(
+            [self._step(*row, beside, untils) for row, beside in zip(rows, besides, strict=True)],
+            REPEATED,
+        )
         own += [step.where for step in extra]
         setting = self._setting(steps, asked_last, len(self.steps) + len(extra))
         return RepeatLayout(
@@ -180,8 +188,9 @@ class _Compiling:
         return extra, untils
 
     def _step(
-        self, number: int, takes: tuple[int, int], counts: tuple[int, int], untils: dict[int, int]
-    ) -> tuple[int, ...]:
+        self, number: int, takes: tuple[int, int], counts: tuple[int, int],
+        beside: tuple[int, int], untils: dict[int, int],
+    ) -> tuple[int, ...]:  # fmt: skip
         often = self.plan.often[number]
         later = sum(
             1 << other for other, step in enumerate(self.steps)
@@ -189,7 +198,7 @@ class _Compiling:
         )  # fmt: skip
         most = FAR if often.most is None else often.most
         negated = int(self.steps[number].negated)
-        return often.least, most, negated, untils.get(number, -1), *takes, later, *counts
+        return often.least, most, negated, untils.get(number, -1), *takes, *beside, later, *counts
 
     def _setting(self, steps: np.ndarray, finals: tuple[int, int], bits: int) -> np.ndarray:
         plan, made = self.plan, np.zeros(1, SETTING)
@@ -205,6 +214,11 @@ class _Compiling:
         now["limit"] = FAR if plan.limit is None else plan.limit
         if plan.skip is Skip.NONE and plan.limit is not None:
             now["rule"] = FIRST_OF_END
+        now["readings"] = plan.ambiguous
+        if plan.ambiguous and now["rule"] == ALL_MATCHES:
+            now["rule"] = (
+                FIRST_OF_END  # any number of them, as one reading may make way for another
+            )
         now["positive"] = _bits(positive)
         now["firsts"] = _bits(n for n in positive if n <= needed[0])
         now["lasts"] = _bits(n for n in positive if n >= needed[-1])
@@ -238,6 +252,16 @@ class _Compiling:
         last = max(self.places[alias] for alias, _ in named)
         each = {self.places[alias] for alias, role in named if role}
         return last if each <= {last} else None
+
+    def _known_at(self, named: set[tuple[str, str]]) -> int | None:
+        """The step whose events it names beside those of steps before, but none behind them; None:
+        there is no such step.
+        """
+        if self._negated(named) is not None:
+            return None
+        last = max(self.places[alias] for alias, _ in named)
+        roles = {role for alias, role in named if self.places[alias] == last}
+        return last if roles <= {"", EACH, BEFORE, FIRST} else None
 
     def _add(self, asked: list[tuple[Predicate, set[tuple[str, str]]]]) -> tuple[int, int]:
         """Appends conditions; gives their range."""

@@ -23,8 +23,10 @@ from engine.repetition.starts import (
     latest_start,
     may_begin,
     open_from,
+    own_place,
     pass_by,
     revive,
+    skipped_to,
     starts_from,
     walks,
 )
@@ -61,7 +63,9 @@ def _may_complete(s: Chase, stack: int, row: int) -> bool:
 def _from_all(s: Chase, w: Wanted, low: int, high: int) -> bool:
     """``walks`` from all entries from the place ``low`` to the time ``high``."""
     of, entry, at = s.stacks.stack[w.stack], s.stacks.entry, low
+    own = own_place(s, w)
     while at < of.start + of.size and entry[at].time <= high:
+        at = skipped_to(s, at, own)
         if may_begin(s, w, at) and walks(s, w, at) < 0:
             return False
         at += 1
@@ -71,8 +75,9 @@ def _from_all(s: Chase, w: Wanted, low: int, high: int) -> bool:
 @kernel
 def _from_ready(s: Chase, w: Wanted) -> bool:
     """``walks`` from all entries whose runs may end with the newest event."""
+    place = -1
     for n in range(1, s.ready[0] + 1):
-        place = place_of(s, w.stack, s.ready[n])
+        place = place_of(s, w.stack, s.ready[n], place)
         if may_begin(s, w, place) and walks(s, w, place) < 0:
             return False
     return True
@@ -158,7 +163,9 @@ def construct(s: Chase, first: int, stop: int) -> tuple[int, int]:
             newest = entry[end - 2].time < event.ref - spread_of(s)
         same = of.size > 1 and entry[end - 2].time == event.ref
         if now.contiguity != ANY and (same or not newest):
-            revive(s, stack, starts_from(s, stack, event.ref), event.ref)
+            at = event.ref
+            low = open_from(s, stack, at) if newest else starts_from(s, stack, at)
+            revive(s, stack, low, at)
         found, path, doubts = now.found_n, now.path_n, now.doubts_n
         runs = newest and not same and keeps_runs(s) and is_alike(s, stack, row)
         if runs and not go_on(s, stack, row) and not event.member & now.trailing:

@@ -15,13 +15,18 @@ from engine.pattern.search.stacks import first_not_below
 from engine.pattern.search.state import CERTAIN, IMPOSSIBLE
 from engine.repetition.asking import (
     asked,
+    collected,
+    copied,
+    has_beside,
     key_equal,
     near,
     order_of,
+    placed,
     role_of,
     spread_of,
     succession_of,
     taken,
+    trial_holds,
 )
 from engine.repetition.records import CUR, NEXT, PREV, STRICT, Chase
 
@@ -49,17 +54,38 @@ def among_path(s: Chase, from_: int, size: int, row: int) -> bool:
 
 
 @kernel
-def breaks_run(s: Chase, at: int, count: int, present: int, row: int, t_a: int) -> int:
+def _ends_repetition(s: Chase, from_: int, size: int, at: int, row: int, t_a: int) -> int:
+    """Whether ``row`` ends the repetition that event ``at`` of the path and the one behind it are
+    of: it comes behind its first event and before its last.
+    """
+    step, end, begun, goes_on = s.path[at].step, from_ + size, IMPOSSIBLE, IMPOSSIBLE
+    until = s.t.steps[step].until
+    if until < 0 or not s.events[row].member >> until & 1 or s.path[at + 1].step != step:
+        return IMPOSSIBLE
+    first = at
+    while first > from_ and s.path[first - 1].step == step:
+        first -= 1
+    i = first
+    while i < end and s.path[i].step == step:
+        if i + 1 < end and s.path[i + 1].step == step:
+            begun = max(begun, order_of(s, s.path[i].row, row, t_a))
+        if i > first:
+            goes_on = max(goes_on, order_of(s, row, s.path[i].row, t_a))
+        i += 1
+    return min(begun, goes_on)
+
+
+@kernel
+def breaks_run(
+    s: Chase, from_: int, size: int, at: int, count: int, present: int, row: int, t_a: int
+) -> int:
     """Whether ``row``, between event ``at`` of the path, the ``count``-th of its step, and the one
-    behind it, breaks contiguity or ends the repetition. ``present``: bits of the steps so far.
+    behind it, breaks the contiguity of a match. ``present``: bits of the steps so far.
     """
     now, step, member = s.setting[0], s.path[at].step, s.events[row].member
     if now.contiguity == STRICT:
         return CERTAIN
-    until = s.t.steps[step].until
-    if until >= 0 and member >> until & 1 and s.path[at + 1].step == step:
-        return CERTAIN
-    found = IMPOSSIBLE
+    found, so_far = IMPOSSIBLE, at - from_ + 1
     if now.contiguity == NEXT:
         for q in range(step, now.steps):
             if member >> q & 1 and found != CERTAIN and follows(s, step, count, q):
@@ -67,13 +93,22 @@ def breaks_run(s: Chase, at: int, count: int, present: int, row: int, t_a: int) 
                 own, its = s.rows[here], s.rows[earlier]
                 before = s.path[at].row if q == step else -1
                 fits = taken(s, q, row, before, present, t_a)
+                if fits != IMPOSSIBLE and has_beside(s, q):
+                    for i in range(so_far):
+                        taken_before = s.path[from_ + i]
+                        s.trial[i].row, s.trial[i].step = taken_before.row, taken_before.step
+                    s.trial[so_far].row, s.trial[so_far].step = row, q
+                    fits = min(fits, trial_holds(s, so_far + 1, t_a))
+                    placed(s, s.path, from_, size)
                 found = max(found, min(fits, succession_of(s, s.path[at].row, row, t_a)))
                 s.rows[here], s.rows[earlier] = own, its
     return found
 
 
 @kernel
-def breaks_scope(s: Chase, low: int, high: int, present: int, row: int, t_a: int) -> int:
+def breaks_scope(
+    s: Chase, from_: int, size: int, low: int, high: int, present: int, row: int, t_a: int
+) -> int:
     """Whether ``row`` counts as one of the negated steps between steps ``low`` and ``high``."""
     found, member = IMPOSSIBLE, s.events[row].member
     for n in range(low + 1, high):
@@ -83,6 +118,9 @@ def breaks_scope(s: Chase, low: int, high: int, present: int, row: int, t_a: int
         s.rows[role_of(n, CUR)] = row
         counts = CERTAIN
         for c in range(of.counts_from, of.counts_to):
+            if counts != IMPOSSIBLE and s.t.conditions[c].collects:
+                collected(s, s.path, from_, size, present)
+                copied(s, role_of(n, CUR))
             if counts != IMPOSSIBLE:
                 counts = min(counts, asked(s, c, present | 1 << n, t_a))
         found = max(found, counts)
@@ -135,17 +173,21 @@ def _told(s: Chase, lies: int, row: int, gap: int) -> int:
 
 @kernel
 def _one_between(
-    s: Chase, at: int, count: int, present: int, whole: int, row: int, t_a: int
-) -> int:
+    s: Chase, from_: int, size: int, at: int, count: int, present: int, whole: int, row: int,
+    t_a: int,
+) -> int:  # fmt: skip
     """Whether ``row`` breaks the match behind event ``at`` of the path."""
+    ends = _ends_repetition(s, from_, size, at, row, t_a)
     lies = min(order_of(s, s.path[at].row, row, t_a), order_of(s, row, s.path[at + 1].row, t_a))
-    if lies == IMPOSSIBLE:
-        return IMPOSSIBLE
+    if lies == IMPOSSIBLE or ends == CERTAIN:
+        return ends
     step, behind = s.path[at].step, s.path[at + 1].step
-    found = breaks_scope(s, step, behind, whole, row, t_a) if behind > step + 1 else IMPOSSIBLE
+    found = IMPOSSIBLE
+    if behind > step + 1:
+        found = breaks_scope(s, from_, size, step, behind, whole, row, t_a)
     if found != CERTAIN:
-        found = max(found, breaks_run(s, at, count, present, row, t_a))
-    return min(lies, found)
+        found = max(found, breaks_run(s, from_, size, at, count, present, row, t_a))
+    return max(ends, min(lies, found))
 
 
 @kernel
@@ -162,7 +204,9 @@ def _one_outside(
             order_of(s, row, first.row, t_a), near(s, row, s.events[last.row].ref, last.row, t_a)
         )
         low, high = -1, first.step
-    return lies if lies == IMPOSSIBLE else min(lies, breaks_scope(s, low, high, whole, row, t_a))
+    if lies == IMPOSSIBLE:
+        return IMPOSSIBLE
+    return min(lies, breaks_scope(s, from_, size, low, high, whole, row, t_a))
 
 
 @kernel
@@ -189,14 +233,16 @@ def scan(
     for i in range(from_, from_ + size - 1):
         count = count + 1 if present and s.path[i].step == s.path[i - 1].step else 1
         present |= 1 << s.path[i].step
-        high = e[s.path[i + 1].row].ref + spread
-        at = first_not_below(entry, of.start, of.size, e[s.path[i].row].ref - spread)
+        low, high = e[s.path[i].row].ref - spread, e[s.path[i + 1].row].ref + spread
+        if not spread:  # nothing at the time of an event lies beside it, but a repetition may end
+            low, high = low + int(s.t.steps[s.path[i].step].until < 0), high - 1
+        at = first_not_below(entry, of.start, of.size, low)
         while at < stop and entry[at].time <= high and told == 0:
             row = entry[at].row
             at += 1
             meets = _meeting(s, row, completing, until)
             if row != left_out and meets >= 0 and not among_path(s, from_, size, row):
-                lies = _one_between(s, i, count, present, whole, row, e[meets].t_a)
+                lies = _one_between(s, from_, size, i, count, present, whole, row, e[meets].t_a)
                 told = _told(s, lies, row, i - from_)
         if told != 0:
             return told
@@ -226,7 +272,7 @@ def effect_of(s: Chase, from_: int, size: int, row: int, whole: int) -> int:
         count = count + 1 if present and s.path[i].step == s.path[i - 1].step else 1
         present |= 1 << s.path[i].step
         if told == 0:
-            lies = _one_between(s, i, count, present, whole, row, t_a)
+            lies = _one_between(s, from_, size, i, count, present, whole, row, t_a)
             told = _told(s, lies, row, i - from_)
     for behind in (False, True):
         if told == 0 and (now.trailing if behind else now.leading):

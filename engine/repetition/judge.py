@@ -49,6 +49,11 @@ def _by_others(plan: RepeatPlan) -> bool:
     return plan.skip is not Skip.NONE or plan.limit is not None
 
 
+def _is_chosen(plan: RepeatPlan) -> bool:
+    """Whether a match may make way for another, or for another reading of its events."""
+    return _by_others(plan) or plan.ambiguous
+
+
 @dataclass(slots=True)
 class RepeatJudge:
     """Makes changes of what the kernel has found; gives matches their numbers."""
@@ -64,7 +69,7 @@ class RepeatJudge:
             return None
         found, columns = runs.found, self.store.columns
         number = self.matches.numbers(found["from_"], found["size"], runs.path, columns["order"])
-        if _by_others(self.plan):
+        if _is_chosen(self.plan):
             places, before, after = self._chosen(runs, number)
         else:
             places = np.arange(len(found))
@@ -79,7 +84,7 @@ class RepeatJudge:
         mine = number[places[seen]]
         closes, known_at, last_ns = self._times(mine)
         completing = of["completing"]
-        if _by_others(self.plan):
+        if _is_chosen(self.plan):
             completing = of["cause"]
         return Changes(
             mine[:, None].copy(), np.zeros(len(seen), np.int64), completing.copy(),

@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from engine.errors import OverBudget
 from engine.kernels.records import numbers_of
 from engine.pattern.compiled.program import compile_programs, uses_text_order
 from engine.pattern.compiled.program_texts import awaits_text, text_constants, text_ranks
@@ -14,6 +15,7 @@ from engine.pattern.search import stacks
 from engine.pattern.search.program_machine import NO_PROGRAMS, Programs
 from engine.pattern.settings import Rule
 from engine.pattern.store import Store
+from engine.query.purge_settings import MATCHES_MAX
 from engine.repetition import construction as c
 from engine.repetition.compiled import RepeatLayout, made_kinds
 from engine.repetition.records import (
@@ -23,6 +25,7 @@ from engine.repetition.records import (
     LEVEL,
     LINK,
     MARK,
+    READING,
     ROLES,
     RUN,
     STANDING,
@@ -33,6 +36,8 @@ from engine.stream.released import Strings
 _LEAST: Final = 1 << 10
 _LINKS: Final = 8
 """Events of runs by event; runs that find no room are walked. What is not used takes no memory."""
+_EVENTS: Final = 64
+"""Of each match, at the most if there are as many matches as there may be."""
 _OPEN: Final = np.empty(0, np.float64)
 
 
@@ -51,10 +56,13 @@ class RepeatKernel:
         layout: of the query.
         rule: how uncertain the order of two events is.
         keep_ns: how long beyond its ref an event is kept, or None.
+        most: matches that one call may find.
     """
 
-    def __init__(self, layout: RepeatLayout, rule: Rule, keep_ns: int | None) -> None:
-        self._layout = layout
+    def __init__(
+        self, layout: RepeatLayout, rule: Rule, keep_ns: int | None, most: int = MATCHES_MAX
+    ) -> None:
+        self._layout, self._most = layout, most
         self._setting = layout.setting.copy()
         self._setting["max_delay"] = rule is Rule.MAX_DELAY
         self._setting["keep"] = -1 if keep_ns is None else keep_ns
@@ -67,8 +75,9 @@ class RepeatKernel:
         self._texts, self._generation = -1, -1
         self._awaits = False
         self._ranks = np.empty(0, np.int64)
+        room = min(_LEAST, most)
         self._runs = FoundRuns(
-            np.empty(_LEAST, RUN), np.empty(4 * _LEAST, EVENT_OF), np.empty(_LEAST, GAP_DOUBT)
+            np.empty(room, RUN), np.empty(4 * room, EVENT_OF), np.empty(room, GAP_DOUBT)
         )
 
     def counters(self) -> dict[str, int]:
@@ -77,7 +86,11 @@ class RepeatKernel:
         return {"stack_moves": moved, "looked_at": int(self._setting["looked"][0])}
 
     def construct(self, store: Store, first: int, strings: Strings) -> FoundRuns:
-        """What the rows of ``store`` from ``first`` on do to matches; good until the next call."""
+        """What the rows of ``store`` from ``first`` on do to matches; good until the next call.
+
+        Raises:
+            OverBudget: there are more matches than one call may find.
+        """
         now, places = self._setting[0], ROLES * len(self._layout.tables.steps)
         now["found_n"] = now["path_n"] = now["doubts_n"] = 0
         now["inserted"] = first - 1
@@ -97,7 +110,8 @@ class RepeatKernel:
             np.full(places, -1), np.zeros((registers, places), np.int64),
             np.zeros((registers, places), np.bool_), np.zeros(places, EVENT), np.arange(places),
             made_kinds(self._layout.tables, store.kinds),
-            np.zeros(store.n + 1, LEVEL),
+            np.zeros(store.n + 1, LEVEL), np.zeros(store.n + 1, READING),
+            np.zeros(store.n + 1, EVENT_OF),
         )  # fmt: skip
         ready = np.zeros(store.n + 1, np.int64)
         if self._links["row"][0] > len(self._links) // 2:
@@ -130,7 +144,21 @@ class RepeatKernel:
                 numbers_of(self._marks)[:known] = numbers_of(marks)[:known]
                 self._own[:known] = own[:known]
             else:
-                self._runs = FoundRuns(*(_longer(part) for part in self._runs))
+                self._runs = self._with_room()
+
+    def _with_room(self) -> FoundRuns:
+        """What is found, with more room for what had none."""
+        found, path, doubts = self._runs
+        if self._setting["lacks_path"][0]:
+            if len(path) >= _EVENTS * self._most:
+                raise self._over(f"matches of more than {_EVENTS * self._most:,} events together")
+            return FoundRuns(found, _longer(path, _EVENTS * self._most), doubts)
+        if len(found) >= self._most:
+            raise self._over(f"more than {self._most:,} matches")
+        return FoundRuns(_longer(found, self._most), path, _longer(doubts, self._most))
+
+    def _over(self, finds: str) -> OverBudget:
+        return OverBudget.of(self._layout.plan.name, f"it finds {finds}", self._most)
 
     def _compile(self, kinds: np.ndarray, strings: Strings) -> None:
         """The programs of the conditions, anew where kinds or texts have changed."""
@@ -192,8 +220,8 @@ class RepeatKernel:
         self._forget_runs(len(self._ended))
 
 
-def _longer(part: np.ndarray) -> np.ndarray:
-    """With four times the room."""
-    longer = np.empty(4 * len(part), part.dtype)
+def _longer(part: np.ndarray, most: int) -> np.ndarray:
+    """With four times the room, or with room for the most."""
+    longer = np.empty(min(4 * len(part), most), part.dtype)
     numbers_of(longer)[: len(part)] = numbers_of(part)
     return longer

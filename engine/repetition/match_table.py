@@ -22,22 +22,28 @@ NAME: Final = record("size", "one", "two")
 
 @kernel
 def _named(
-    start: np.ndarray, size: np.ndarray, path: np.ndarray, order: np.ndarray, name: np.ndarray
-) -> None:
+    start: np.ndarray, size: np.ndarray, path: np.ndarray, order: np.ndarray, by_step: bool,
+    name: np.ndarray,
+) -> None:  # fmt: skip
     for m in range(len(start)):
         one, two = 1, 2
         for i in range(start[m], start[m] + size[m]):
-            one = mixed(mixed(one, order[path[i].row]), path[i].step)
-            two = mixed(mixed(two, path[i].step + 7), order[path[i].row])
+            step = path[i].step if by_step else 0
+            one = mixed(mixed(one, order[path[i].row]), step)
+            two = mixed(mixed(two, step + 7), order[path[i].row])
         name[m].size, name[m].one, name[m].two = size[m], one, two
 
 
 class MatchTable:
     """``start``, ``size``: where the events of each match lie in ``path`` (EVENT_OF); ``name``:
     what tells it from others.
+
+    Args:
+        by_step: whether matches of the same events as other steps are others.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, by_step: bool) -> None:
+        self._by_step = by_step
         self.start = self.size = np.empty(0, np.int64)
         self.name = np.empty((0, 3), np.int64)
         self.path = np.empty(0, EVENT_OF)
@@ -57,7 +63,7 @@ class MatchTable:
             order: of each row of the store, its number in the stream.
         """
         names = np.empty(len(start), NAME)
-        _named(start, size, path, order, names)
+        _named(start, size, path, order, self._by_step, names)
         name = numbers_of(names)
         which = numbered(name)
         highest = np.maximum.accumulate(which)

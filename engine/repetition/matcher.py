@@ -69,13 +69,13 @@ class RepeatMatcher(SeqMatcher):
             len(plan.steps),
         )  # fmt: skip
         self._filters = step_filters(self._layout, tuple(self._repeat.partition))
-        self._matches = MatchTable()
+        self._matches = MatchTable(by_step=plan.shows_steps)
 
     def _made_layout(self) -> Layout:
         return self._repeat.layout
 
     def _made_kernel(self) -> RepeatKernel:  # type: ignore[override]
-        return RepeatKernel(self._repeat, self._rule, self._keep_ns)
+        return RepeatKernel(self._repeat, self._rule, self._keep_ns, self.settings.matches_max)
 
     def _members(self, released: Released) -> np.ndarray:
         """An event that ends a repetition is none of its step's."""

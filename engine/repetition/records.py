@@ -20,10 +20,12 @@ TAIL: Final = 3
 ALL_OF: Final = 4
 
 REPEATED: Final = record(
-    "least", "most", "negated", "until", "take_from", "take_to", "later", "counts_from", "counts_to"
-)
+    "least", "most", "negated", "until", "take_from", "take_to", "beside_from", "beside_to",
+    "later", "counts_from", "counts_to",
+)  # fmt: skip
 """A step. ``most``: a large number for any. ``until``: the bit of events that end it, or -1.
-``take``: conditions asked when an event is taken as it. ``later``: bits of the steps that may
+``take``: conditions asked when an event is taken as it. ``beside``: those asked of it and of all
+events of the steps before it, of whole matches again. ``later``: bits of the steps that may
 follow an event of it, itself too if it repeats. ``counts``: of a negated step, conditions on which
 an event counts.
 """
@@ -44,20 +46,21 @@ SETTING: Final = record(
     # what is asked
     "max_delay", "within", "keep", "steps", "contiguity", "rule", "limit", "breakable",
     "trailing", "leading", "finals_from", "finals_to", "keys", "firsts", "lasts", "positive",
-    "fewest",
+    "fewest", "readings",
     # what changes
     "widest", "widest_t_a", "inserted", "found_n", "path_n", "doubts_n", "looked", "is_open",
-    "reach", "doubted",
+    "reach", "doubted", "lacks_path",
 )  # fmt: skip
 """``contiguity``: ANY, NEXT or STRICT; ``rule``: which matches are asked for. ``breakable``: bits
 of events that may forbid a match when they lie between two of its events; ``trailing``,
 ``leading``: behind or before it. ``firsts``, ``lasts``, ``positive``: bits of the steps that a
 match may begin and end with, and of all that it may have; ``fewest``: how many events it has at
-least. ``widest``: the largest uncertainty yet;
-``widest_t_a``: the largest T_a in force at an event. ``inserted``: the last row put in the stacks.
-``found_n``, ``path_n``, ``doubts_n``: rows written. ``is_open``: 1: a later event may go on with
-what was walked last; ``reach``: if not, an event beyond this time has nothing to do with it.
-``doubted``: 1: an event held may not have happened.
+least. ``readings``: 1: the same events may be its steps in several ways, of which one is given.
+``widest``: the largest uncertainty yet; ``widest_t_a``: the largest T_a in force at an event.
+``inserted``: the last row put in the stacks. ``found_n``, ``path_n``, ``doubts_n``: rows written.
+``is_open``: 1: a later event may go on with what was walked last; ``reach``: if not, an event
+beyond this time has nothing to do with it. ``doubted``: 1: an event held may not have happened.
+``lacks_path``: 1: where there was no room, it was for events of matches.
 """
 ANY: Final = 0
 NEXT: Final = 1
@@ -78,6 +81,8 @@ LEVEL: Final = record(
 ``at``, ``option``: the next candidate, and the step that it is next tried as. ``stop``, ``ended``:
 times beyond which no candidate can follow, and none can as the same step again.
 """
+READING: Final = record("step", "count")
+"""An event of a match taken in another way: as the ``count``-th event of a ``step``."""
 RUN: Final = record(
     "cause", "completing", "new", "sure_before", "sure", "stands", "t_a_before", "t_a_now", "from_",
     "size",
@@ -139,8 +144,10 @@ class Chase(NamedTuple):
     ``runs``: STANDING by event; ``links``: LINK; ``ready``: of ``engine.repetition.runs.go_on``;
     ``taken``: (events, steps), the last row that a run has taken as a
     step; ``own``: (stacks, 2 registers of keys), what ``same`` and ``tag`` are of a stack.
-    ``levels``: of LEVEL. ``chosen``: by event, what the rule keeps of it; ``ended``: the time at
-    which the matches that begin with it have ended (``starts``), or FAR; ``marks``: MARK by stack.
+    ``levels``: of LEVEL; ``reading``: of READING, by level; ``trial``: EVENT_OF, events taken and
+    one that could be taken next. ``chosen``: by event, what the rule keeps of it; ``ended``: the
+    time at which the matches that begin with it have ended (``starts``), or FAR; ``marks``: MARK by
+    stack.
     ``found``: RUN; ``path``: EVENT_OF; ``doubts``: GAP_DOUBT.
     """
 
@@ -162,6 +169,8 @@ class Chase(NamedTuple):
     itself: np.ndarray
     kinds: np.ndarray
     levels: np.ndarray
+    reading: np.ndarray
+    trial: np.ndarray
     chosen: np.ndarray
     ended: np.ndarray
     marks: np.ndarray

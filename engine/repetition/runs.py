@@ -14,13 +14,22 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from engine.kernels.jit import inline, kernel
 from engine.pattern.search.stacks import first_not_below
 from engine.pattern.search.state import CERTAIN, IMPOSSIBLE, POSSIBLE
-from engine.repetition.asking import key_equal, placed, role_of, tried
+from engine.repetition.asking import (
+    has_beside,
+    key_equal,
+    placed,
+    role_of,
+    trial_holds,
+    tried,
+)
 from engine.repetition.gaps import follows, scan
 from engine.repetition.records import ANY, CUR, FAR, STRICT, Chase
-from engine.repetition.walk import Wanted, is_exact, is_scanned, note_match, verdict_of
+from engine.repetition.walk import Wanted, has_room, is_exact, is_scanned, note_match, verdict_of
 
 UNKNOWN: Final = 0
 """What is known of a run: it is to be made from its first event on,"""
@@ -92,10 +101,29 @@ def _end(s: Chase, run: int, time: int) -> None:
 
 
 @inline
+def _linked(s: Chase, link: int, path: np.ndarray, from_: int, size: int) -> None:
+    """Writes the ``size`` events that end with a link to ``path``."""
+    for i in range(from_ + size - 1, from_ - 1, -1):
+        path[i].row, path[i].step = s.links[link].row, s.links[link].step
+        link = s.links[link].before
+
+
+@kernel
+def _beside(s: Chase, run: int, row: int, step: int) -> int:
+    """Whether ``row`` may be taken next as ``step``, by what is asked of it beside all of a run."""
+    its = s.runs[run]
+    _linked(s, its.link, s.trial, 0, its.size)
+    s.trial[its.size].row, s.trial[its.size].step = row, step
+    return int(trial_holds(s, its.size + 1, s.setting[0].widest_t_a))
+
+
+@inline
 def _options(s: Chase, run: int, row: int) -> tuple[int, int]:
-    """In how many ways ``row`` can be taken next, and the step of the last of them."""
+    """In how many ways ``row`` can be taken next, and the step of the last of them; -1: in none,
+    and it could have been one more of a repetition that has ended.
+    """
     its, now, member = s.runs[run], s.setting[0], s.events[row].member
-    ways, taken = 0, -1
+    ways, taken, shut = 0, -1, 0
     if row == run:
         member &= now.firsts
     elif s.events[row].ref <= its.end:
@@ -104,18 +132,22 @@ def _options(s: Chase, run: int, row: int) -> tuple[int, int]:
         if not member >> q & 1:
             continue
         again = its.present and q == its.step
-        if (its.present and not follows(s, its.step, its.count, q)) or (again and its.closed):
+        if its.present and not follows(s, its.step, its.count, q):
             continue
         if s.t.steps[q].take_from < s.t.steps[q].take_to:
             for p in range(its.step + 1):
                 if its.present >> p & 1:
                     s.rows[role_of(p, CUR)] = s.taken[run, p]
         fits = tried(s, q, row, its.last if again else -1, its.present, now.widest_t_a)
+        if fits != IMPOSSIBLE and has_beside(s, q):
+            fits = min(fits, _beside(s, run, row, q))
         if fits == POSSIBLE:
             return 2, q
-        if fits == CERTAIN:
+        if fits == CERTAIN and again and its.closed:
+            shut = -1
+        elif fits == CERTAIN:
             ways, taken = ways + 1, q
-    return ways, taken
+    return ways or shut, taken
 
 
 @inline
@@ -153,8 +185,6 @@ def _pass(s: Chase, run: int, row: int) -> None:
 def _goes_on(s: Chase, run: int, row: int) -> None:
     """The run with ``row``, which is its next."""
     its, event, within = s.runs[run], s.events[row], s.setting[0].within
-    if row != run and event.ref == its.begun:
-        return
     if within >= 0 and event.ref > its.begun + within:
         _end(s, run, its.begun + within)
         return
@@ -162,19 +192,19 @@ def _goes_on(s: Chase, run: int, row: int) -> None:
     ways, step = _options(s, run, row)
     if ways > 1:
         its.status = GIVEN_UP
-    elif ways:
+    elif ways > 0:
         _take(s, run, row, step)
-    elif row == run:
+    elif ways or row == run:
         _end(s, run, event.ref)
     else:
         _pass(s, run, row)
 
 
 @inline
-def place_of(s: Chase, stack: int, row: int) -> int:
-    """Where an event stands in its stack."""
+def place_of(s: Chase, stack: int, row: int, after: int) -> int:
+    """Where an event stands in its stack, behind the place ``after``."""
     of, entry = s.stacks.stack[stack], s.stacks.entry
-    place = first_not_below(entry, of.start, of.size, s.events[row].ref)
+    place = max(after + 1, first_not_below(entry, of.start, of.size, s.events[row].ref))
     while entry[place].row != row:
         place += 1
     return int(place)
@@ -241,10 +271,11 @@ def go_on(s: Chase, stack: int, row: int) -> bool:
             at = stop - 1
             if its.status == UNKNOWN or (its.seen != before and its.status != GIVEN_UP):
                 _begin(s, run)
-                at = stop - 1 if run == row else place_of(s, stack, run)
+                _goes_on(s, run, run)
+                at = first_not_below(entry, of.start, of.size, its.begun + 1)
             while at < stop and its.status == RUNNING:
                 new = entry[at].row
-                if new != run and entry[at].time == entry[at - 1].time != its.begun:
+                if entry[at].time == entry[at - 1].time:
                     its.status = GIVEN_UP
                 else:
                     _goes_on(s, run, new)
@@ -273,13 +304,11 @@ def match_of(s: Chase, w: Wanted, run: int) -> int:
     -1: no room.
     """
     its, now = s.runs[run], s.setting[0]
-    from_, first_doubt, size, link = now.path_n, now.doubts_n, its.size, its.link
-    if now.found_n == len(s.found) or from_ + size > len(s.path):
+    from_, first_doubt, size = now.path_n, now.doubts_n, its.size
+    if not has_room(s, size):
         return -1
-    for i in range(from_ + size - 1, from_ - 1, -1):
-        s.path[i].row, s.path[i].step = s.links[link].row, s.links[link].step
-        link = s.links[link].before
-    present = placed(s, from_, size)
+    _linked(s, its.link, s.path, from_, size)
+    present = placed(s, s.path, from_, size)
     verdict = verdict_of(s, from_, size, present, now.widest_t_a)
     if verdict == IMPOSSIBLE:
         return 0

@@ -49,6 +49,25 @@ def latest_start(s: Chase, stack: int, place: int) -> int:
 
 
 @inline
+def own_place(s: Chase, w: Wanted) -> int:
+    """Where the event stands that must be in the matches wanted and has just come; -1: none."""
+    of = s.stacks.stack[w.stack]
+    if w.row < 0:
+        return -1
+    return first_not_below(s.stacks.entry, of.start, of.size, s.events[w.row].ref + 1) - 1
+
+
+@inline
+def skipped_to(s: Chase, at: int, own: int) -> int:
+    """The first place from ``at`` on at which a match may begin with the entry at ``own``: with
+    exact clocks no other one of its time does.
+    """
+    if at < own and s.stacks.entry[at].time == s.stacks.entry[own].time and not spread_of(s):
+        return own
+    return at
+
+
+@inline
 def may_begin(s: Chase, w: Wanted, place: int) -> bool:
     """Whether matches wanted may begin with an entry."""
     row, now = s.stacks.entry[place].row, s.setting[0]
@@ -129,14 +148,17 @@ def pass_by(s: Chase, stack: int, time: int) -> None:
 @kernel
 def revive(s: Chase, stack: int, low: int, time: int) -> None:
     """An event of ``time`` has come in, perhaps between others: starts from the place ``low`` on
-    whose matches it may lie in are open again.
+    whose matches it may lie in are open again. With exact clocks none that begins at its time is.
     """
     of, spread, mark = s.stacks.stack[stack], spread_of(s), s.marks[stack]
-    place = first_not_below(s.stacks.entry, of.start, of.size, time) - of.start
+    place = first_not_below(s.stacks.entry, of.start, of.size, time + 1) - 1 - of.start
     mark.open = min(mark.open, place)
-    mark.known = mark.seen = 0
+    mark.seen = 0
+    if place < mark.kept:
+        mark.known = 0
+    latest = time + spread if spread else time - 1
     for at in range(low, of.start + of.size):
-        if s.stacks.entry[at].time > time + spread:
+        if s.stacks.entry[at].time > latest:
             break
         row = s.stacks.entry[at].row
         if s.ended[row] + spread >= time:

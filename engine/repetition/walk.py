@@ -16,9 +16,10 @@ from typing import Final, NamedTuple
 from engine.kernels.jit import inline, kernel
 from engine.pattern.search.scopes import FOR_EVER
 from engine.pattern.search.stacks import first_not_below
-from engine.pattern.search.state import CERTAIN, IMPOSSIBLE
+from engine.pattern.search.state import CERTAIN, IMPOSSIBLE, POSSIBLE
 from engine.repetition.asking import (
     finals_hold,
+    has_beside,
     key_equal,
     near,
     order_of,
@@ -26,6 +27,7 @@ from engine.repetition.asking import (
     spread_of,
     succession_of,
     takes_hold,
+    trial_holds,
     tried,
 )
 from engine.repetition.gaps import alive_until, effect_of, follows, scan
@@ -61,11 +63,15 @@ def _opened(s: Chase, w: Wanted, depth: int) -> None:
     level, of = s.levels[depth], s.stacks.stack[w.stack]
     level.fresh, level.option, level.relevant = 0, level.step, 0
     level.stop = level.ended = FAR
+    if level.count > 1:
+        level.ended = s.levels[depth - 1].ended
     level.at = level.place + 1
-    spread = spread_of(s)
+    spread, entry, time = spread_of(s), s.stacks.entry, s.events[level.row].ref
+    ended_before = level.count > 1 and s.t.steps[level.step].until >= 0
     if spread:
-        time = s.events[level.row].ref - spread
-        level.at = first_not_below(s.stacks.entry, of.start, of.size, time)
+        level.at = first_not_below(entry, of.start, of.size, time - spread)
+    elif level.at < of.start + of.size and entry[level.at].time == time and not ended_before:
+        level.at = first_not_below(entry, of.start, of.size, time + 1)
 
 
 @inline
@@ -95,6 +101,15 @@ def _leads_on(s: Chase, w: Wanted, step: int, row: int, has: bool) -> bool:
     return bool(later & target)
 
 
+@kernel
+def _beside(s: Chase, depth: int, row: int, step: int, t_a: int) -> int:
+    """Whether ``row`` may be taken as ``step``, by what is asked of it beside all events taken."""
+    for d in range(depth + 1):
+        s.trial[d].row, s.trial[d].step = s.levels[d].row, s.levels[d].step
+    s.trial[depth + 1].row, s.trial[depth + 1].step = row, step
+    return int(trial_holds(s, depth + 2, t_a))
+
+
 @inline
 def _next_option(s: Chase, w: Wanted, depth: int, row: int, t_a: int, has: bool) -> int:
     """The next step that ``row`` can be taken as behind the event at ``depth``, or -1."""
@@ -109,12 +124,15 @@ def _next_option(s: Chase, w: Wanted, depth: int, row: int, t_a: int, has: bool)
         level.option += 1
         if not member >> q & 1 or not follows(s, level.step, level.count, q):
             continue
-        if q == level.step and s.events[row].ref > level.ended:
+        ended = q == level.step and s.events[row].ref > level.ended
+        if ended and now.contiguity != NEXT:
             continue
         fits = tried(s, q, row, before if q == level.step else -1, present, t_a)
+        if fits != IMPOSSIBLE and has_beside(s, q):
+            fits = min(fits, _beside(s, depth, row, q, t_a))
         if fits == CERTAIN:
             level.relevant = 1
-        if fits != IMPOSSIBLE:
+        if fits != IMPOSSIBLE and not ended:
             now.reach = max(now.reach, s.events[row].ref)
             if w.row < 0 or _leads_on(s, w, q, row, has):
                 return int(q)
@@ -135,12 +153,14 @@ def _passed(s: Chase, depth: int, row: int, t_a: int) -> None:
         # It breaks what it could have followed, so not as long as it may begin before the end.
         relevant = int(succession_of(s, level.row, row, t_a) == CERTAIN)
     breaks = now.contiguity == STRICT or (now.contiguity == NEXT and relevant)
-    sure = order_of(s, level.row, row, t_a) == CERTAIN and not s.events[row].doubted
-    if (ends or breaks) and sure:
-        beyond = s.events[row].ref + spread_of(s)
-        if breaks:
-            level.stop = min(level.stop, beyond)
-        if ends:
+    beyond, follows_it = s.events[row].ref + spread_of(s), order_of(s, level.row, row, t_a)
+    if s.events[row].doubted:
+        return
+    if breaks and follows_it == CERTAIN:
+        level.stop = min(level.stop, beyond)
+    if ends:  # a repetition that has begun before it
+        first = s.levels[depth - level.count + 1].row
+        if max(follows_it, order_of(s, first, row, t_a)) == CERTAIN:
             level.ended = min(level.ended, beyond)
 
 
@@ -168,13 +188,13 @@ def verdict_of(s: Chase, from_: int, size: int, present: int, t_a: int) -> int:
                 found = min(found, succession_of(s, s.path[j].row, row, t_a))
         if found != IMPOSSIBLE:
             found = min(found, takes_hold(s, from_, size, t_a))
-        placed(s, from_, size)
+        placed(s, s.path, from_, size)
     elif s.setting[0].within >= 0:
         last = s.path[from_ + size - 1].row
         found = near(s, first, s.events[last].ref_end, last, t_a)
     if found != IMPOSSIBLE:
         found = min(found, finals_hold(s, from_, size, present, t_a))
-        placed(s, from_, size)
+        placed(s, s.path, from_, size)
     return found
 
 
@@ -215,11 +235,93 @@ def is_scanned(s: Chase, w: Wanted, completing: int, exact: bool) -> bool:
 
 
 @kernel
+def _read_as(s: Chase, w: Wanted, from_: int, size: int, completing: int) -> int:
+    """Whether the events of the path are a match as the steps of ``reading``, as far as clocks can
+    say; -1: no room.
+    """
+    now, first_doubt, t_a = s.setting[0], s.setting[0].doubts_n, s.setting[0].widest_t_a
+    for i in range(size):
+        s.path[from_ + i].step = s.reading[i].step
+    found = takes_hold(s, from_, size, t_a)
+    present = placed(s, s.path, from_, size)
+    if found != IMPOSSIBLE:
+        found = min(found, verdict_of(s, from_, size, present, t_a))
+    if found != IMPOSSIBLE:
+        broken = scan(s, from_, size, w.stack, completing, w.left_out, present)
+        doubtful = now.doubts_n > first_doubt
+        now.doubts_n = first_doubt
+        if broken < 0:
+            return -1
+        found = IMPOSSIBLE if broken else min(found, POSSIBLE) if doubtful else found
+    return int(found)
+
+
+@inline
+def _may_read(s: Chase, row: int, place: int, step: int) -> bool:
+    """Whether ``row``, in this place of a reading, may be of ``step`` by its type and number."""
+    if not s.events[row].member >> step & 1:
+        return False
+    if not place:
+        return bool(s.setting[0].firsts >> step & 1)
+    return follows(s, s.reading[place - 1].step, s.reading[place - 1].count, step)
+
+
+@kernel
+def _is_outdone(s: Chase, w: Wanted, from_: int, size: int, completing: int, own: int) -> int:
+    """Whether the same events are a match in another way that is given instead of the one walked: a
+    surer one, or one as sure whose steps come first. -1: no room.
+    """
+    now, place, own_has_come, found = s.setting[0], 0, False, 0
+    s.reading[0].step = -1
+    while place >= 0 and not found:
+        row, step = s.path[from_ + place].row, s.reading[place].step + 1
+        while step < now.steps and not _may_read(s, row, place, step):
+            step += 1
+        if step == now.steps:
+            place -= 1
+            continue
+        again = place > 0 and s.reading[place - 1].step == step
+        count = s.reading[place - 1].count + 1 if again else 1
+        s.reading[place].step, s.reading[place].count = step, count
+        if place + 1 < size:
+            place += 1
+            s.reading[place].step = step - 1
+            continue
+        if count < s.t.steps[step].least or not now.lasts >> step & 1:
+            continue
+        same = True
+        for d in range(size):
+            same = same and s.reading[d].step == s.levels[d].step
+        if same and own == CERTAIN:
+            break
+        if same:
+            own_has_come = True
+            continue
+        other = _read_as(s, w, from_, size, completing)
+        if other < 0:
+            found = -1
+        elif other > own or (other == own and not own_has_come):
+            found = 1
+    for d in range(size):
+        s.path[from_ + d].step = s.levels[d].step
+    placed(s, s.path, from_, size)
+    return found
+
+
+@inline
+def has_room(s: Chase, size: int) -> bool:
+    """Whether a match of ``size`` events can be written."""
+    now = s.setting[0]
+    now.lacks_path = int(now.path_n + size > len(s.path))
+    return bool(now.found_n < len(s.found) and not now.lacks_path)
+
+
+@kernel
 def _whole(s: Chase, w: Wanted, depth: int) -> int:
     """Writes the match that ends at ``depth``, if it is one: 1: written; 0: none; -1: no room."""
     now, e, size = s.setting[0], s.events, depth + 1
     from_, first_doubt = now.path_n, now.doubts_n
-    if now.found_n == len(s.found) or from_ + size > len(s.path):
+    if not has_room(s, size):
         return -1
     completing = s.levels[0].row
     for d in range(size):
@@ -233,7 +335,7 @@ def _whole(s: Chase, w: Wanted, depth: int) -> int:
     if w.cause != completing and until < e[w.cause].horizon:
         return 0
     t_a = now.widest_t_a
-    present = placed(s, from_, size)
+    present = placed(s, s.path, from_, size)
     verdict = verdict_of(s, from_, size, present, t_a)
     if verdict == IMPOSSIBLE:
         return 0
@@ -260,6 +362,12 @@ def _whole(s: Chase, w: Wanted, depth: int) -> int:
     if sure_before == IMPOSSIBLE:
         now.doubts_n = first_doubt
         return 0
+    if now.readings:
+        own = sure if now.doubts_n == first_doubt else min(sure, POSSIBLE)
+        outdone = _is_outdone(s, w, from_, size, completing, own)
+        if outdone:
+            now.doubts_n = first_doubt
+            return -1 if outdone < 0 else 0
     note_match(s, w, completing, size, sure_before, sure, stands, t_a_before, t_a)
     return 1
 

@@ -75,7 +75,7 @@ def repetition(text: str) -> Question:
             for match in slow.matches(range(len(as_came)))
         )
 
-    return Question(text, plain, of_match, settled="CONTIGUITY" not in text)
+    return Question(text, plain, of_match, settled="CONTIGUITY" not in text and "LIMIT" not in text)
 
 
 REPETITIONS = {
@@ -86,6 +86,8 @@ REPETITIONS = {
         "SEQ(A a, B? b, C c) WITHIN 12 PARTITION BY g CONTIGUITY STRICT",
         "SEQ(A+ a[] UNTIL a.v > 1, C c) WITHIN 12",
         "SEQ(A a, !N n, B+ b[]) WHERE b[i].v > b[i - 1].v WITHIN 15",
+        "SEQ(A{1,2} a[], !N n, A{1,2} b[]) WITHIN 14 PARTITION BY g",
+        "SEQ(A+ a[], OR(A, C) c, A* d[]) WITHIN 9 LIMIT 2",
     )
 }
 

@@ -190,26 +190,20 @@ class Slow:
                     continue
             longer = (*prefix, (n, row))
             asked = [other for other in self.others if self.known_at(other) == n]
-            if all(self.holds_last(longer, other) for other in asked):
+            if all(self.holds(longer, other, {}) for other in asked):
                 return True
         return False
 
     def known_at(self, other: Predicate) -> int | None:
-        """The step at whose events it is asked: the last that it names, if nothing is collected."""
+        """The step whose events it names, beside events before them but none behind: the last one
+        named, unless it is asked what comes last of it or what is made of all its events.
+        """
         named = self.named(other)
-        if any(n in self.negated or role not in {"", "i", "i-1"} for n, role in named):
+        if any(n in self.negated for n, _ in named):
             return None
         last = max(n for n, _ in named)
-        return last if all(n == last for n, role in named if role) else None
-
-    def holds_last(self, match: Match, other: Predicate) -> bool:
-        """Of the last event, as the one before it was asked earlier."""
-        bound = list(self.bindings(match, other, {}))
-        several = any(role == "i-1" for _, role in self.named(other))
-        n, _ = match[-1]
-        if several and len(self.of(match, n)) < 2:
-            return True
-        return not bound or bool(slow(other, bound[-1]))
+        roles = {role for n, role in named if n == last}
+        return last if roles <= {"", "i", "i-1", "first"} else None
 
     def breaks(self, match: Match, row: int) -> int:
         found = NO
@@ -219,12 +213,12 @@ class Slow:
             if lies == NO:
                 continue
             wrong = self.asked.contiguity == "STRICT"
-            wrong |= step == behind and self.ends(step, row)
             nexts = self.asked.contiguity == "NEXT"
             if nexts and self.could_follow(match[: g + 1], row):
                 found = max(found, min(lies, self.after(x, row)))
             wrong |= any(step < n < behind and self.counted(match, n, row) for n in self.negated)
             found = max(found, lies if wrong else NO)
+        found = max([found, *(self.cuts(match, n, row) for n in range(len(self.steps)))])
         (first, x), (last, y) = match[0], match[-1]
         for n in self.negated:
             if n < first and self.counted(match, n, row):
@@ -232,6 +226,14 @@ class Slow:
             if n > last and self.counted(match, n, row):
                 found = max(found, min(self.order(y, row), self.near(x, row)))
         return found
+
+    def cuts(self, match: Match, n: int, row: int) -> int:
+        """Whether it ends a repetition behind its first event and before its last."""
+        rows = self.of(match, n)
+        if len(rows) < 2 or not self.ends(n, row):
+            return NO
+        begun = max(self.order(x, row) for x in rows[:-1])
+        return min(begun, max(self.order(row, y) for y in rows[1:]))
 
     def counted(self, match: Match, n: int, row: int) -> bool:
         if not self.own(n, row):
@@ -293,10 +295,15 @@ class Slow:
         return self.chosen(found)
 
     def chosen(self, found: dict[Match, str]) -> dict[Match, str]:
-        """Those that SKIP and LIMIT ask for; refs of events differ."""
-        refs = {m: tuple(self.events[row].ref for _, row in m) for m in found}
+        """Of one match's readings the surest, of these the first; of matches those that SKIP and
+        LIMIT ask for. Events of equal ref count in the order in which they came.
+        """
+        refs = {m: tuple((self.events[row].ref, row) for _, row in m) for m in found}
         steps = {m: tuple(n for n, _ in m) for m in found}
-        in_order = sorted(found, key=lambda m: (refs[m][-1], refs[m], steps[m]))
+        surest: dict[tuple[int, ...], Match] = {}
+        for match in sorted(found, key=lambda m: (found[m] != "confirmed", steps[m])):
+            surest.setdefault(tuple(row for _, row in match), match)
+        in_order = sorted(surest.values(), key=lambda m: (refs[m][-1], refs[m], steps[m]))
         kept: dict[Match, str] = {}
         ended: dict[Any, int] = {}
         begun: set[int] = set()
@@ -304,14 +311,14 @@ class Slow:
         for match in in_order:
             first, last = match[0][1], match[-1][1]
             where = tuple(self.events[first].attrs.get(name) for name in self.asked.partition)
-            if self.asked.skip == "PAST LAST" and refs[match][0] <= ended.get(where, -(10**18)):
+            if self.asked.skip == "PAST LAST" and refs[match][0][0] <= ended.get(where, -(10**18)):
                 continue
             if self.asked.skip == "TO NEXT" and first in begun:
                 continue
             if self.asked.limit is not None and counted.get(last, 0) >= self.asked.limit:
                 continue
             kept[match] = found[match]
-            ended[where] = refs[match][-1]
+            ended[where] = refs[match][-1][0]
             begun.add(first)
             counted[last] = counted.get(last, 0) + 1
         return kept

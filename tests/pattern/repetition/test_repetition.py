@@ -4,6 +4,7 @@ purges; and runs that stand from batch to batch.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 from typing import Any
@@ -28,19 +29,21 @@ PATTERNS = [
     "SEQ(A a, B+ b[], C c)", "SEQ(A+ a[], B b)", "A+ a[]", "SEQ(A a, B* b[], C c)",
     "SEQ(A? a, B+ b[])", "SEQ(A{2,3} a[], B? b, C c)", "SEQ(A a, A+ b[], B c)",
     "SEQ(OR(A, B) a, B{2} b[])", "SEQ(A+ a[] UNTIL a.v > 2, B b)", "SEQ(A a, B+ b[] UNTIL b.v > 2)",
-    "SEQ(A a, !N n, B+ b[], C c)", "SEQ(A+ a[], !N n, B b)", "SEQ(!N n, A+ a[], B b)",
-    "SEQ(A a, B+ b[], !N n)", "SEQ(A? a, !N n, B b, C* c[])", "SEQ(A a, B b)",
+    "SEQ(A+ a[], B+ b[])", "SEQ(A a, !N n, B+ b[], C c)", "SEQ(A+ a[], !N n, B b)",
+    "SEQ(!N n, A+ a[], B b)", "SEQ(A a, B+ b[], !N n)", "SEQ(A? a, !N n, B b, C* c[])",
+    "SEQ(A a, B b)", "SEQ(A{2,} a[], A? b)", "SEQ(A* a[], OR(A, B) b, B* c[])",
 ]  # fmt: skip
 CONDITIONS = {
     "a[i]": ["a[i].v > a[i - 1].v", "sum(a.v) > 4", "count(a) != 2", "last(a.v) >= first(a.v)",
-             "avg(a.v) < 3", "max(a.v) - min(a.v) < 3", "a[i].v > 1"],
+             "avg(a.v) < 3", "max(a.v) - min(a.v) < 3", "a[i].v > 1", "a[i].v >= first(a.v)"],
     "b[i]": ["b[i].v > b[i - 1].v", "b[i].v >= 1", "count(b) <= 2", "max(b.v) < 4",
              "last(b.v) > 1"],
     "c[i]": ["c[i].v <= c[i - 1].v + 1"],
-    "ab[i]": ["b[i].v > a.v", "b[i].v + a.v < 7"],
-    "b[i]c": ["b[i].v < c.v + 3", "sum(b.v) > c.v"],
-    "a[i]b": ["a[i].v <= b.v + 2", "first(a.v) < b.v"],
-    "an": ["n.v > a.v"], "b[i]n": ["n.v != last(b.v)"], "nb": ["n.v != b.v"],
+    "ab[i]": ["b[i].v > a.v", "b[i].v + a.v < 7", "first(b.v) >= a.v"],
+    "b[i]c": ["b[i].v < c.v + 3", "sum(b.v) > c.v", "last(b.v) + count(b) > c.v"],
+    "a[i]b": ["a[i].v <= b.v + 2", "first(a.v) < b.v", "max(a.v) > b.v"],
+    "a[i]b[i]": ["sum(a.v) >= b[i].v", "a[i].v <= first(b.v)", "b[i].v - b[i - 1].v < last(a.v)"],
+    "an": ["n.v > a.v"], "b[i]n": ["n.v != last(b.v)", "n.v > sum(b.v)"], "nb": ["n.v != b.v"],
 }  # fmt: skip
 
 
@@ -142,7 +145,8 @@ def test_exact_clocks(tools: Any, data: st.DataObject) -> None:
 @settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_chosen_matches(tools: Any, data: st.DataObject) -> None:
-    text, events = data.draw(queries(chosen=True)), data.draw(streams(tools, apart=True))
+    text = data.draw(queries(chosen=True))
+    events = data.draw(streams(tools, apart=data.draw(st.booleans())))
     check(tools, text, events, data.draw(st.lists(st.integers(1, 8), max_size=2)))
 
 
@@ -335,3 +339,137 @@ def test_the_least_and_the_largest_of_a_repetition(tools: Any, condition: str) -
 def test_a_trailing_negation_under_contiguity(tools: Any, contiguity: str) -> None:
     text = f"EVENT SEQ(A a, B+ b[], !N n) WITHIN 35 CONTIGUITY {contiguity}"
     check(tools, text, in_line(tools, "A B B N A B N B A N B"), [2])
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["x[i].v >= z.v", "first(x.v) >= z.v", "last(x.v) >= z.v", "sum(x.v) >= z.v",
+     "max(x.v) >= z.v", "min(x.v) >= z.v", "avg(x.v) >= z.v", "count(x) * 2 >= z.v",
+     "x[i].v - x[i - 1].v < z.v - 2"],
+)  # fmt: skip
+@pytest.mark.parametrize("steps", ["A{1,2} x[], B z", "A+ x[], B z", "A+ x[], B{1,2} y[], C z"])
+def test_query_03_a_condition_on_a_repetition_and_a_later_step_tells_what_could_be_taken(
+    tools: Any, steps: str, condition: str
+) -> None:
+    text = f"EVENT SEQ({steps}) WHERE {condition} WITHIN 90 CONTIGUITY NEXT"
+    check(tools, text, in_line(tools, "A2 B3 B0 A1 C4 A3 B5 B1 C2 C0"), [3, 4])
+
+
+def test_query_03(tools: Any) -> None:
+    text = "EVENT SEQ(A{1,2} x[], B z) WHERE x[i].v >= z.v WITHIN 80 CONTIGUITY NEXT"
+    plan, events = plan_of(text), in_line(tools, "A2 B3 B0")
+    found = tools.run(lambda: RepeatMatcher(plan, PatternSettings()), events, [])
+    assert [[e["seq"] for e in r["events"]] for r in found] == [[0, 2]]
+
+
+@pytest.mark.parametrize("contiguity", ["ANY", "NEXT"])
+@pytest.mark.parametrize("line", ["B0 B4 B2 B0", "B0 B2 B4 B0"])
+def test_query_04_what_comes_at_the_time_of_a_member_ends_the_repetition(
+    tools: Any, line: str, contiguity: str
+) -> None:
+    text = f"EVENT B+ x[] UNTIL x.v > 2 WITHIN 90 CONTIGUITY {contiguity}"
+    first, *tied, last = in_line(tools, line)
+    tied = [tools.replace(event, ref=15) for event in tied]
+    for events in itertools.permutations([first, *tied, last]):
+        check(tools, text, list(events), [])
+
+
+UNTILS = [
+    "A+ a[] UNTIL a.v > 2",
+    "SEQ(A a, B{2,} b[] UNTIL b.v > 2)",
+    "SEQ(A+ a[] UNTIL a.v > 2, B? b, C c)",
+    "SEQ(A+ a[] UNTIL a.v > 1, A+ b[] UNTIL b.v > 2)",
+]
+
+
+@pytest.mark.parametrize("line", ["A1 A5 B", "A1 A5 A1 B", "A5 A1 B", "A1 B A5 B"])
+def test_what_ends_a_repetition_could_not_have_been_taken_as_its_step(
+    tools: Any, line: str
+) -> None:
+    text = "EVENT SEQ(A+ a[] UNTIL a.v > 2, B b) WITHIN 90 CONTIGUITY NEXT"
+    check(tools, text, in_line(tools, line), [])
+
+
+def test_query_08_of_the_events_at_one_instant_one_match_has_some() -> None:
+    events = {"type": ["A"] * 9, "ts": [1, 1, 1, 2, 2, 3, 3, 3, 3], "seq": list(range(9))}
+    pattern = "EVENT A{1,2} x[] WITHIN 10 CONTIGUITY STRICT SKIP PAST LAST EVENT"
+    found = values_of(slackwater.query(events, pattern, order="none"))
+    assert found == [("+", None, [0]), ("+", None, [3]), ("+", None, [5])]
+
+
+@pytest.mark.parametrize("unc", [0, 2])
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_ends_of_repetitions_at_few_instants(tools: Any, unc: int, data: st.DataObject) -> None:
+    text = f"EVENT {data.draw(st.sampled_from(UNTILS))} WITHIN 9"
+    text += data.draw(st.sampled_from(["", " CONTIGUITY NEXT", " CONTIGUITY STRICT"]))
+    events = [
+        tools.Event(
+            data.draw(st.sampled_from("AAABC")), data.draw(st.sampled_from([0, 2, 4, 6])),
+            unc=data.draw(st.integers(0, unc)), attrs={"v": data.draw(st.sampled_from([0, 1, 3]))},
+        )
+        for _ in range(data.draw(st.integers(3, 7)))
+    ]  # fmt: skip
+    check(tools, text, events, data.draw(st.lists(st.integers(1, 5), max_size=1)))
+
+
+@pytest.mark.parametrize("line", ["A B1 B2 N2 C", "A B1 B2 N4 C", "A B1 N2 B2 C"])
+@pytest.mark.parametrize("contiguity", ["ANY", "NEXT"])
+def test_a_negated_step_beside_what_is_made_of_a_repetition(
+    tools: Any, line: str, contiguity: str
+) -> None:
+    text = "EVENT SEQ(A a, B+ b[], !N n, C c) WHERE n.v > sum(b.v) WITHIN 90"
+    check(tools, f"{text} CONTIGUITY {contiguity}", in_line(tools, line), [2])
+
+
+def test_query_06_two_readings_of_the_same_events_are_one_match(tools: Any) -> None:
+    events = [tools.Event("B", ref) for ref in (0, 2, 12)]
+    check(tools, "EVENT SEQ(B{2,} x[], B? y) WITHIN 20", events, [])
+    check(tools, "EVENT SEQ(B{2,} x[], B? y) WITHIN 20 LIMIT 2", events, [])
+
+
+def values_of(found: Any) -> list[tuple[str, Any, list[int]]]:
+    return [(r["op"], r.get("value"), [e["seq"] for e in r["events"]]) for r in found]
+
+
+def test_the_reading_whose_steps_come_first_gives_the_values() -> None:
+    events = {"type": ["B"] * 3, "ts": [0, 2, 12], "seq": [0, 1, 2]}
+    pattern = "EVENT SEQ(B{2,} x[], B? y) WITHIN 20 LIMIT 3 RETURN count(x) AS n"
+    assert values_of(slackwater.query(events, pattern)) == [
+        ("+", {"n": 2}, [0, 1]), ("+", {"n": 3}, [0, 1, 2]), ("+", {"n": 2}, [0, 2]),
+        ("+", {"n": 2}, [1, 2]),
+    ]  # fmt: skip
+
+
+LATE_READINGS = {
+    "type": ["B", "B", "B", "N", "N"], "ts": [1, 3, 5, 4, 2], "seq": [0, 1, 2, 3, 4],
+}  # fmt: skip
+READINGS = "EVENT SEQ(B{1,2} x[], !N n, B{1,2} y[]) WITHIN 20"
+
+
+@pytest.mark.parametrize("choice", ["", " LIMIT 1", " PARTITION BY type"])
+def test_a_match_stands_as_long_as_one_of_its_readings(choice: str) -> None:
+    """The first N breaks the first reading, and the other makes way for it; the second N breaks
+    that.
+    """
+    events = {**LATE_READINGS, "k": [1] * 5}
+    pattern = READINGS + choice.replace("type", "k")
+    found = values_of(slackwater.query(events, pattern, order="none"))
+    ops = [op for op, _, seqs in found if seqs == [0, 1, 2]]
+    assert ops == ["+", "-"]
+    assert found[-1] == ("-", None, [0, 1, 2]) or found[-2] == ("-", None, [0, 1, 2])
+    counted = f"{pattern} RETURN count(x) AS x"
+    found = values_of(slackwater.query(events, counted, order="none"))
+    assert [(op, value) for op, value, seqs in found if seqs == [0, 1, 2]] == [
+        ("+", {"x": 2}), ("-", {"x": 2}), ("+", {"x": 1}), ("-", {"x": 1})
+    ]  # fmt: skip
+
+
+def test_a_surer_reading_goes_before_the_first(tools: Any) -> None:
+    """Whether N lies between the second B and the third is open."""
+    events = [
+        tools.Event("B", 10), tools.Event("B", 30, unc=3), tools.Event("B", 50),
+        tools.Event("N", 32, unc=3),
+    ]  # fmt: skip
+    for order in itertools.permutations(events):
+        check(tools, READINGS.replace("20", "90"), list(order), [])
