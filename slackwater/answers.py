@@ -30,7 +30,7 @@ from engine.query.explain_cascade import cascade_told
 from engine.query.language.definitions import expanded
 from engine.query.language.statements import is_cascade
 from engine.query.plan import Plan
-from engine.query.purge_settings import parse_purge
+from engine.query.purge_settings import MATCHES_MAX, parse_purge
 from engine.results.side_output import SIDE_OUTPUT
 from engine.results.store.part_store import PartStore
 from slackwater.doubt import doubt
@@ -105,6 +105,7 @@ def query(
     guard: str = "1s",
     late: bool = False,
     spill: str | None = None,
+    matches_max: int = MATCHES_MAX,
     master: str | None = None,
     attributes: Mapping[str, str] | None = None,
 ) -> Results:
@@ -128,6 +129,7 @@ def query(
         guard: events stamped this far beyond their arrival are quarantined; ``off``: never.
         late: keep late and quarantined events, with their reasons, as ``Results.late``.
         spill: where old events of patterns go, as ``FOLDER,hot=10min``; None: they stay in memory.
+        matches_max: so many matches may a query find at once, or hold back; then the call fails.
         master: a Spark master, such as ``local[2]``; None: in this process.
         attributes: types (``int float bool str``) of those that events may have, though none comes.
 
@@ -139,22 +141,20 @@ def query(
     Raises:
         UserError: the input, an option or a query (then shown with a caret) is at fault.
     """
-    host = Host(master)
     with opened(source) as given:
         plans = _plans(queries, given.time_unit, constraints)
         asked = asked_of_queries(
             plans, given.time_unit, order=order, barrier=barrier, certainty=certainty, purge=purge,
             intervals=intervals, window=window, monitor=monitor, guard=guard, late=late,
-            spill=spill, on_spark=master is not None, history=history,
+            spill=spill, on_spark=master is not None, history=history, matches_max=matches_max,
         )  # fmt: skip
         check_plans(given.log, plans, attributes)
-        before = [
-            *of_promises(given.log, plans, asked.order, asked.barrier),
+        doubt([
+            *of_constraints(plans), *of_promises(given.log, plans, asked.order, asked.barrier),
             *of_line_numbers(asked.barrier, given.time_unit, arrival_given=given.arrival_given),
             *unseen_types(given.log, plans),
-        ]
-        doubt([*of_constraints(plans), *before])
-        folder, parts, counters = _pass(given, asked, host)
+        ])  # fmt: skip
+        folder, parts, counters = _pass(given, asked, Host(master))
         aside = _set_aside(Events(parts, given.time_unit), counters, folder, late=late)
         found = Results(Answers(parts, plans, given.time_unit), counters, folder, aside)
     doubt([*of_numbers(counters, _SEE), *of_streams(plans, counters)])

@@ -10,14 +10,27 @@ import numpy as np
 
 from engine.barrier.base import Barrier, Happened, HoldsMatches, Listener, Matcher
 from engine.barrier.changes import Given
+from engine.errors import OverBudget
 from engine.operator import Result, ResultPieces
 from engine.stream.released import Released
 
 
 class BarrierStage:
-    """The operator that gives what ``barrier`` lets go of what ``matcher`` finds."""
+    """The operator that gives what ``barrier`` lets go of what ``matcher`` finds.
 
-    def __init__(self, matcher: Matcher, barrier: Barrier) -> None:
+    Args:
+        matcher: of the query.
+        barrier: when its matches are let go.
+        query: its name.
+        most: matches that the barrier may hold back.
+    """
+
+    def __init__(
+        self, matcher: Matcher, barrier: Barrier, query: str = "", most: int = 2**62
+    ) -> None:
+        self._query, self._most = query, most
+        self.found = 0
+        """Matches that were found or changed, so far."""
         self._matcher = matcher
         self._barrier = barrier
         self._holding = barrier if isinstance(barrier, HoldsMatches) else None
@@ -49,12 +62,20 @@ class BarrierStage:
     def _let_go(
         self, happened: Iterable[Happened], then: Callable[[], Given | None] | None
     ) -> Sequence[Result]:
-        """What the barrier gives at each of these, and ``then``; rows that none holds may go."""
+        """What the barrier gives at each of these, and ``then``; rows that none holds may go.
+
+        Raises:
+            OverBudget: the barrier holds back more than it may.
+        """
         pieces: list[Sequence[Result]] = []
         for changes, timeline in happened:
+            self.found += 0 if changes is None else len(changes.rows)
             given = self._barrier.process(changes, timeline, self._matcher.table)
             if given is not None and len(given.at):
                 pieces.append(self._matcher.shown(given))
+            if self._holding and self._holding.counters()["matches_held"] > self._most:
+                does = f"its barrier holds back more than {self._most:,} matches"
+                raise OverBudget.of(self._query, does, self._most)
             number = self._matcher.purge(self._barrier.held_rows)
             if number is not None:
                 self._barrier.renumber(number)

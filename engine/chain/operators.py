@@ -22,12 +22,18 @@ from engine.query.shape import of_intervals
 from engine.query_failures import QueryFailures
 
 if TYPE_CHECKING:
+    from engine.barrier.base import Matcher
     from engine.cascade.cascade import Cascade, Reaching
     from engine.pattern.seq import SeqMatcher
     from engine.pattern.spill.chunk_store import ChunkStore
 
 Build = Callable[[Any, ChainSettings, str, "ChunkStore | None"], Operator]
 """(plan, settings, site, where spilled chunks are; None: as the settings say) -> its operator."""
+
+
+def _behind_barrier(matcher: Matcher, plan: Plan, settings: ChainSettings) -> BarrierStage:
+    barrier = build_barrier(barrier_in_force(settings.barrier, plan.realtime), matcher.asked)
+    return BarrierStage(matcher, barrier, plan.name, settings.pattern.matches_max)
 
 
 def _pattern(
@@ -49,8 +55,7 @@ def _pattern(
         from engine.pattern.spill.matcher import SpillingMatcher  # noqa: PLC0415 - for few runs
 
         matcher = SpillingMatcher(plan, settings.spill, pattern, site, chunks)
-    barrier = barrier_in_force(settings.barrier, plan.realtime)
-    return BarrierStage(matcher, build_barrier(barrier, matcher.asked))
+    return _behind_barrier(matcher, plan, settings)
 
 
 def _tree(
@@ -63,8 +68,7 @@ def _tree(
             f"query {plan.name!r}: events of SEQ/PAL trees are not kept on disk; leave --spill out"
         )
     matcher = TreeMatcher(plan, replace(settings.pattern, certainty=settings.certainty), site)
-    barrier = barrier_in_force(settings.barrier, plan.realtime)
-    return BarrierStage(matcher, build_barrier(barrier, matcher.asked))
+    return _behind_barrier(matcher, plan, settings)
 
 
 def _repetition(
@@ -77,8 +81,7 @@ def _repetition(
             f"query {plan.name!r}: steps that repeat keep their events in memory; leave --spill out"
         )
     matcher = RepeatMatcher(plan, replace(settings.pattern, certainty=settings.certainty), site)
-    barrier = barrier_in_force(settings.barrier, plan.realtime)
-    return BarrierStage(matcher, build_barrier(barrier, matcher.asked))
+    return _behind_barrier(matcher, plan, settings)
 
 
 def _windows(

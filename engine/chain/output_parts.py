@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 
@@ -46,13 +46,14 @@ def failed_parts(site: str, failures: Sequence[QueryFailure]) -> list[OutputPart
     return [OutputPart(site, FAILED, rows)] if rows else []
 
 
-def next_parts(chain: Chain, frames: list[Frame]) -> list[OutputPart]:
-    """Output of a site's next frames.
+def next_parts(chain: Chain, frames: list[Frame]) -> Iterator[list[OutputPart]]:
+    """Output of a site's next frames, in pieces of few results.
 
     Raises:
-        UserError, ContractViolation: as ``Chain.process``.
+        UserError, OverBudget, ContractViolation: as ``Chain.process``.
     """
-    return _isolated_parts(chain, chain.process(frames))
+    for output in chain.in_pieces(frames):
+        yield _isolated_parts(chain, output)
 
 
 def end_parts(chain: Chain) -> list[OutputPart]:

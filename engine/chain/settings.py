@@ -97,3 +97,12 @@ class ChainOutput:
     late: list[Released] = field(default_factory=list)
     quarantined: list[Released] = field(default_factory=list)
     failures: list[QueryFailure] = field(default_factory=list)
+
+    def add(self, later: ChainOutput) -> None:
+        """Put what a later call gave behind what there is."""
+        for mine, its in zip(self.results, later.results, strict=True):
+            mine.extend(its)
+        self.ordered += later.ordered
+        self.late += later.late
+        self.quarantined += later.quarantined
+        self.failures += later.failures

@@ -7,8 +7,8 @@ the arrival log: how the log is cut into frames and batches changes nothing in w
 from __future__ import annotations
 
 import pickle
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from edge_agent import records as r
 from engine.barrier.base import Listener
+from engine.barrier.stage import BarrierStage
 from engine.chain.halves import Halves, among, begun_in
 from engine.chain.operators import build_operator, cascade_of
 from engine.chain.settings import ChainOutput, ChainSettings, ChunksOf
@@ -49,6 +50,10 @@ if TYPE_CHECKING:
 
 __all__ = ["SNAPSHOT_VERSION", "Chain", "ChainOutput", "ChainSettings", "ChunksOf"]
 _BATCH_ROWS: Final = 1 << 16
+_ROWS_LEAST: Final = 32
+_ROWS_MOST: Final = 1 << 18
+"""Records that a chain with patterns takes at once: few at first, more while they give little."""
+_MATCHES_AT_ONCE: Final = 1 << 14
 _ALWAYS: Final = frozenset({r.SOURCE, r.SEQ, "ref", "release", "status", "unc", "epoch"})
 _TIMED: Final = frozenset({r.TS, r.TE, "ref", "raw_ts", "raw_te"})
 _ORDERED_COLUMNS: Final = frozenset({r.TS, r.STREAM, r.TYPE, r.INCARNATION, r.TE, r.ARRIVAL})
@@ -88,6 +93,7 @@ class Chain:
             from engine.chain.attribute_checks import AttributeChecks  # noqa: PLC0415 - when live
 
             self._checks = AttributeChecks(settings, self._failures)
+        self._rows_at_once = _ROWS_LEAST
         self.judging: Judging | None = None
         if settings.has_checks:
             from engine.check import Judging  # noqa: PLC0415 - for few runs
@@ -142,9 +148,40 @@ class Chain:
         Raises:
             UserError: arrival goes back, or an event lacks what it needs; unless the settings
                 isolate failures.
+            OverBudget: a query finds more than it may; likewise.
             ContractViolation: a frame of another site; likewise.
         """
-        return self._isolated(partial(self._process, frames))
+        output = ChainOutput([ResultPieces() for _ in self._operators])
+        for piece in self.in_pieces(frames):
+            output.add(piece)
+        return output
+
+    def in_pieces(self, frames: list[Frame]) -> Iterator[ChainOutput]:
+        """As ``process``, but of few records at a time while patterns find much, so that whoever
+        writes each piece before the next holds no more than some results.
+        """
+        if not any(isinstance(each, BarrierStage) for each in self._operators):
+            yield self._isolated(partial(self._process, frames))
+            return
+        waiting = deque(frame for frame in frames if frame.rows)
+        while waiting:
+            rows, together = 0, list[Frame]()
+            while waiting and rows < self._rows_at_once:
+                frame, room = waiting.popleft(), self._rows_at_once - rows
+                if frame.rows > room:
+                    waiting.appendleft(frame.slice(room, frame.rows - room))
+                    frame = frame.slice(0, room)
+                together.append(frame)
+                rows += frame.rows
+            stages = [each for each in self._operators if isinstance(each, BarrierStage)]
+            before = sum(stage.found for stage in stages)
+            output = self._isolated(partial(self._process, together))
+            found = sum(stage.found for stage in stages) - before
+            if found > _MATCHES_AT_ONCE:
+                self._rows_at_once = max(1, rows * _MATCHES_AT_ONCE // found)
+            elif found <= _MATCHES_AT_ONCE // 2:
+                self._rows_at_once = min(2 * self._rows_at_once, _ROWS_MOST)
+            yield output
 
     def _isolated(self, call: Callable[[ChainOutput], None]) -> ChainOutput:
         """What ``call`` puts into an output, without the results of queries that have failed."""

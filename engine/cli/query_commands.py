@@ -46,7 +46,7 @@ from engine.query.endpoints.tree_joins import COST, check_joins
 from engine.query.explain_cascade import cascade_told
 from engine.query.language.definitions import expanded
 from engine.query.plan import Plan
-from engine.query.purge_settings import PurgeSettings, parse_purge
+from engine.query.purge_settings import MATCHES_MAX, PurgeSettings, parse_purge
 from engine.results.side_output import SIDE_OUTPUT
 from engine.results.store.part_store import PartStore
 
@@ -120,6 +120,14 @@ JoinsText = Annotated[
         help="In which order steps of a SEQ/PAL tree are found: cost, left, right. Same results.",
     ),
 ]
+MatchesMax = Annotated[
+    int,
+    typer.Option(
+        "--matches-max",
+        metavar="N",
+        help="So many matches may a query find at once, or hold back; then the run ends.",
+    ),
+]
 _SHOWN: Final = "shown.jsonl"
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")]
 
@@ -168,6 +176,7 @@ def query(
     late: Late = None,
     spill: Spill = None,
     joins: JoinsText = COST,
+    matches_max: MatchesMax = MATCHES_MAX,
     report: ReportFolder = None,
     against: Against = None,
     quiet: Quiet = False,
@@ -187,7 +196,7 @@ def query(
         plans, time_unit, order=order_text, barrier=barrier_text, certainty=certainty,
         purge=purge_text, intervals=intervals, window=window, monitor=monitor, guard=guard,
         late=late is not None, spill=spill, on_spark=host.master is not None, joins=joins,
-        history=history,
+        history=history, matches_max=matches_max,
     )  # fmt: skip
     asked = asked if report is None else replace(asked, ordered="bare")
     letters = _letters(on_bad, dead_letter, out, source)

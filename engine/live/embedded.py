@@ -227,7 +227,8 @@ class EmbeddedEngine:
                 if self._history is not None:
                     self._history.begin(site, self._chains[site], of_site[0].first_arrival)
             self._changed.add(site)
-            self._answers.take(next_parts(self._chains[site], of_site))
+            for parts in next_parts(self._chains[site], of_site):
+                self._answers.take(parts)
 
     def _save_if_due(self) -> None:
         every = max(self._place.save_every_s, _SHARE * self._saving_s)

@@ -18,13 +18,14 @@ from engine.query.endpoints.path import IBP
 from engine.query.endpoints.tree_joins import COST
 from engine.query.language.statements import several, statements
 from engine.query.plan import Plan
+from engine.query.purge_settings import MATCHES_MAX
 from engine.query.result_facts import whole_text
 from engine.results.side_output import SIDE_OUTPUT
 
 _READ_QUERIES: Final = ("aq-kslack", "ldop", "kslack-chain")
 """Orders that depend on all queries, so that one more may change the answers of the others."""
-_SAME_ANSWERS: Final = ("intervals", "joins")
-"""Options that change how answers are found, not what they are."""
+_SAME_ANSWERS: Final = ("intervals", "joins", "matches_max")
+"""Options that change how answers are found, or whether, not what they are."""
 _OF_ORDER: Final = ("order", "guard", "time_unit", "beside")
 """What the order of events depends on."""
 
@@ -42,6 +43,7 @@ class Questions:
     purge: str = "late"
     intervals: str = IBP
     joins: str = COST
+    matches_max: int = MATCHES_MAX
     spill: str = ""
     """``state`` and settings; empty: nothing leaves memory."""
     late: bool = False
@@ -94,6 +96,7 @@ class Questions:
             certainty=self.certainty, purge=self.purge, intervals=self.intervals,
             window=self.window or None, monitor=self.monitor or None, guard=self.guard,
             late=self.late, spill=self.spill or None, on_spark=True, joins=self.joins,
+            matches_max=self.matches_max,
         )  # fmt: skip
         history = history_file(self.history or None, plans, on_spark=False)
         settings = replace(settings, history=history, isolate_failures=True)

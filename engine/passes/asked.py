@@ -18,7 +18,7 @@ from engine.query.check_plan import checks_of
 from engine.query.endpoints.path import IBP, check_index
 from engine.query.endpoints.tree_joins import COST, check_joins
 from engine.query.plan import Plan
-from engine.query.purge_settings import parse_purge
+from engine.query.purge_settings import MATCHES_MAX, parse_purge
 from engine.units import parse_duration, unit_ns
 from engine.window.settings import read_window
 
@@ -54,6 +54,7 @@ def asked_of_queries(
     on_spark: bool = False,
     joins: str = COST,
     history: str | Path | None = None,
+    matches_max: int = MATCHES_MAX,
 ) -> ChainSettings:
     """The settings of chains that answer ``plans``; each option is the command line's, as a text.
 
@@ -73,10 +74,13 @@ def asked_of_queries(
         on_spark: where the chains run.
         joins: in which order the steps of a SEQ/PAL tree are found.
         history: file of results of runs before, and for runs to come; None: nothing is kept.
+        matches_max: matches that a query may find at once, or hold back.
 
     Raises:
         UserError: a short form is at fault; says how to write it.
     """
+    if matches_max < 1:
+        raise UserError(f"--matches-max {matches_max}: a number from 1; the default: {MATCHES_MAX}")
     purged = parse_purge(purge, time_unit)
     return ChainSettings(
         parse_order(order, time_unit),
@@ -86,7 +90,10 @@ def asked_of_queries(
         read_guards(guard, time_unit),
         aside=_aside(late),
         pattern=PatternSettings(
-            **purged.of_pattern(), intervals=check_index(intervals), joins=check_joins(joins)
+            **purged.of_pattern(),
+            intervals=check_index(intervals),
+            joins=check_joins(joins),
+            matches_max=matches_max,
         ),
         spill=read_spill(spill, time_unit, plans, purged, on_spark=on_spark),
         window=read_window(window, time_unit, plans),

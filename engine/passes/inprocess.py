@@ -6,7 +6,7 @@ For tests, tiny traces and machines without Java; the answers equal those of ``e
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +21,7 @@ from engine.results.store.sole_use import sole_use
 from engine.stream.frame import Frame, by_site
 
 _ROWS_PER_BATCH: Final = 1 << 18
+_RESULTS_AT_ONCE: Final = 1 << 16
 _SITES_AT_ONCE: Final = 2048
 """Sites are independent of one another: with more of them the log is read several times, so that
 memory holds the chains of so many."""
@@ -76,10 +77,12 @@ def run_in_process(
                         for site in sorted(frames.keys() - begun):
                             history.begin(site, chains[site], frames[site][0].first_arrival)
                         begun |= frames.keys()
-                    writer.write(batch, _parts(chains, frames))
+                    for parts in _parts(chains, frames):
+                        writer.write(batch, parts)
+                        batch += 1
                     now = sum(frame.batch.num_rows for of in frames.values() for frame in of)
                     advanced(now)
-                    rows, batch = rows + now, batch + 1
+                    rows += now
                 last = [part for site in some for part in last_parts(chains[site])]
                 writer.write(batch, last)
             if history is not None:
@@ -97,8 +100,15 @@ def run_in_process(
         return counters
 
 
-def _parts(chains: dict[str, Chain], frames: dict[str, list[Frame]]) -> list[OutputPart]:
-    parts = []
+def _parts(chains: dict[str, Chain], frames: dict[str, list[Frame]]) -> Iterator[list[OutputPart]]:
+    """What the frames give, together if it is little."""
+    parts: list[OutputPart] = []
+    rows = 0
     for site in sorted(frames):
-        parts += next_parts(chains[site], frames[site])
-    return parts
+        for some in next_parts(chains[site], frames[site]):
+            parts += some
+            rows += sum(len(part.payload) for part in some)
+            if rows >= _RESULTS_AT_ONCE:
+                yield parts
+                parts, rows = [], 0
+    yield parts

@@ -102,7 +102,7 @@ class SeqMatcher:
         drops = self._by_ends and self.settings.purge == "promises"
         return Kernel(
             self._layout, self._rule, self._within_ns, self._keep_ns, self.settings.stacks,
-            drops=drops,
+            most=self.settings.matches_max, drops=drops,
         )  # fmt: skip
 
     def required_columns(self) -> set[str]:

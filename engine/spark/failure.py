@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from engine.errors import SlackwaterError, SparkFailure, UserError
 
 _OURS: Final = re.compile(
-    r"^(?:\S*: )?engine\.errors\.(UserError|ContractViolation): (.+)$", re.MULTILINE
+    r"^(?:\S*: )?engine\.errors\.(UserError|OverBudget|ContractViolation): (.+)$", re.MULTILINE
 )
 """An error of ours as a worker's traceback ends."""
 _RAISED: Final = re.compile(
@@ -46,9 +46,7 @@ def spark_failure(said: str, log: Path) -> SlackwaterError:
     ours = _OURS.findall(said)
     if ours:
         kind, message = ours[-1]
-        if kind == "UserError":
-            return UserError(message)
-        return SparkFailure(message, log)
+        return SparkFailure(message, log) if kind == "ContractViolation" else UserError(message)
     if _LATE in said:
         return WorkerLate(f"a {_LATE.removeprefix('Python ')}; the machine is busy", log)
     raised = _RAISED.findall(said)

@@ -67,12 +67,13 @@ class SiteChain(StatefulProcessor):  # type: ignore[misc]  # pyspark is not chec
                 places.setdefault(row.file, []).append(row.place)
             else:
                 ended = True
-        parts = []
+        parts: list[OutputPart] = []
         for frames in _together(frames_at(self._log, places)):
-            parts += next_parts(chain, frames)
+            for some in next_parts(chain, frames):
+                parts += map(packed, some)
         self._state.keep(chain)
         last = last_parts(self._state.apart(chain)) if ended else []
-        given = [(packed(part), False) for part in parts]
+        given = [(part, False) for part in parts]
         given += [(packed(part), True) for part in last]
         return iter([self._row(number, *each) for number, each in enumerate(given)])
 

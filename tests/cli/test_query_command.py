@@ -347,3 +347,11 @@ def test_a_mistake_behind_explain_is_shown_in_its_place(cli: Any) -> None:
     ran = cli("query", "EXPLAIN EVENT SEQ(A a) WHERE a.x > 5 AND a.x < 3")
     assert ran.code == 2
     assert "column 42: this can never be true" in ran.err
+
+
+def test_too_many_matches_end_the_command_with_a_word(cli: Any, trace: Any) -> None:
+    events = trace(*stream(" ".join(f"a{at}" for at in range(40))))
+    ran = cli("query", "EVENT A+ a[] WITHIN 90", "--input", events, *QUIET, "--matches-max", "99")
+    assert ran.code == 2
+    assert "query 'q1': it finds more than 99 matches at once" in ran.err
+    assert "--matches-max 198" in ran.err

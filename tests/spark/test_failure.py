@@ -55,10 +55,11 @@ def test_without_a_python_cause_the_last_of_the_jvm_is_shown(tmp_path: Path) -> 
     assert "Query terminated" in str(spark_failure("Query terminated\nat x", tmp_path / "s.log"))
 
 
-def test_what_a_worker_finds_wrong_with_the_input_is_the_users_error(tmp_path: Path) -> None:
-    failure = spark_failure(
-        f"{HEAD}engine.errors.UserError: f.parquet: damaged{TAIL}", tmp_path / "l"
-    )
+@pytest.mark.parametrize("kind", ["UserError", "OverBudget"])
+def test_what_a_worker_finds_wrong_with_the_input_is_the_users_error(
+    tmp_path: Path, kind: str
+) -> None:
+    failure = spark_failure(f"{HEAD}engine.errors.{kind}: f.parquet: damaged{TAIL}", tmp_path / "l")
     assert isinstance(failure, UserError)
     assert str(failure) == "f.parquet: damaged"
 

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from engine.errors import OverBudget
 from engine.kernels.records import copy_of, numbers_of
 from engine.pattern.compiled.program import compile_programs, uses_text_order
 from engine.pattern.compiled.program_texts import awaits_text, text_constants, text_ranks
@@ -16,6 +17,7 @@ from engine.pattern.search import state as search
 from engine.pattern.search.program_machine import Programs
 from engine.pattern.settings import Rule, StackOptions
 from engine.pattern.store import Store
+from engine.query.purge_settings import MATCHES_MAX
 from engine.stream.clock_bound import ClockBound
 from engine.stream.released import Strings
 from engine.stream.timeline import ALL, LONG_AGO, Steps
@@ -37,13 +39,15 @@ class Kernel:
         within_ns: WITHIN, or None.
         keep_ns: how long beyond its ref an event is kept, or None.
         options: of the stacks.
+        most: matches that one call may find.
         drops: intervals are dropped as promises say (``engine.pattern.search.dropping``).
     """
 
     def __init__(
         self, layout: Layout, rule: Rule, within_ns: int | None, keep_ns: int | None,
-        options: StackOptions, *, drops: bool = False,
+        options: StackOptions, *, most: int = MATCHES_MAX, drops: bool = False,
     ) -> None:  # fmt: skip
+        self._most = most
         self._layout = layout
         self._state = np.zeros(1, search.STATE)
         now = self._state[0]
@@ -126,6 +130,9 @@ class Kernel:
             strings: the site's table.
             promised: by type or for all of them, what the purge may count on; none: no such purge.
             stop: the end of them; None: there are no more.
+
+        Raises:
+            OverBudget: there are more matches than one call may find.
         """
         stop = store.n if stop is None else stop
         programs = _NO_PROGRAMS
@@ -138,7 +145,7 @@ class Kernel:
         moves, clock_of = _NO_MOVES, np.full(steps, -1)
         if promised:
             moves, clock_of = self._moves(promised)
-        room = max(_LEAST + (stop - first) // 2, self._room)
+        room = min(max(_LEAST + (stop - first) // 2, self._room), self._most)
         # The last arrays again if they fit, as fresh memory is slow.
         if self._last is not None and room <= len(self._last[0]) <= _FITS * room:
             found, rows, doubts = self._last
@@ -171,8 +178,12 @@ class Kernel:
                     self._stacks, same, left // 4 + known // 2 + 16, entries + used // 2,
                     self._beside,
                 )  # fmt: skip
+            elif len(found) >= self._most:
+                does = f"it finds more than {self._most:,} matches"
+                raise OverBudget.of(self._layout.branches[0].name, does, self._most)
             else:
-                found, rows, doubts = (_longer(part) for part in (found, rows, doubts))
+                room = min(4 * len(found), self._most)
+                found, rows, doubts = (_longer(part, room) for part in (found, rows, doubts))
 
     def take_in(self, store: Store, first: int, stop: int, strings: Strings) -> None:
         """Put the rows of ``store`` from ``first`` on, up to ``stop``, in the stacks; what they
@@ -246,8 +257,8 @@ class Kernel:
         self._heard, self._lost = (part.copy() for part in state["heard"])
 
 
-def _longer(part: np.ndarray) -> np.ndarray:
-    """With four times the room."""
-    longer = np.empty((4 * len(part), *part.shape[1:]), part.dtype)
+def _longer(part: np.ndarray, room: int) -> np.ndarray:
+    """With room for so many."""
+    longer = np.empty((room, *part.shape[1:]), part.dtype)
     numbers_of(longer)[: len(part)] = numbers_of(part)
     return longer
