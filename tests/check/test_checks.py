@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import slackwater
 from engine.barrier.registry import parse_barrier
 from engine.chain import Chain, ChainSettings
 from engine.errors import UserError
@@ -274,3 +275,23 @@ def test_what_a_rule_names_need_not_be_returned(tmp_path: Path) -> None:
     rising = [b >= a for a, b in zip(values[::2], values[1::2], strict=True)]
     assert [one.get("doubtful") for one in results] == [None if up else ["rising"] for up in rising]
     assert not all(rising)
+
+
+def test_what_is_held_at_the_end_of_the_input_is_judged_then() -> None:
+    """B, which came meanwhile, speaks for the first A; the last A is not held and goes first."""
+    events = {
+        "type": ["A", "A", "B", "A"], "ts": [1, 2, 3, 4], "arrival": [1, 2, 3, 4],
+        "seq": [0, 1, 2, 3], "v": [1, 2, 0, 1],
+    }  # fmt: skip
+    found = slackwater.query(
+        events,
+        {
+            "a": "EVENT A a CHECK lonely (near_count(b, 90) > 0) HOLD 60 "
+            "CHECK again (near_count(90) > 2 OR a.v = 1) HOLD 70 DROP",
+            "b": "EVENT B b",
+        },
+        order="none",
+    )
+    shown = [(r["at"], r["events"][0]["seq"]) for r in found if r["query"] == "a"]
+    assert shown == [(4, 3), (4, 0)]
+    assert not any("doubtful" in r for r in found)

@@ -153,6 +153,15 @@ def test_a_violation_says_what_was_allowed() -> None:
     ]
 
 
+def test_an_event_that_breaks_the_constraint_and_completes_the_match_says_both() -> None:
+    plan = plan_of(Seq((("A",), ("B",)), ("",)), "A, C")
+    events = [Event("A", 0, attrs={"id": 1}), Event("B", 5, attrs={"id": 1})]
+    found = run(lambda: MonitorOperator(plan, "main"), events)
+    assert [(r["alert"], r["ts"]) for r in found] == [
+        ("cleared", 0), ("violation", 5), ("alert", 5)
+    ]  # fmt: skip
+
+
 def test_with_within_no_alert_is_given_but_what_cannot_come_is_cleared() -> None:
     text = "EVENT SEQ(A a, B b) WITHIN 5 s UNDER CONSTRAINT f FOR TRACE BY id AS A, (B | C)"
     plan = query(text)

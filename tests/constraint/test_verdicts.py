@@ -79,6 +79,14 @@ def test_example_3_6_states_are_merged_within_a_state_of_the_constraint_alone() 
                 assert both.constraint_state[ahead] == c
 
 
+def test_example_3_6_as_printed_allows_no_a_after_q() -> None:
+    """Its text says that q1 is not known yet and q1 a2 satisfiable, as if QAB were allowed."""
+    automata = automata_of(plan_of("SEQ(OR(P p, Q q), A a, B b)", "(P, A, B) | (Q*, B) | (R*, A)"))
+    assert told(automata, ["P"])[-1] == "satisfiable"
+    assert told(automata, ["Q"])[-1] == "unsatisfiable"
+    assert told(automata, ["Q", "A"])[-1] == "broken"
+
+
 def test_example_3_8_a_condition_of_one_event() -> None:
     automata = automata_of(plan_of("SEQ(A a, B b, C c) WHERE a.n = 3", "A+, B+, A+, C+"))
     assert automata.alphabet.names == ["A[not 1]", "A[1]", "B", "C"]
