@@ -114,7 +114,7 @@ class Operator(Protocol):
         """Codes of texts that the state holds; None: of any text, as it cannot tell."""
 
     def snapshot(self) -> dict[str, Any]:
-        """State as plain data, pickled by the host; must not change afterwards."""
+        """State as plain data (``engine.chain.state_bytes``); must not change afterwards."""
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot of an operator with equal settings."""

@@ -6,7 +6,6 @@ the arrival log: how the log is cut into frames and batches changes nothing in w
 
 from __future__ import annotations
 
-import pickle
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -20,6 +19,7 @@ from engine.barrier.stage import BarrierStage
 from engine.chain.halves import Halves, among, begun_in
 from engine.chain.operators import build_operator, cascade_of
 from engine.chain.settings import ChainOutput, ChainSettings, ChunksOf
+from engine.chain.state_bytes import NotPlainError, StateDamagedError, from_bytes, to_bytes
 from engine.chain.stream_readers import StreamReaders
 from engine.clocks.reference import SourceClocks, Sync
 from engine.errors import ContractViolation, Interrupted, UserError
@@ -430,57 +430,79 @@ class Chain:
         }
 
     def snapshot(self) -> bytes:
-        """The whole state, as bytes that only this version reads."""
-        return pickle.dumps(
-            {
-                "version": SNAPSHOT_VERSION,
-                "strings": self.strings.snapshot(),
-                "types": dict(self._types),
-                "clocks": self.clocks.snapshot(),
-                "order": self._order.snapshot(),
-                "operators": [operator.snapshot() for operator in self._operators],
-                "readers": self._readers.snapshot(),
-                "cascade": self._cascade and self._cascade.snapshot(),
-                "failed": dict(self._failures.reasons),
-                "records": dict(self._records),
-                "last_arrival": self._last_arrival,
-                "quarantined": list(self._quarantined),
-                "side": self._side.snapshot(),
-                "judging": self.judging and self.judging.snapshot(),
-                "halves": None if self._halves is None else self._halves.snapshot(),
-            },
-            protocol=5,
-        )
+        """The whole state, as bytes that only this version reads.
+
+        Raises:
+            UserError: a dataflow's own functions made what cannot be kept.
+        """
+        operators = [operator.snapshot() for operator in self._operators]
+        state = {
+            "version": SNAPSHOT_VERSION,
+            "strings": self.strings.snapshot(),
+            "types": dict(self._types),
+            "clocks": self.clocks.snapshot(),
+            "order": self._order.snapshot(),
+            "operators": operators,
+            "readers": self._readers.snapshot(),
+            "cascade": self._cascade and self._cascade.snapshot(),
+            "failed": dict(self._failures.reasons),
+            "records": dict(self._records),
+            "last_arrival": self._last_arrival,
+            "quarantined": list(self._quarantined),
+            "side": self._side.snapshot(),
+            "judging": self.judging and self.judging.snapshot(),
+            "halves": None if self._halves is None else self._halves.snapshot(),
+        }
+        try:
+            return to_bytes(state)
+        except NotPlainError:
+            for plan, operator in zip(self.settings.plans, operators, strict=True):
+                _check_kept(plan.name, operator)
+            raise
 
     @classmethod
     def restored(
         cls, settings: ChainSettings, site: str, snapshot: bytes, chunks: ChunksOf | None = None
     ) -> Chain:
-        """The chain as it was at ``snapshot``, taken with equal settings."""
-        state = pickle.loads(snapshot)  # noqa: S301 - of our own checkpoint, never a peer's
-        if state["version"] != SNAPSHOT_VERSION:
-            raise ContractViolation(
-                f"checkpoint of version {state['version']}; this program writes "
-                f"{SNAPSHOT_VERSION}: start again with a new checkpoint directory"
-            )
+        """The chain as it was at ``snapshot``, taken with equal settings.
+
+        Raises:
+            StateDamagedError: ``snapshot`` is no state, or not one of such a chain.
+        """
+        state = from_bytes(snapshot)
+        if not isinstance(state, dict) or state.get("version") != SNAPSHOT_VERSION:
+            raise StateDamagedError("is of another version")
         chain = cls(settings, site, chunks)
-        chain.strings.restore(*state["strings"])
-        chain._order.adopt(chain.strings)
-        chain._types.update(state["types"])
-        chain.clocks.restore(state["clocks"])
-        chain._order.restore(state["order"])
-        chain._failures.restore(state["failed"])
-        for operator, saved in zip(chain._operators, state["operators"], strict=True):
-            operator.restore(saved)
-        chain._readers.restore(state["readers"])
-        if chain._cascade is not None:
-            chain._cascade.restore(state["cascade"])
-        chain._records = Counter(state["records"])
-        chain._last_arrival = state["last_arrival"]
-        chain._quarantined = list(state["quarantined"])
-        chain._side.restore(state["side"])
-        if chain.judging is not None:
-            chain.judging.restore(state["judging"])
-        if chain._halves is not None:
-            chain._halves.restore(state["halves"])
+        try:
+            chain._restore(state)
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise StateDamagedError(f"is of another chain: {error!r}") from error
         return chain
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self.strings.restore(*state["strings"])
+        self._order.adopt(self.strings)
+        self._types.update(state["types"])
+        self.clocks.restore(state["clocks"])
+        self._order.restore(state["order"])
+        self._failures.restore(state["failed"])
+        for operator, saved in zip(self._operators, state["operators"], strict=True):
+            operator.restore(saved)
+        self._readers.restore(state["readers"])
+        if self._cascade is not None:
+            self._cascade.restore(state["cascade"])
+        self._records = Counter(state["records"])
+        self._last_arrival = state["last_arrival"]
+        self._quarantined = list(state["quarantined"])
+        self._side.restore(state["side"])
+        if self.judging is not None:
+            self.judging.restore(state["judging"])
+        if self._halves is not None:
+            self._halves.restore(state["halves"])
+
+
+def _check_kept(query: str, state: dict[str, Any]) -> None:
+    try:
+        to_bytes(state)
+    except NotPlainError as error:
+        raise UserError(f"query {query!r}: what its functions give or remember: {error}") from error

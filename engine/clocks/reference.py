@@ -101,10 +101,11 @@ class _Known(Struct):
     last_step_ns: int = 0
     released_before_step: int = 0
 
-    def plain(self) -> tuple[Any, ...]:
-        """Its fields, none of which is shared."""
+    def plain(self) -> list[Any]:
+        """Its fields, none of which is shared: lists, which a state has fastest."""
         delay, report, line, samples, *counts = structs.astuple(self)
-        return delay, report, structs.astuple(line), list(samples), *counts
+        line = list(structs.astuple(line))
+        return [delay, list(report), line, [list(each) for each in samples], *counts]
 
 
 class SourceClocks:
@@ -338,7 +339,9 @@ class SourceClocks:
         self.unanchored = set(state["unanchored"])
         self._forgotten_delay = state["forgotten_delay"]
         self._known = {
-            source: _Known(delay, report, Line(*line), [Sample(*each) for each in samples], *counts)
+            source: _Known(
+                delay, tuple(report), Line(*line), [Sample(*each) for each in samples], *counts
+            )
             for source, (delay, report, line, samples, *counts) in state["known"].items()
         }
         self.clocks = state["clocks"].copy()

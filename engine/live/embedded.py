@@ -18,6 +18,7 @@ from typing import Any, Final
 from engine.chain import Chain, ChainSettings, ChunksOf
 from engine.chain.output_parts import end_parts, next_parts
 from engine.chain.site_chain import SNAPSHOT_VERSION
+from engine.chain.state_bytes import StateDamagedError
 from engine.live.attribute_watch import AttributeWatch
 from engine.live.kept_history import KeptHistory
 from engine.log.files.log_files import file_mark
@@ -35,6 +36,7 @@ _ROWS_AT_ONCE: Final = 1 << 16
 _SHARE: Final = 20
 """Saving may take a part in so many of the time."""
 _VERSION: Final = (2, SNAPSHOT_VERSION)
+_AGAIN: Final = "answers are to be made again from the log's beginning"
 Tell = Callable[[str], None]
 OpenAnswers = Callable[[dict[str, Any]], LiveAnswers]
 """From what ``LiveAnswers.state`` gave (empty: nothing) to the answers that go on with it."""
@@ -84,14 +86,16 @@ class EmbeddedEngine:
 
     def _opened(self, open_answers: OpenAnswers) -> LiveAnswers:
         state = load(self._place.state)
+        if state is None and self._place.state.exists():
+            self._tell(f"{self._place.state}: is damaged: {_AGAIN}")
         if state is not None and not self._fits(state):
             self._tell("the engine's state is of other queries, log or version: begins anew")
             state = None
         if state is not None:
             try:
                 return self._gone_on(state, open_answers)
-            except (AnswersDamaged, ChunksGone) as damaged:
-                self._tell(f"{damaged}: answers are to be made again from the log's beginning")
+            except (AnswersDamaged, ChunksGone, StateDamagedError) as damaged:
+                self._tell(f"{damaged}: {_AGAIN}")
         answers = open_answers({})  # may be refused: then all stays
         shutil.rmtree(self._place.chunks, ignore_errors=True)
         self._chains.clear()
@@ -103,7 +107,12 @@ class EmbeddedEngine:
     def _gone_on(self, state: dict[str, Any], open_answers: OpenAnswers) -> LiveAnswers:
         for site, snapshot in state["chains"].items():
             chunks = self._chunks(site)
-            self._chains[site] = Chain.restored(self._settings, site, snapshot, chunks)
+            try:
+                self._chains[site] = Chain.restored(self._settings, site, snapshot, chunks)
+            except StateDamagedError as damaged:
+                raise StateDamagedError(
+                    f"{self._place.state}: the state of site {site!r} {damaged}"
+                ) from damaged
         answers = open_answers(state["answers"])
         self._snapshots = dict(state["chains"])
         if self._history is not None:
@@ -131,7 +140,8 @@ class EmbeddedEngine:
 
     def _fits(self, state: dict[str, Any]) -> bool:
         return bool(
-            state["version"] == _VERSION
+            isinstance(state, dict)
+            and state.get("version") == _VERSION
             and state["settings"] == repr(self._settings)
             and (
                 state["mark"] == file_mark(self._place.log, state["done"])

@@ -38,4 +38,7 @@ def load(path: Path) -> Any:
     check, content = content[:_CHECK], content[_CHECK:]
     if check != zlib.crc32(content).to_bytes(_CHECK, "big"):
         return None
-    return msgpack.unpackb(content, strict_map_key=False, use_list=False, max_bin_len=len(content))
+    try:
+        return msgpack.unpackb(content, strict_map_key=False, use_list=False)
+    except (ValueError, TypeError):  # with a checksum, but not written by this program
+        return None

@@ -13,7 +13,8 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from engine.chain import Chain, ChainSettings
-from engine.errors import ContractViolation
+from engine.chain.state_bytes import StateDamagedError
+from engine.errors import UserError
 from engine.pattern.spill.chunk_store import ChunksApart
 from engine.spark.live_chains import LIVE, digest_of
 from engine.spark.state_chunks import state_chunks
@@ -43,17 +44,24 @@ class ChainState:
         """The site's chain as the state has it; a new one if it has none.
 
         Raises:
-            ContractViolation: the state is of an earlier version.
+            UserError: the state is damaged, or of another version.
         """
         digest = self._digest.get()
-        if digest is not None:
-            live = LIVE.take(self._run, site, bytes(digest[0]))
-            if live is not None:
-                return live
-        elif not self._snapshot.exists():  # else of a version that wrote no digests
+        if digest is None and not self._snapshot.exists():
             return Chain(self._settings, site, self._chunks)
-        snapshot = unpacked(bytes(self._snapshot.get()[0]))
-        return Chain.restored(self._settings, site, snapshot, self._chunks)
+        kept = b"" if digest is None else bytes(digest[0])
+        live = LIVE.take(self._run, site, kept)
+        if live is not None:
+            return live
+        snapshot = bytes(self._snapshot.get()[0])
+        whole = snapshot if digest_of(snapshot) == kept else b""
+        try:
+            return Chain.restored(self._settings, site, unpacked(whole), self._chunks)
+        except StateDamagedError as damaged:
+            raise UserError(
+                f"the state of site {site!r} in Spark's checkpoint {damaged}: remove the "
+                "checkpoint, or choose a new folder; all is made again from the log"
+            ) from damaged
 
     def keep(self, chain: Chain) -> None:
         """Makes the chain as it is now the state of its site."""
@@ -87,11 +95,12 @@ def unpacked(state: bytes) -> bytes:
     """What ``packed`` was given.
 
     Raises:
-        ContractViolation: it was not: a checkpoint of a version that did not pack.
+        StateDamagedError: it was not.
     """
     if not state.startswith(_ZSTD):
-        raise ContractViolation(
-            "checkpoint of an earlier version: start again with a new checkpoint directory"
-        )
-    with pa.CompressedInputStream(pa.BufferReader(state), "zstd") as stream:
-        return bytes(stream.read())
+        raise StateDamagedError("is not of this version, or damaged")
+    try:
+        with pa.CompressedInputStream(pa.BufferReader(state), "zstd") as stream:
+            return bytes(stream.read())
+    except OSError as error:
+        raise StateDamagedError(f"is damaged: {error}") from error

@@ -100,7 +100,10 @@ class SparkEngine:
         return self._saved
 
     def _open(self, open_answers: Callable[[dict[str, Any]], LiveAnswers]) -> None:
-        state = self._fitting(load(self._folder / _SINK))
+        state = load(self._folder / _SINK)
+        if state is None and (self._folder / _SINK).exists():
+            self._tell(f"{self._folder / _SINK}: is damaged")
+        state = self._fitting(state)
         if state is not None:
             try:
                 self._answers = open_answers(state["answers"])
@@ -127,8 +130,8 @@ class SparkEngine:
         if state is None and not committed:
             return None
         if (
-            state is not None
-            and state["version"] == _VERSION
+            isinstance(state, dict)
+            and state.get("version") == _VERSION
             and state["settings"] == repr(self._settings)
             and (
                 state["mark"] == file_mark(self._log, state["done"])

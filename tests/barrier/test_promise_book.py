@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from slow_book import SlowBook
 
+from engine.chain.state_bytes import from_bytes, to_bytes
 from engine.clocks.promises import PromiseBook
 from engine.kernels.integers import INT_MAX
 from engine.stream.released import Promises, Released, Strings
@@ -90,7 +89,7 @@ def test_against_the_slow_twin_cut_anywhere(
                 found[kind] += moves_of(steps[kind])
             rows, at = rows + len(events), at + len(pogs)
             events, pogs = [], []
-            kept, book = pickle.loads(pickle.dumps(book.snapshot())), PromiseBook(TYPES)
+            kept, book = from_bytes(to_bytes(book.snapshot())), PromiseBook(TYPES)
             book.restore(kept)
     assert found == slow.moves
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.chain.state_bytes import to_bytes
 from engine.constraint.monitor import MonitorOperator
 from engine.constraint.settings import MonitorSettings
 from engine.query import query
@@ -139,7 +139,7 @@ def test_events_behind_the_horizon_are_counted_and_memory_is_bounded() -> None:
     operator.process(batch(late, strings, 0, 1))
     assert operator.counters()["beyond_horizon"] == 1
     assert len(operator.snapshot()["held"]["nodes"]) < 400
-    assert len(pickle.dumps(operator.snapshot())) < 60_000
+    assert len(to_bytes(operator.snapshot())) < 60_000
 
 
 def test_what_an_order_dropped_rewrites_with_a_horizon_alone() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.chain.state_bytes import from_bytes, to_bytes
 from engine.grouping.dataflow import Dataflow, RunningDataflow
 from engine.grouping.items import Items
 from engine.grouping.maps import Combine, PythonCombine, PythonTupleMap, TupleMap
@@ -121,7 +121,7 @@ def test_cuts_and_restarts_change_nothing(
         at = max(at, min(stop, len(given_)))
         out += run.watermark(floor).payload.tolist()
         floors.append((at, run.floor))
-        state = pickle.loads(pickle.dumps(run.snapshot()))
+        state = from_bytes(to_bytes(run.snapshot()))
         out_again, run = run, flow.start(together=together)
         run.restore(state)
         assert (run.held, run.sink.held) == (out_again.held, out_again.sink.held)
@@ -184,7 +184,7 @@ def test_compiled_maps_give_what_plain_ones_do(
         values = np.array([(event[2],) for event in part], run.item)
         run.send([e[0] for e in part], values, source=[e[1] for e in part],
                  seq=[e[2] for e in part])  # fmt: skip
-        state = pickle.loads(pickle.dumps(run.snapshot()))
+        state = from_bytes(to_bytes(run.snapshot()))
         run = COMPILED.start(together=together)
         run.restore(state)
     out += run.watermark(100).payload["v"].tolist()
@@ -200,7 +200,7 @@ def test_the_state_is_bounded_on_an_endless_stream() -> None:
         run.watermark(100 * batch)
         most = max(most, run.held)
         if batch in {20, 99}:
-            before, size = size, len(pickle.dumps(run.snapshot()))
+            before, size = size, len(to_bytes(run.snapshot()))
     assert most < 3 * 4096 + 4 * 1000
     assert size < 1.5 * before
     assert run.sink.let_go > 25_000

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import pickle
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from engine.chain.state_bytes import from_bytes, to_bytes
 from engine.pattern.alone import Alone
 from engine.stream.released import Released, Strings
 from tests.join.definition import Row
@@ -37,12 +37,12 @@ def batch(
 def run(
     make: Callable[[], Alone], events: Sequence[Sided], cuts: Sequence[int] = (), **more: Any
 ) -> list[dict[str, Any]]:
-    """All results; at every cut the operator is rebuilt from its pickled snapshot."""
+    """All results; at every cut the operator is rebuilt from its encoded snapshot."""
     operator, strings, results = make(), Strings(), list[dict[str, Any]]()
     borders = [0, *sorted({cut for cut in cuts if 0 < cut < len(events)}), len(events)]
     for place, (start, stop) in enumerate(itertools.pairwise(borders)):
         if place:
-            state = pickle.loads(pickle.dumps(operator.snapshot()))
+            state = from_bytes(to_bytes(operator.snapshot()))
             operator = make()
             operator.restore(state)
         now = batch(events, strings, start, stop, **more)

@@ -17,6 +17,7 @@ from numba import config
 from numba.core.caching import CacheImpl
 
 from engine.kernels import jit, kernel_cache
+from tests.planted import Planted
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.skipif(
@@ -41,16 +42,6 @@ compiled = []
 near.jit.when_compiling.append(lambda: compiled.append(1))
 print(near.twice(21), bool(compiled))
 """
-
-
-class Planted:
-    """Makes a folder when it is unpickled."""
-
-    def __init__(self, mark: Path) -> None:
-        self.mark = mark
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return os.mkdir, (str(self.mark),)
 
 
 @pytest.fixture(name="cache")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
 import tempfile
 from pathlib import Path
@@ -23,12 +24,14 @@ from engine.log.files.folder import numbered_files
 from engine.log.files.retired import retired
 from engine.log.input.trace import TraceRead
 from engine.log.retention import Limits, beyond, retire
+from engine.log.saved_state import load, save
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
 from engine.results.answer_lines import AnswersDamaged, site_file
 from engine.results.live_beginning import check_begin
 from tests.live.engine_life import KilledError, Life, grown, hurt, lines_at, passed, state_of
+from tests.planted import Planted
 from tests.spark.test_growing_log import QUERIES, Growing, tidied, trace
 
 SETTINGS = ChainSettings(
@@ -38,6 +41,7 @@ SETTINGS = ChainSettings(
     guards=Guards(None),
 )
 SEEDS = [*range(5), *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(5, 100))]
+AGAIN = "answers are to be made again from the log's beginning"
 KEYS = [(query, site) for query in QUERIES for site in "ns"]
 
 
@@ -198,13 +202,35 @@ def test_a_state_of_other_settings_or_another_log_is_not_gone_on_with(tmp_path: 
     whole = state.read_bytes()
     assert live(tmp_path).engine.done == files
     state.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    assert live(tmp_path).engine.done == 0
+    damaged = live(tmp_path)
+    assert damaged.engine.done == 0
+    assert damaged.said == [f"{state}: is damaged: {AGAIN}"]
+    save(state, [1])
+    assert "begins anew" in live(tmp_path).said[0]
     state.write_bytes(whole)
     last = max((tmp_path / "log").glob("*.parquet"))
     last.unlink()
     other = live(tmp_path)
     assert other.engine.done == 0
     assert "begins anew" in other.said[0]
+
+
+def test_attack_01_what_others_put_into_the_state_is_not_run(tmp_path: Path) -> None:
+    files = grown(tmp_path)
+    life = live(tmp_path)
+    life.end_at(files)
+    answered = life.written()
+    kept = load(state_of(tmp_path))
+    assert set(kept["chains"]) == {"n", "s"}
+    for planted in (pickle.dumps(Planted(tmp_path / "ran")), b"", kept["chains"]["n"][:-1]):
+        save(state_of(tmp_path), kept | {"chains": kept["chains"] | {"s": planted}})
+        again = live(tmp_path)
+        assert not (tmp_path / "ran").exists()
+        assert again.said[0].startswith(f"{state_of(tmp_path)}: the state of site 's' is ")
+        assert again.said[0].endswith(f": {AGAIN}")
+        assert again.engine.done == 0
+        again.end_at(files)
+        assert again.written() == answered
 
 
 def test_a_name_stands_for_one_query_and_one_log(tmp_path: Path) -> None:

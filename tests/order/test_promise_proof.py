@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -13,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from edge_agent.records import Kind
+from engine.chain.state_bytes import from_bytes, to_bytes
 from engine.clocks.reference import Sync
 from engine.order.unordered.proof import Proof
 from engine.stream.released import Strings
@@ -184,7 +184,7 @@ class Real:
             for place, kind, source, value, at in zip(*(a.tolist() for a in out), strict=True)
         ]
         self.rows += len(records)
-        kept = pickle.loads(pickle.dumps(self.proof.snapshot()))
+        kept = from_bytes(to_bytes(self.proof.snapshot()))
         self.proof = Proof(self.strings, WAIT)
         self.proof.restore(kept)
 

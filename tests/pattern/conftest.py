@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from engine.chain.state_bytes import from_bytes, to_bytes
 from engine.pattern.alone import Alone
 from engine.pattern.seq import SeqMatcher
 from engine.query.plan import SeqPlan, Step
@@ -150,12 +150,12 @@ def run(
     make: Callable[[], SeqMatcher | Alone], events: Sequence[Event], cuts: Sequence[int] = (), *,
     t_a: int = 0, steps: Steps = (), pogs: Pogs | None = None, end: int = 10**9,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """All results; at every cut the operator is rebuilt from its pickled snapshot."""
+    """All results; at every cut the operator is rebuilt from its encoded snapshot."""
     operator, strings, results = answering(make), Strings(), []
     borders = [0, *sorted({cut for cut in cuts if 0 < cut < len(events)}), len(events)]
     for place, (start, stop) in enumerate(itertools.pairwise(borders)):
         if place:
-            state = pickle.loads(pickle.dumps(operator.snapshot()))
+            state = from_bytes(to_bytes(operator.snapshot()))
             operator = answering(make)
             operator.restore(state)
         released = batch(events, strings, start, stop, t_a=t_a, steps=steps, pogs=pogs)

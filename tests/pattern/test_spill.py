@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import random
 from collections import Counter
 from dataclasses import replace
@@ -14,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.barrier.registry import parse_barrier
+from engine.chain.state_bytes import from_bytes, to_bytes
 from engine.errors import UserError
 from engine.pattern.alone import Alone
 from engine.pattern.compiled.tables import layout_of
@@ -247,11 +247,11 @@ def test_restored_it_goes_on_with_the_chunks_of_that_time(tools: Any, tmp_path: 
     whole, told = [], []
     for released in batches[:5]:
         operator.process(released)
-    saved = pickle.dumps(operator.snapshot())
+    saved = to_bytes(operator.snapshot())
     for released in batches[5:]:
         whole += operator.process(released)
     again = Alone(SpillingMatcher(made, files, bounds))
-    again.restore(pickle.loads(saved))
+    again.restore(from_bytes(saved))
     for released in batches[5:]:
         told += again.process(released)
     assert told == whole != []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -11,16 +12,18 @@ from pyspark.sql import Row
 from engine.barrier.registry import parse_barrier
 from engine.cache_home import cache_home
 from engine.chain import Chain, ChainSettings
-from engine.errors import ContractViolation
+from engine.chain.state_bytes import StateDamagedError
+from engine.errors import UserError
 from engine.log.arrival_log import LogWriter
 from engine.order.registry import parse_order
 from engine.query import query
 from engine.spark import chain_state, processor
 from engine.spark.chain_state import packed, unpacked
-from engine.spark.live_chains import LEAST, LiveChains
+from engine.spark.live_chains import LEAST, LiveChains, digest_of
 from engine.spark.processor import SiteChain
 from engine.spark.staged import Staged
 from engine.speed.stream import FRAME_ROWS, event_frames, pattern_stream, sync_frame
+from tests.planted import Planted
 from tests.spark.pretend_state import Store
 
 SETTINGS = ChainSettings(
@@ -123,15 +126,24 @@ def test_another_query_finds_no_chain_even_of_an_equal_snapshot(log: Path) -> No
     assert store.reads["chain"] == 1
 
 
-def test_a_state_without_digest_is_read(log: Path, live: LiveChains) -> None:
+@pytest.mark.usefixtures("live")
+def test_attack_01_a_state_that_others_put_there_is_refused(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second, *_ = _batches(log)
     store = Store()
     store.run(_task(log), first)
-    expected = store.run(_task(log), second, kept=False)
-    store._values["digest"] = None
-    assert store.run(_task(log), second) == expected
-    assert store.reads["chain"] == 1
-    assert live is chain_state.LIVE
+    (snapshot,) = store._values["chain"] or (b"",)
+    planted = pickle.dumps(Planted(log.parent / "ran"))
+    for content, digest in (
+        (snapshot, None), (snapshot, b"other"), (snapshot[:-1], digest_of(snapshot[:-1])),
+        (planted, digest_of(planted)), (packed(planted), digest_of(packed(planted))),
+    ):  # fmt: skip
+        store._values |= {"chain": (content,), "digest": None if digest is None else (digest,)}
+        monkeypatch.setattr(chain_state, "LIVE", LiveChains())
+        with pytest.raises(UserError, match=r"the state of site 'main' in Spark's checkpoint is "):
+            store.run(_task(log), second, kept=False)
+    assert not (log.parent / "ran").exists()
 
 
 def test_live_chains_are_bounded_and_the_last_ones_stay() -> None:
@@ -181,5 +193,5 @@ def test_what_was_packed_comes_back_and_is_smaller() -> None:
 
 
 def test_a_checkpoint_of_an_earlier_version_is_refused() -> None:
-    with pytest.raises(ContractViolation, match="start again with a new checkpoint directory"):
+    with pytest.raises(StateDamagedError, match="is not of this version"):
         unpacked(b"\x80\x05a pickle")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from engine.chain.state_bytes import from_bytes, to_bytes
 from engine.query.plan import Drift, WindowPlan
 from engine.stream.chance import CHANCE
 from engine.stream.released import IN_ORDER, LATE, Gaps, Progress, Released, Strings
@@ -106,13 +106,13 @@ def run(
     make: Callable[[], TimeWindows], stream: Stream, cuts: Sequence[int] = (),
     finish_at: int | None = None,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """All results; at every cut the operator is rebuilt from its pickled snapshot."""
+    """All results; at every cut the operator is rebuilt from its encoded snapshot."""
     operator, strings, results = make(), Strings(), []
     inner = {cut for cut in cuts if 0 < cut < len(stream.events)}
     borders = [0, *sorted(inner), len(stream.events)]
     for place, (start, stop) in enumerate(itertools.pairwise(borders)):
         if place:
-            state = pickle.loads(pickle.dumps(operator.snapshot()))
+            state = from_bytes(to_bytes(operator.snapshot()))
             operator = make()
             operator.restore(state)
         released = batch(stream, strings, start, stop)

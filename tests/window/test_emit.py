@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import pickle
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.barrier.registry import parse_barrier
+from engine.chain.state_bytes import from_bytes, to_bytes
 from engine.query import query
 from engine.stream.released import IN_ORDER, LATE, Strings
 from engine.window.doubt.assignments import NO_EPOCH
@@ -68,7 +68,7 @@ def told(
         if stop < len(stream.events):
             before = [at for row, _, at in stream.steps if row == stop]
             results += operator.advance(min([stream.at(stop), *before]))
-        state = pickle.loads(pickle.dumps(operator.snapshot()))
+        state = from_bytes(to_bytes(operator.snapshot()))
         operator = windows_of(plan, made)
         operator.restore(state)
     return results + (list(operator.finish(END)) if ends else [])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import pickle
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 
 from edge_agent.records import Kind
 from engine.barrier.registry import BarrierSettings
+from engine.chain.state_bytes import from_bytes, to_bytes
 from engine.interval.durable.matcher import TreeMatcher
 from engine.pattern.alone import Alone
 from engine.pattern.settings import PatternSettings
@@ -66,7 +66,7 @@ class Run:
     t_a: int = 0
 
     def over(self, records: Sequence[Record], cuts: Sequence[int] = ()) -> list[dict[str, Any]]:
-        """All results; at every cut the operator is rebuilt from its pickled snapshot."""
+        """All results; at every cut the operator is rebuilt from its encoded snapshot."""
         plan = query(self.text)
         make = lambda: Alone(TreeMatcher(plan, self.settings), self.barrier)  # noqa: E731
         operator, strings, results = make(), Strings(), []
@@ -74,7 +74,7 @@ class Run:
         borders = [0, *sorted({cut for cut in cuts if 0 < cut < len(records)}), len(records)]
         for number, (first, stop) in enumerate(itertools.pairwise(borders)):
             if number:
-                state = pickle.loads(pickle.dumps(operator.snapshot()))
+                state = from_bytes(to_bytes(operator.snapshot()))
                 operator = make()
                 operator.restore(state)
             results += operator.process(batch(records, strings, first, stop, unc, self.t_a))

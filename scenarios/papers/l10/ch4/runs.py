@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Final, TypeVar
 
 import numpy as np
 
+from engine.chain.state_bytes import to_bytes
 from engine.pattern.alone import Alone
 from engine.pattern.seq import SeqMatcher
 from engine.pattern.settings import PatternSettings, StackOptions
@@ -94,7 +94,7 @@ def held_by(made: Stream, slack_ns: int, options: StackOptions, calls: int) -> H
         part = {name: column[rows] for name, column in batch.columns.items()}
         matcher.process(Released(len(rows), part, {}, batch.strings, t_a=0))
         events.append(matcher.counters()["buffered"])
-        sizes.append(len(pickle.dumps(matcher.snapshot())))
+        sizes.append(len(to_bytes(matcher.snapshot())))
     return Held(float(np.mean(events)), float(np.mean(sizes)))
 
 
