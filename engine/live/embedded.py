@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine.chain import Chain, ChainSettings, ChunksOf
+from engine.chain.identity import identity_of
 from engine.chain.output_parts import end_parts, next_parts
 from engine.chain.site_chain import SNAPSHOT_VERSION
 from engine.chain.state_bytes import StateDamagedError
@@ -70,6 +71,7 @@ class EmbeddedEngine:
         """Goes on where the state says, or begins."""
         self._place = place
         self._settings = settings
+        self._identity = identity_of(settings)
         self._tell = tell
         self._chains: dict[str, Chain] = {}
         self._stores: dict[str, dict[str, FileChunks]] = {}
@@ -142,7 +144,7 @@ class EmbeddedEngine:
         return bool(
             isinstance(state, dict)
             and state.get("version") == _VERSION
-            and state["settings"] == repr(self._settings)
+            and state["settings"] == self._identity
             and (
                 state["mark"] == file_mark(self._place.log, state["done"])
                 or state["done"] < retired(self._place.log).upto
@@ -200,7 +202,7 @@ class EmbeddedEngine:
             self._place.state,
             {
                 "version": _VERSION,
-                "settings": repr(self._settings),
+                "settings": self._identity,
                 "done": self.done,
                 "mark": file_mark(self._place.log, self.done),
                 "attributes": self._watch.known,

@@ -13,6 +13,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from engine.chain import Chain, ChainSettings
+from engine.chain.identity import identity_of
 from engine.chain.state_bytes import StateDamagedError
 from engine.errors import UserError
 from engine.pattern.spill.chunk_store import ChunksApart
@@ -35,7 +36,7 @@ class ChainState:
 
     def __init__(self, handle: StatefulProcessorHandle, settings: ChainSettings) -> None:
         self._settings = settings
-        self._run = repr(settings)
+        self._run = identity_of(settings)
         self._snapshot = handle.getValueState("chain", _STATE)
         self._digest = handle.getValueState("digest", _DIGEST)
         self._chunks = state_chunks(handle) if settings.spill is not None else None

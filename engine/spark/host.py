@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from engine.cache_home import cache_home
 from engine.chain import ChainSettings
+from engine.chain.identity import identity_of
 from engine.errors import UserError
 from engine.java import java_home
 from engine.log.arrival_log import LogReader
@@ -122,7 +123,7 @@ def due(session: SparkSession, folder: Path, **options: str) -> DataFrame:
 
 def _check_settings(file: Path, settings: ChainSettings) -> None:
     """A checkpoint holds state of chains with certain settings; others could not go on with it."""
-    mine = repr(settings)
+    mine = identity_of(settings)
     if not file.exists():
         with whole_file(file) as sink:
             sink.write(mine.encode())

@@ -18,6 +18,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from engine.chain import ChainSettings
+from engine.chain.identity import identity_of
 from engine.chain.site_chain import SNAPSHOT_VERSION
 from engine.log.files.log_files import file_mark
 from engine.log.files.reading import reading
@@ -71,6 +72,7 @@ class SparkEngine:
         self._log = log
         self._folder = folder
         self._settings = settings
+        self._identity = identity_of(settings)
         self._tell = tell
         self._written = threading.Condition()
         self._goal: int | None = None
@@ -132,7 +134,7 @@ class SparkEngine:
         if (
             isinstance(state, dict)
             and state.get("version") == _VERSION
-            and state["settings"] == repr(self._settings)
+            and state["settings"] == self._identity
             and (
                 state["mark"] == file_mark(self._log, state["done"])
                 or state["done"] < retired(self._log).upto
@@ -241,7 +243,7 @@ class SparkEngine:
             self._folder / _SINK,
             {
                 "version": _VERSION,
-                "settings": repr(self._settings),
+                "settings": self._identity,
                 "batch": batch,
                 "done": done,
                 "mark": file_mark(self._log, done),

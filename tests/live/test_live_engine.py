@@ -6,6 +6,7 @@ import json
 import pickle
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,6 +17,10 @@ import pytest
 from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
 from engine.errors import UserError
+from engine.grouping.dataflow import Dataflow
+from engine.grouping.maps import PythonCombine
+from engine.grouping.operations import Stateful
+from engine.grouping.plan import GroupingPlan
 from engine.live.attribute_watch import LogWatch
 from engine.live.claim import QUERY_FILE, claim
 from engine.log import compaction
@@ -213,6 +218,23 @@ def test_a_state_of_other_settings_or_another_log_is_not_gone_on_with(tmp_path: 
     other = live(tmp_path)
     assert other.engine.done == 0
     assert "begins anew" in other.said[0]
+
+
+def test_3_2_a_dataflow_goes_on_after_a_restart(tmp_path: Path) -> None:
+    files = grown(tmp_path)
+
+    def life() -> Life:
+        """Of functions that have just been made, as those of another process are."""
+        seen = GroupingPlan("seen", Dataflow((Stateful(PythonCombine(lambda state, item: (
+            (state or 0) + 1, [[state, item["v"]]]))),)), ("v",))  # fmt: skip
+        return Life(tmp_path, replace(SETTINGS, plans=(seen,)))
+
+    first = life()
+    first.engine.upto(files // 2)
+    first.engine.save()
+    again = life()
+    assert again.said == []
+    assert again.engine.done == files // 2
 
 
 def test_attack_01_what_others_put_into_the_state_is_not_run(tmp_path: Path) -> None:
