@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
 from engine.errors import SlackwaterError, UserError
+from simulator.emulator.command import Command
 from simulator.emulator.counters import StatusWriter, counters, table
 from simulator.emulator.kernel import Namespaces, check_machine
 from simulator.emulator.pump import Pump
@@ -22,16 +23,12 @@ from simulator.links import Place
 Tell = Callable[[str], None]
 STOPPED: Final = 0
 _PRIORITY: Final = 1
-_STOP_SECONDS: Final = 5.0
-"""So long a command may take to end when the emulator is stopped."""
-_SHELL_SIGNAL: Final = 128
-"""Shells give this plus a signal's number as the exit code of who died of it."""
 
 
 def emulate(
     emulation: Emulation, data: Path, command: Sequence[str], within: str | None, tell: Tell
 ) -> int:
-    """Runs until SIGINT or SIGTERM, or until ``command`` ends.
+    """Runs until SIGINT, SIGTERM or SIGHUP, or until ``command`` ends.
 
     Args:
         emulation: its settings.
@@ -58,24 +55,46 @@ def emulate(
     for way in Relay(emulation, Place(0, data)).ways:
         way.link.transmit(0, 0, 0)
     namespaces = Namespaces(emulation)
+    with _asked_to_stop() as asked:
+        try:
+            namespaces.make()
+            return _Run(emulation, namespaces, data, tell, asked).run(command, within)
+        finally:
+            namespaces.remove()
+
+
+@contextmanager
+def _asked_to_stop() -> Iterator[list[int]]:
+    """The signals that came: none ends this process before it has removed what it made."""
+    came: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        del frame
+        came.append(number)
+
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # else of nohup
+        numbers.append(signal.SIGHUP)
+    handlers = {number: signal.signal(number, stop) for number in numbers}
     try:
-        namespaces.make()
-        return _Run(emulation, namespaces, data, tell).run(command, within)
+        yield came
     finally:
-        namespaces.remove()
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 class _Run:
     """One run between namespaces that are there."""
 
     def __init__(
-        self, emulation: Emulation, namespaces: Namespaces, data: Path, tell: Tell
-    ) -> None:
+        self, emulation: Emulation, namespaces: Namespaces, data: Path, tell: Tell,
+        asked_to_stop: Sequence[int],
+    ) -> None:  # fmt: skip
         self._emulation = emulation
         self._namespaces = namespaces
         self._tell = tell
-        self._stopped = False
-        self._child: subprocess.Popen[bytes] | None = None
+        self._asked_to_stop = asked_to_stop
+        self._command: Command | None = None
         self._began = time.time_ns()
         self._relay = Relay(emulation, Place(time.monotonic_ns(), data))
         self._files: list[int] = []
@@ -86,18 +105,13 @@ class _Run:
         try:
             pump = self._pump()
             pump.when_readable(woken, lambda: _emptied(woken))
-            handlers = {
-                number: signal.signal(number, self._stop)
-                for number in (signal.SIGINT, signal.SIGTERM)
-            }
-            handlers[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, _noticed)
+            handler = signal.signal(signal.SIGCHLD, _noticed)
             former = signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
             try:
                 return self._move(pump, command, within)
             finally:
                 signal.set_wakeup_fd(former)
-                for number, handler in handlers.items():
-                    signal.signal(number, handler)
+                signal.signal(signal.SIGCHLD, handler)
         finally:
             for file in self._files:
                 os.close(file)
@@ -124,7 +138,7 @@ class _Run:
         if self._emulation.realtime:
             self._go_first()
         if command:
-            self._child = self._started(command, within)
+            self._command = self._started(command, within)
         try:
             with StatusWriter(self._emulation.status) as status:
                 status.write(self._fields(pump))
@@ -135,10 +149,11 @@ class _Run:
                 )
                 status.write(self._fields(pump))
         finally:
-            self._end_child()
+            if self._command is not None:
+                self._command.end()
         self._tell(table(pump.refused).rstrip("\n"))
         self._tell_losses(pump)
-        return STOPPED if self._child is None else _exit_code(self._child.returncode)
+        return STOPPED if self._command is None else self._command.exit_code
 
     def _go_first(self) -> None:
         """Before all ordinary programs; those that it starts do not inherit it."""
@@ -148,31 +163,14 @@ class _Run:
         except OSError as error:
             self._tell(f"no real-time priority ({error.strerror}): a busy machine delays packets")
 
-    def _started(self, command: Sequence[str], within: str | None) -> subprocess.Popen[bytes]:
+    def _started(self, command: Sequence[str], within: str | None) -> Command:
         words = list(command)
         if within is not None:
             words = ["ip", "netns", "exec", self._namespaces.names[within], *words]
-        try:
-            return subprocess.Popen(words)  # noqa: S603 - what the user asks for
-        except OSError as error:
-            raise UserError(f"{words[0]}: {error.strerror}") from error
+        return Command(words)
 
     def _goes_on(self) -> bool:
-        return not self._stopped and (self._child is None or self._child.poll() is None)
-
-    def _stop(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
-        self._stopped = True
-
-    def _end_child(self) -> None:
-        if self._child is None or self._child.poll() is not None:
-            return
-        self._child.terminate()
-        try:
-            self._child.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._child.kill()
-            self._child.wait()
+        return not self._asked_to_stop and (self._command is None or self._command.runs)
 
     def _fields(self, pump: Pump) -> dict[str, Any]:
         return {
@@ -210,7 +208,3 @@ def _emptied(file: int) -> None:
 def _noticed(number: int, frame: FrameType | None) -> None:
     """A child has ended; its own handler makes the signal wake the pump."""
     del number, frame
-
-
-def _exit_code(returned: int) -> int:
-    return returned if returned >= 0 else _SHELL_SIGNAL - returned

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import statistics
@@ -12,7 +13,7 @@ import pytest
 
 from simulator.emulator.kernel import LOCKS
 from tests.emulator.conftest import Emulator
-from tests.live.conftest import ENV
+from tests.live.conftest import ENV, until
 
 # One after the other: an emulator removes what a killed one has left, which a test looks at.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("links")]
@@ -85,6 +86,40 @@ def test_a_command_within_gives_its_exit_code(emulator: Emulator) -> None:
     )  # fmt: skip
     assert wrong.returncode == 2
     assert "--in c: no such namespace in the settings; there are a, b" in wrong.stderr
+    assert emulator.namespaces() == []
+
+
+def alive(mark: str) -> list[str]:
+    """Processes with ``mark`` among their words."""
+    said = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
+    return [line for line in said.stdout.splitlines() if mark in line and "emulate" not in line]
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("within", [(), ("--in", "a")])
+def test_attack2_nothing_is_left_when_it_is_stopped(
+    emulator: Emulator, number: int, within: tuple[str, ...]
+) -> None:
+    """Neither namespaces, nor what its command has started, nor what that has."""
+    emulator.write("")
+    mark = f"{1000 + os.getpid()}.25"
+    inner = f"trap '' TERM; sleep {mark} & sleep {mark}1 & wait"
+    words = (*within, "--quiet", "--", "sh", "-c", f'sh -c "{inner}" & sleep {mark}2 & wait')
+    emulator.process = subprocess.Popen(emulator.words(*words), cwd=emulator.folder, env=ENV)
+    until(lambda: len(alive(f"sleep {mark}")) >= 3, "the command")
+    assert len(emulator.namespaces()) == 2
+    emulator.process.send_signal(number)
+    assert emulator.process.wait(30) == 128 + signal.SIGTERM
+    assert emulator.namespaces() == []
+    assert alive(f"sleep {mark}") == []
+
+
+def test_attack2_a_signal_while_namespaces_are_made_leaves_none(emulator: Emulator) -> None:
+    emulator.write("")
+    process = subprocess.Popen(emulator.words("--quiet"), cwd=emulator.folder, env=ENV)
+    until(emulator.namespaces, "the first namespace")
+    process.send_signal(signal.SIGHUP)
+    assert process.wait(30) == 0
     assert emulator.namespaces() == []
 
 
