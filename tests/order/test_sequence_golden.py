@@ -224,3 +224,14 @@ def test_spec_1_out_of_order_events_of_one_source_come_out_in_order(order: Any) 
     assert [row[4] for row in done.released] == [3, 5, 6]
     passed = order("none").process([announced, *trace])
     assert [row[4] for row in passed.released] == [5, 3, 6]
+
+
+def test_lanes_are_listed_by_source_then_stream(order: Any) -> None:
+    """However they came: reports of two runs can be compared line by line."""
+    came = [("b", "x"), ("a", "y"), ("b", "events"), ("a", "x")]
+    trace = [
+        {"source": source, "stream": stream, "seq": 0, "ts": at, "arrival": at}
+        for at, (source, stream) in enumerate(came)
+    ]
+    done = order("sequence:timeout=fixed:10").process(trace)
+    assert list(done.counters) == [("a", "x"), ("a", "y"), ("b", "events"), ("b", "x")]
