@@ -207,6 +207,22 @@ def test_a_batch_that_is_full_goes_at_once_one_that_is_not_when_its_time_is_over
     assert at([*past, late[0]]) == [(13, 2)]
 
 
+@pytest.mark.parametrize(
+    ("text", "kinds"), [("SEQ(A a, !N n, B b)", "ANB"), ("SEQ(!N n, A a, B b)", "NAB")]
+)
+@pytest.mark.parametrize("late", [0, 1, 2])
+def test_any_event_of_a_match_may_come_late(tools: Any, text: str, kinds: str, late: int) -> None:
+    """The negated one takes back the match that stood without it; behind it none is found."""
+    made = query(f"EVENT {text} WITHIN 8")
+    events = [tools.Event(kind, ref) for ref, kind in enumerate(kinds, 1)]
+    last = tools.replace(events.pop(late), status=LATE)
+    found = tools.run(
+        lambda: SpillingMatcher(made, SMALL, PatternSettings(keep_late_ns=100)),
+        [*events, tools.Event("F", 60), last], end=END,
+    )  # fmt: skip
+    assert [r["op"] for r in found] == (["+", "-"] if kinds[late] == "N" else [])
+
+
 def test_files_hold_what_memory_does_not_and_go_in_the_end(tools: Any, tmp_path: Path) -> None:
     made, bounds = plan("a !n b", 8), PatternSettings(keep_late_ns=1000)
     events = late_stream(tools, 120)
