@@ -12,7 +12,9 @@ import pytest
 from engine.barrier.registry import BarrierSettings, barrier_in_force, parse_barrier
 from engine.cli.app import run
 from engine.errors import UserError
+from engine.passes.asked import asked_of_queries
 from engine.pattern.spill.settings import SpillSettings, parse_spill
+from engine.query import query
 from engine.query.purge_settings import PurgeSettings, parse_purge
 
 MS, S = 10**6, 10**9
@@ -71,6 +73,20 @@ def test_short_forms(parse: Callable[[str], Any], text: str, want: Any) -> None:
 def test_wrong_ones_are_refused(parse: Callable[[str], Any], text: str, said: str) -> None:
     with pytest.raises(UserError, match=said):
         parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "spill", "said"),
+    [
+        ("EVENT SEQ(A a, B b)", "chunks", "query 'q1': spill needs WITHIN"),
+        (QUERY, "chunks,parts=2", "parts=2 needs one key that all its events share"),
+    ],
+)
+def test_a_query_that_cannot_spill_is_refused_before_any_event(
+    tmp_path: Path, text: str, spill: str, said: str
+) -> None:
+    with pytest.raises(UserError, match=said):
+        asked_of_queries((query(text),), "ns", spill=str(tmp_path / spill))
 
 
 def test_realtime_chooses_unless_a_barrier_is_given() -> None:
