@@ -264,6 +264,13 @@ CASES = {
          event("A", 20, "s3"), pog(None, 99, "s3", 21)],
         ["+1,9 ", "+20,9 ", "+1,10 "], {"barrier": "immediate,ordered"},
     ),
+    # B at 10 is kept for A at 1, exactly WITHIN before it: a C may still take the match back.
+    "the first event may lie a whole WITHIN before": Case(
+        f"{NOT_BETWEEN} WITHIN 9",
+        [event("A", 1, "s1", 1), event("B", 10, "s1", 2), pog("A", 99, "s1", 3),
+         pog("B", 99, "s1", 4), event("C", 5, "s1", 5)],
+        ["+1,10 confirmed @2", "-1,10 confirmed @5"], {"purge": "promises"},
+    ),
     # s2 has said nothing, and holds C back until C is known to come from s1.
     "who covers a type is looked at when an event comes": Case(
         NOT_BETWEEN,
