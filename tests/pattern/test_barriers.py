@@ -15,7 +15,8 @@ from engine.barrier.registry import parse_barrier
 from engine.pattern.alone import Alone
 from engine.pattern.seq import SeqMatcher
 from engine.pattern.settings import PatternSettings
-from engine.query.plan import SeqPlan
+from engine.query import query
+from engine.query.plan import OrPlan, SeqPlan, WindowPlan
 from engine.stream.released import IN_ORDER, LATE
 from tests.pattern.conftest import FIG, plan
 
@@ -33,7 +34,7 @@ def stream(tools: Any, text: str) -> tuple[list[Any], list[Any]]:
     return events, pogs
 
 
-def told(tools: Any, made: SeqPlan, barrier: str, text: str) -> str:
+def told(tools: Any, made: SeqPlan | OrPlan, barrier: str, text: str) -> str:
     """``+3,6,10 @f16``: what came, and the row at whose instant (``end`` of the input)."""
     events, pogs = stream(tools, text)
     words = [word for word in text.split() if not word.endswith("!")]
@@ -98,6 +99,22 @@ def test_examples_of_l09_and_l10(tools: Any, barrier: str, events: str, want: st
 )  # fmt: skip
 def test_spec_4_2_table(tools: Any, text: str, barrier: str, events: str, want: str) -> None:
     assert told(tools, plan(text, 10), barrier, events) == want
+
+
+@pytest.mark.parametrize(
+    ("events", "want"),
+    [
+        # A with D waits for what is promised of N; C with D has no scope.
+        ("c1 d5", "+1,5 @d5"), ("a1 d5 n5! f6", "+1,5 @f6"),
+        ("a1 c2 d5 n5! f6", "+2,5 @d5,+1,5 @f6"),
+    ],
+)  # fmt: skip
+def test_a_match_waits_for_the_scopes_of_its_own_branch_of_or(
+    tools: Any, events: str, want: str
+) -> None:
+    made = query("EVENT SEQ(OR(SEQ(A a, !N n), C c), D d) WITHIN 10")
+    assert not isinstance(made, WindowPlan)
+    assert told(tools, made, "punctuation", events) == want
 
 
 def test_a_promise_of_a_source_covers_its_types_and_a_type_needs_all_its_sources(
