@@ -418,6 +418,18 @@ def test_panes_and_nodes_say_what_each_window_says_by_itself(
             assert pair == pytest.approx(other["bounds"][label], abs=1e-9)
 
 
+@pytest.mark.parametrize("unc", [0, 7, 8, 19, 20])
+def test_an_event_that_may_lie_in_many_slides_is_certain_where_all_of_it_lies(unc: int) -> None:
+    """Up to 15 slides go to a pane; more than that, or than a window, to each window."""
+    asked = query("SELECT count(*) WINDOW SLIDING 40 EVERY 1")
+    found = run(lambda: windows_of(asked), Stream((Event(100, unc=unc), Event(200))))
+    told = [(r["window"]["start"], r["value"]["count(*)"], r["certain"]) for r in found]
+    starts = range(100 - unc - 39, 100 + unc + 1)
+    assert [row for row in told if row[0] <= starts[-1]] == [
+        (start, int(60 < start <= 100), int(60 + unc < start <= 100 - unc)) for start in starts
+    ]
+
+
 def test_panes_are_forgotten_when_no_window_needs_them() -> None:
     operator = windows_of(
         query("SELECT sum(v) GROUP BY g WINDOW SLIDING 64 EVERY 2"),
