@@ -11,6 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from lifetimes import Asked, Event, Life, Record, lives
 
+from tests.pattern.chain_lines import answered, event, pog, sync
+
 WITHIN = 12
 QUERIES = [
     Asked(("A", "!C", "B"), WITHIN),
@@ -156,3 +158,21 @@ def test_a_match_is_held_through_all_records_of_its_last_instant(folder: Path, t
         outcome = tools.answered(folder, records, Asked(("A", "!C", "B"), 10), "hold:3", cuts)
         assert outcome.given == []
         assert outcome.counters["matches_dropped"] == 1
+
+
+@pytest.mark.parametrize("barrier", ["bounded:0", "punctuation"])
+@pytest.mark.parametrize("unc", [1, 2, 50])
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_a_match_leaves_when_no_clock_error_can_bring_a_negated_event_into_it(
+    folder: Path, barrier: str, unc: int, beyond: int
+) -> None:
+    """N two errors behind B may lie before it: ranges that touch leave the order open."""
+    ts = 100 + 2 * unc + beyond
+    lines = [
+        sync("s1", unc, skew_error_ppb=0), sync("s2", unc, skew_error_ppb=0), pog("N", 0, "s2", 0),
+        event("A", 1, "s1"), event("B", 100, "s1"),
+        pog("N", ts, "s2", 200), event("F", ts, "s1", 200), event("N", ts, "s2", 300),
+        pog("N", 999, "s2", 400), event("F", 999, "s1", 400),
+    ]  # fmt: skip
+    found, _ = answered(folder, "EVENT SEQ(A a, !N n, B b) WITHIN 500", lines, barrier)
+    assert found == [f"+1,100 {'confirmed @200' if beyond else 'uncertain @400'}"]
