@@ -123,9 +123,11 @@ class Cascade:
         if number not in self._readers:
             return
         if number in self._waits:
-            error = self._bound.unc_ns if self._err[number] else 0
-            less = self._waits[number] + 3 * error
-            told = [Told(step.at, np.asarray(step.value - less)) for step in told]
+            bound = self._bound if self._err[number] else ClockBound()
+            told = [
+                Told(step.at, step.value - self._waits[number] - 3 * bound.at(step.value))
+                for step in told
+            ]
         pieces = results[number].pieces
         new = pieces[self._read.get(number, 0) :]
         self._read[number] = len(pieces)
@@ -136,9 +138,8 @@ class Cascade:
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data; stages have their own."""
-        bound = [self._bound.unc_ns, self._bound.rate_ppb, self._bound.since]
         progress = {number: each.snapshot() for number, each in self._progress.items()}
-        return {"progress": progress, "bound": bound}
+        return {"progress": progress, "bound": self._bound.numbers}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""

@@ -263,13 +263,12 @@ class DerivedStage:
         """Plain data."""
         told = {source: [(s.at.copy(), s.value.copy()) for s in steps]
                 for source, steps in self._told.items()}  # fmt: skip
-        bound = [self._bound.unc_ns, self._bound.rate_ppb, self._bound.since]
         return {
             "operator": self._operator.snapshot(), "base": self._rewinds.snapshot(),
             "inbox": [rows.snapshot() for rows in self._inbox], "told": told,
             "reached": dict(self._reached), "tail": self._tail.snapshot(),
             "waiting": self._waiting.snapshot(), "counts": dict(self._counts),
-            "frontier": self._frontier, "step": self._step, "bound": bound,
+            "frontier": self._frontier, "step": self._step, "bound": self._bound.numbers,
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:

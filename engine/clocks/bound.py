@@ -3,9 +3,11 @@
 A source that has sent nothing yet may send the event that matters, and its clock errs as its last
 sync says. So this is not the uncertainty of the events seen, but that of any event that may come.
 
-Errors grow with the age of a sync. The bound is one line for the whole site: the largest error that
-any offset had where it began or ended, growing from the oldest of the sources' last syncs on at the
-largest rate yet. It is too wide rather than too narrow, and costs nothing per source and event.
+Errors grow with the distance from a sync, in both directions. The bound is one line for the whole
+site: the largest error that any offset had where it began or ended, growing from the oldest of the
+sources' last syncs on at the largest rate yet; and likewise towards the past, from the newest of
+the oldest offsets that are kept of each source. It is too wide rather than too narrow, and costs
+nothing per source and event.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ class SiteClocks:
     def __init__(self, least_ns: int = 0) -> None:
         self._unc_ns = min(least_ns, UNC_MAX_NS)
         self._rate_ppb = 0
+        self._back_ppb = 0
+        self._until = -LATEST
         self._last: dict[int, int] = {}
         """Source: reference time of its last sync, of those whose error grows."""
         self._oldest: list[tuple[int, int]] = []
@@ -48,7 +52,8 @@ class SiteClocks:
         while heap and self._last.get(heap[0][1]) != heap[0][0]:
             heapq.heappop(heap)
         since = min(max(heap[0][0], _EARLIEST), LATEST) if heap else 0
-        return ClockBound(self._unc_ns, self._rate_ppb if heap else 0, since)
+        rate_ppb = self._rate_ppb if heap else 0
+        return ClockBound(self._unc_ns, rate_ppb, since, self._back_ppb, self._until)
 
     def begins(self, source: int, line: Line) -> None:
         """An offset of the source with this code holds from now on."""
@@ -64,6 +69,12 @@ class SiteClocks:
         if len(self._oldest) > 2 * len(self._last) + _STALE:
             self._sort()
 
+    def goes_back(self, anchor: int, offset: int, rate_ppb: int) -> None:
+        """The oldest offset kept of a source: how events from before it are corrected."""
+        if rate_ppb > 0:
+            self._back_ppb = min(max(self._back_ppb, rate_ppb + rate_ppb // 1000 + 1), _RATE_MOST)
+            self._until = min(max(self._until, anchor + offset + _ROUNDED_NS), LATEST - 1)
+
     def ends(self, unc_ns: int) -> None:
         """An offset was in force until its error had grown to ``unc_ns``."""
         self._unc_ns = min(max(self._unc_ns, unc_ns), UNC_MAX_NS)
@@ -74,11 +85,15 @@ class SiteClocks:
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
-        return {"unc": self._unc_ns, "rate": self._rate_ppb, "last": dict(self._last)}
+        back = [self._back_ppb, self._until]
+        return {
+            "unc": self._unc_ns, "rate": self._rate_ppb, "back": back, "last": dict(self._last),
+        }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a snapshot."""
         self._unc_ns, self._rate_ppb = state["unc"], state["rate"]
+        self._back_ppb, self._until = state["back"]
         self._last = dict(state["last"])
         self._sort()
 

@@ -16,13 +16,24 @@ EPOCHS_KEPT: Final = 8
 EPOCH: Final = record("start", "offset", "unc", "rate", "anchor", "ident", "skew", "doubt")
 """One offset of a source, in force from event time ``start`` on.
 
-``skew``: slope of the offset, ``rate``: of its uncertainty [ppb], both from ``anchor`` on.
+``skew``: slope of the offset, ``rate``: of its uncertainty [ppb], both from ``anchor`` on. Before
+it the offset is level, so that its uncertainty grows by both.
 ``doubt``: the uncertainty of its events since a step was found behind them; 0: none was.
 """
 CLOCK: Final = np.dtype(
-    [("n", "i8"), ("first_lane", "i8"), ("gone", "i8"), ("epochs", EPOCH, (EPOCHS_KEPT,))]
+    [
+        ("n", "i8"),
+        ("first_lane", "i8"),
+        ("gone", "i8"),
+        ("older", "i8"),
+        ("epochs", EPOCH, (EPOCHS_KEPT,)),
+    ]
 )
-"""A source's ``n`` offsets, oldest first. ``gone``: events released by the newest."""
+"""A source's ``n`` offsets, oldest first. ``gone``: events released by the newest. ``older``: what
+steps before the oldest one add to the uncertainty of events before its start.
+"""
+UNANCHORED: Final = 2**62
+"""The anchor of a sync that came before any event of its source and says not when it was made."""
 
 
 @inline
@@ -38,12 +49,19 @@ def reference(clocks: np.ndarray, default: int, source: int, ts: int) -> tuple[i
     while j > 0 and ts < of.epochs[j].start:
         j -= 1
     epoch = of.epochs[j]
-    offset, unc = epoch.offset, epoch.unc
-    if epoch.rate > 0 or epoch.skew != 0:
+    offset, unc, rate = epoch.offset, epoch.unc, epoch.rate
+    age = ts - epoch.anchor
+    if age < 0:
+        # What a step left in doubt covers the time before its sync already.
+        is_known = epoch.ident != NONE and epoch.anchor < UNANCHORED
+        rate = rate + abs(epoch.skew) if is_known else 0
+    if rate > 0 or epoch.skew != 0:
         # Whole seconds and the rest apart: their products with a rate stay within int64.
-        age = max(0, ts - epoch.anchor)
-        seconds, rest = age // NS_PER_S, age % NS_PER_S
-        grown = seconds * epoch.rate + rest * epoch.rate // NS_PER_S
+        seconds, rest = abs(age) // NS_PER_S, abs(age) % NS_PER_S
+        grown = seconds * rate + rest * rate // NS_PER_S
         unc = unc + grown if grown < UNC_MAX_NS - unc else UNC_MAX_NS
-        offset += seconds * epoch.skew + rest * epoch.skew // NS_PER_S
+        if age > 0:
+            offset += seconds * epoch.skew + rest * epoch.skew // NS_PER_S
+    if ts < epoch.start:
+        unc = unc + of.older if of.older < UNC_MAX_NS - unc else UNC_MAX_NS
     return ts + offset, unc, epoch.ident

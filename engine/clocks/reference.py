@@ -1,8 +1,9 @@
 """Source information store of the engine: offsets, uncertainties and their epochs (SPEC 2).
 
 ``ref = ts + offset`` (R19 Eq 3.15) with uncertainty ``delay / 2`` + precision (Eq 3.14), growing by
-``skew_error_ppb`` of the offset's age (50 ppm where the sync does not say). A stored offset applies
-to events by event time from its measurement on; an epoch is the validity of one offset, so two
+``skew_error_ppb`` of the time between the event and the sync, which may be the later one (50 ppm
+where the sync does not say). A stored offset applies to events by event time from its measurement
+on, the first one to those before it, too; an epoch is the validity of one offset, so two
 events of one source and epoch share one clock error. The site's ``t_a`` is the largest filtered
 delay (Eq 3.16).
 
@@ -24,7 +25,7 @@ from msgspec.structs import replace
 from edge_agent import records as r
 from edge_agent.limits import UNC_MAX_NS
 from engine.clocks.bound import SiteClocks
-from engine.clocks.epochs import CLOCK, EPOCHS_KEPT, reference
+from engine.clocks.epochs import CLOCK, EPOCHS_KEPT, UNANCHORED, reference
 from engine.clocks.prediction import (
     SYNCS_KEPT,
     SYNCS_MIN,
@@ -40,9 +41,6 @@ from engine.kernels.integers import INT_MAX, INT_MIN, NONE, NS_PER_S
 from engine.kernels.jit import kernel
 from engine.stream.columns import Columns
 from engine.stream.released import LATE_DROPPED, Strings
-
-_UNANCHORED: Final = 2**62
-"""The anchor of an offset until it is known: no event is so late, so it does not age."""
 
 
 class Sync(Struct, frozen=True):
@@ -166,7 +164,7 @@ class SourceClocks:
         report = (sync.offset, sync.uncertainty, sync.skew_error_ppb)
         if sync.ts is None:
             start = newest_ts + 1 if newest_ts > INT_MIN else INT_MIN
-            anchor = newest_ts if newest_ts > INT_MIN else _UNANCHORED
+            anchor = newest_ts if newest_ts > INT_MIN else UNANCHORED
             growth = growth_ppb(sync.skew_error_ppb)
             line = Line(anchor, sync.offset, sync.uncertainty, 0, growth)
         else:
@@ -187,7 +185,7 @@ class SourceClocks:
         else:
             start = self._predicted(code, known, before, start)
         self._enter(code, start, known.line, self.next_epoch)
-        if known.line.anchor == _UNANCHORED:
+        if known.line.anchor == UNANCHORED:
             self.unanchored.add(code)
         self.next_epoch += 1
 
@@ -203,10 +201,11 @@ class SourceClocks:
         for code, first in zip(*np.unique(source[rows], return_index=True), strict=True):
             ts = int(columns["ts"][rows[first]])
             anchors = self.clocks["epochs"]["anchor"][code]
-            anchors[anchors == _UNANCHORED] = ts
+            anchors[anchors == UNANCHORED] = ts
             known = self._known[self.strings.texts[code]]
             known.line = replace(known.line, anchor=ts)
             self.site.begins(int(code), known.line)
+            self._goes_back(int(code))
             self.unanchored.discard(int(code))
 
     def _predicted(self, code: int, known: _Known, before: Line, start: int) -> int:
@@ -249,8 +248,13 @@ class SourceClocks:
         of = self.clocks[code]
         n, epochs = int(of["n"]), of["epochs"]
         if n == EPOCHS_KEPT:
-            epochs[:-1] = epochs[1:].copy()
-            n -= 1
+            forgotten = 1
+            while forgotten < n - 1 and epochs[forgotten]["ident"] == NONE:
+                forgotten += 1  # what a step left in doubt, without what was before it
+            older = int(of["older"]) + int(epochs["doubt"][:forgotten].sum())
+            of["older"] = min(older, UNC_MAX_NS)
+            epochs[: n - forgotten] = epochs[forgotten:n].copy()
+            n -= forgotten
         if n:
             last = epochs[n - 1]
             grown = max(0, start - int(last["anchor"])) * int(last["rate"]) // NS_PER_S
@@ -262,6 +266,19 @@ class SourceClocks:
             line.skew_error_ppb, line.anchor, epoch, line.skew_ppb, 0,
         )  # fmt: skip
         of["n"], of["gone"] = n + 1, 0
+        self._goes_back(code)
+
+    def _goes_back(self, code: int) -> None:
+        """The oldest offset of a source corrects whatever it stamped before."""
+        of = self.clocks[code]
+        oldest = of["epochs"][0]
+        anchor, offset, unc, rate, skew = (
+            int(oldest[name]) for name in ("anchor", "offset", "unc", "rate", "skew")
+        )
+        if anchor < UNANCHORED:
+            self.site.goes_back(anchor, offset, rate + abs(skew))
+        if of["older"]:
+            self.site.ends(unc + int(of["older"]))
 
     def correct(
         self, source: np.ndarray, ts: np.ndarray, default_uncertainty: int

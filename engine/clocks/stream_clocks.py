@@ -35,6 +35,7 @@ class _Clocks(NamedTuple):
     newest: np.ndarray
     horizon: np.ndarray
     error: np.ndarray
+    before: np.ndarray
 
     def rows(self, n: int) -> Ahead:
         """What its ``n`` rows need."""
@@ -64,12 +65,14 @@ class StreamClocks:
         self.t_a = 0
         """The site's largest delay, so far."""
         self.bound = ClockBound()
+        self._before = 0
+        """By how much clocks of events may have erred that were not synchronised yet [ns]."""
         self.rows = 0
 
     @property
     def error(self) -> int:
         """How wrong the clock of any source may be, up to the largest ref yet [ns]."""
-        return int(self.bound.at(np.array([self._newest]))[0])
+        return int(self.bound.at(np.array([self._newest]))[0]) + self._before
 
     def ahead(self, released: Released) -> Ahead:
         """Of a batch that is to come."""
@@ -83,12 +86,16 @@ class StreamClocks:
         frontier = _running(self.frontier, moves)
         newest = _running(self._newest, _and_behind(ref))
         clock = newest if self._by_clock else frontier
-        error, either = released.bound.at(clock), released.bound.at(np.maximum(newest, frontier))
+        # Errors that shrink towards the first sync were larger at events that are held.
+        there = np.where(frontier == LONG_AGO, released.bound.until, frontier)
+        before = _running(self._before, released.bound.before(there))
+        error = released.bound.at(clock) + before
+        either = released.bound.at(np.maximum(newest, frontier)) + before
         # What is left of the clock if those of events err the worst way.
         spread = np.maximum(2 * error, max(self.t_a, released.t_a))
         left = np.maximum(clock, _EARLIEST) - _COMPARED * spread
         horizon = np.where(clock == LONG_AGO, NOTHING, left)
-        return _Clocks(frontier, newest, _running(self.horizon, horizon), either)
+        return _Clocks(frontier, newest, _running(self.horizon, horizon), either, before)
 
     def advance(self, released: Released) -> Moved:
         """The moves of a batch."""
@@ -107,10 +114,12 @@ class StreamClocks:
             at = released.promises.at
         self.bound, self.t_a = released.bound, max(self.t_a, released.t_a)
         now = max([LONG_AGO, *release[-1:].tolist(), *at[-1:].tolist()])
-        self.frontier, self._newest, self.horizon, _ = (int(each[-1]) for each in clocks)
+        self.frontier, self._newest, self.horizon, _, self._before = (
+            int(each[-1]) for each in clocks
+        )
         self.rows += released.n
         closed = passed = told
-        if self.t_a if self._by_delay else self.bound.unc_ns or self.bound.rate_ppb:
+        if self.t_a if self._by_delay else self.bound != ClockBound():
             closed, passed = self._less(told, 1), self._less(told, 2)
         rows = clocks.rows(released.n)
         return Moved(first, rows, now, told, closed, passed, self.horizon, self.t_a)
@@ -132,13 +141,16 @@ class StreamClocks:
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
-        clocks = [self.frontier, self.horizon, self._newest, self.t_a, self.rows]
-        bound = [self.bound.unc_ns, self.bound.rate_ppb, self.bound.since]
-        return {"clocks": clocks, "bound": bound, "promises": self._book and self._book.snapshot()}
+        clocks = [
+            self.frontier, self.horizon, self._newest, self.t_a, self._before, self.rows
+        ]  # fmt: skip
+        return {"clocks": clocks, "bound": self.bound.numbers, "promises": self._book and self._book.snapshot()}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""
-        self.frontier, self.horizon, self._newest, self.t_a, self.rows = state["clocks"]
+        self.frontier, self.horizon, self._newest, self.t_a, self._before, self.rows = state[
+            "clocks"
+        ]
         self.bound = ClockBound(*state["bound"])
         if state["promises"] is not None:
             self._book = PromiseBook(self._types)

@@ -99,7 +99,8 @@ class Announced:
         self._missed(released, first, codes, acting, order)
         self._passed = int(passed[-1])
         if self._within_ns is not None and len(self._known):
-            oldest = self._passed - self._within_ns - 2 * released.bound.unc_ns
+            error = int(released.bound.at(np.array([self._passed]))[0])
+            oldest = self._passed - self._within_ns - 2 * error
             self._known = self._known[self._known[:, 3] >= oldest]
         begun = np.concatenate(parts)
         begun = begun[np.lexsort((begun["step"], begun["order"]))]

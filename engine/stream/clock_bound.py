@@ -17,18 +17,34 @@ LATEST: Final = 1 << 62
 class ClockBound(Struct, frozen=True):
     """At reference time t a clock of the site errs by at most ``at(t)`` [ns].
 
-    That is ``unc_ns`` and, from ``since`` on, ``rate_ppb`` of the time that has gone by.
+    That is ``unc_ns`` and, from ``since`` on, ``rate_ppb`` of the time that has gone by, or before
+    ``until`` ``back_ppb`` of the time to there.
     """
 
     unc_ns: int = 0
     rate_ppb: int = 0
     since: int = 0
+    back_ppb: int = 0
+    until: int = -LATEST
+
+    @property
+    def numbers(self) -> list[int]:
+        """Its fields, in order."""
+        return [self.unc_ns, self.rate_ppb, self.since, self.back_ppb, self.until]
 
     def at(self, ref: np.ndarray) -> np.ndarray:
         """The bound at int64 reference times, int64."""
-        if not self.rate_ppb:
-            return np.full(ref.shape, self.unc_ns)
-        age = np.clip(ref, self.since, LATEST) - self.since
-        # Whole seconds and the rest apart: their products with the rate stay within int64.
-        grown = age // NS_PER_S * self.rate_ppb + age % NS_PER_S * self.rate_ppb // NS_PER_S
+        grown = _grown(np.clip(ref, self.since, LATEST) - self.since, self.rate_ppb)
+        grown = np.maximum(grown, self.before(ref))
         return np.asarray(np.minimum(grown + self.unc_ns, UNC_MAX_NS))
+
+    def before(self, ref: np.ndarray) -> np.ndarray:
+        """By how much of it clocks may err as they were not synchronised yet [ns]."""
+        return _grown(self.until - np.clip(ref, -LATEST, self.until), self.back_ppb)
+
+
+def _grown(age: np.ndarray, rate_ppb: int) -> np.ndarray:
+    # Whole seconds and the rest apart: their products with the rate stay within int64.
+    if not rate_ppb:
+        return np.zeros(age.shape, np.int64)
+    return np.asarray(age // NS_PER_S * rate_ppb + age % NS_PER_S * rate_ppb // NS_PER_S)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, floor
 from typing import Any
@@ -65,6 +65,7 @@ class SlowClock:
         self.points: list[Point] = []
         self.report: tuple[int, int, int] | None = None
         self.steps: list[int] = []
+        self.older = 0
 
     def learn(self, record: dict[str, Any], newest: int | None) -> None:
         ts, rate = record.get("ts"), record.get("skew_error_ppb")
@@ -81,7 +82,10 @@ class SlowClock:
         else:
             self.timed((ts, record["offset"], unc), rate)
         self.epochs[0].start = NEVER if len(self.epochs) == 1 else self.epochs[0].start
-        del self.epochs[:-EPOCHS_KEPT]
+        while len(self.epochs) > EPOCHS_KEPT:
+            self.older += self.epochs.pop(0).doubt  # events before may lie before that step
+            while not self.epochs[0].shared:
+                self.epochs.pop(0)
 
     def begin(self, ts: int) -> None:
         """An event came: what was measured at no stated time, before any, is as old as it."""
@@ -144,7 +148,10 @@ class SlowClock:
         for epoch in reversed(self.epochs[1:]):
             if ts >= epoch.start:
                 return epoch
-        return self.epochs[0]
+        oldest = self.epochs[0]
+        if self.older and ts < oldest.start:
+            return replace(oldest, unc=oldest.unc + self.older)
+        return oldest
 
 
 def widened(ts: int, unc: int, end: int) -> int:

@@ -36,7 +36,6 @@ class Twin:
         self.lanes: dict[tuple[str, str], Lane] = {}
         self.clocks: dict[str, SlowClock] = {}
         self.newest: dict[str, int] = {}
-        self.before_sync = False  # an event was so far before its sync that it is less certain
         self.now = NEVER
         self.frontier = NEVER
         self.blocker: Lane | None = None  # whom the merge waits for
@@ -79,7 +78,6 @@ class Twin:
             return ts, self.settings.default_uncertainty, None
         epoch = self.clocks[source].find(ts)
         offset, unc = epoch.at(ts)
-        self.before_sync |= epoch.before(ts) > 0
         return ts + offset, unc, epoch
 
     def future(self, event: Event) -> bool:

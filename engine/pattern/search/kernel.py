@@ -116,6 +116,7 @@ class Kernel:
         now = self._state[0]
         now["bound_unc"], now["bound_rate"] = bound.unc_ns, bound.rate_ppb
         now["bound_since"], now["largest_t_a"] = bound.since, t_a
+        now["bound_back"], now["bound_until"] = bound.back_ppb, bound.until
 
     def construct(
         self, store: Store, first: int, strings: Strings, promised: dict[str, Steps],

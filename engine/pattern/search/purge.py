@@ -98,17 +98,23 @@ def _spread(s: Search, ref: int) -> int:
         if s.covered[step] < _ENDED:
             at = max(at, s.covered[step])
     at = min(at, _ENDED - 1)
-    # Errors that grow are larger where other errors make events lie later.
-    return 2 * _error_at(now, at + _FURTHER * _error_at(now, at))
+    # Errors that grow are larger where other errors make events lie later, or earlier.
+    later = _error_at(now, at + _FURTHER * _error_at(now, at))
+    at = max(ref - max(now.within, 0), 1 - _ENDED)
+    return 2 * max(later, _error_at(now, at - _FURTHER * _error_at(now, at)))
 
 
 @inline
 def _error_at(now: np.record, ref: int) -> int:
     """How wrong a clock may be at ``ref`` (``engine.stream.clock_bound.ClockBound.at``)."""
-    if now.bound_rate == 0:
-        return int(min(now.bound_unc, UNC_MAX_NS))
-    age = max(min(ref, _ENDED), now.bound_since) - now.bound_since
-    grown = age // NS_PER_S * now.bound_rate + age % NS_PER_S * now.bound_rate // NS_PER_S
+    grown = 0
+    if now.bound_rate > 0:
+        age = max(min(ref, _ENDED), now.bound_since) - now.bound_since
+        grown = age // NS_PER_S * now.bound_rate + age % NS_PER_S * now.bound_rate // NS_PER_S
+    if ref < now.bound_until:
+        age = now.bound_until - max(ref, -_ENDED)
+        before = age // NS_PER_S * now.bound_back + age % NS_PER_S * now.bound_back // NS_PER_S
+        grown = max(grown, before)
     return int(min(grown + now.bound_unc, UNC_MAX_NS))
 
 

@@ -33,7 +33,8 @@ STATE: Final = record(
     "ais_clock", "drops",
     # what changes
     "spans", "widest", "widest_t_a", "found_n", "doubts_n", "moves_n", "unpurged", "purge_from",
-    "clock", "bound_unc", "bound_rate", "bound_since", "largest_t_a",
+    "clock", "bound_unc", "bound_rate", "bound_since", "bound_back", "bound_until",
+    "largest_t_a",
     "begun_n", "dropped", "cascaded", "doubted",
 )  # fmt: skip
 """Settings of a search, and how far it is.
@@ -51,8 +52,8 @@ without a chain below them are dropped (``dropping``).
 ``widest_t_a``: the largest T_a in force at one. ``found_n``, ``doubts_n``: rows written;
 ``moves_n``: moves taken in. ``unpurged``: events put in since the last purge by promises;
 ``purge_from``: so many must have been before the next.
-``clock``: the largest time in any stack. ``bound_unc bound_rate bound_since``: how wrong the clock
-of any source may be (``engine.stream.clock_bound``): so much, and so many ppb of the time since.
+``clock``: the largest time in any stack. ``bound_unc`` ... ``bound_until``: how wrong the clock of
+any source may be (``engine.stream.clock_bound``).
 ``largest_t_a``: so far. ``begun_n``: IBPs taken in; ``dropped``, ``cascaded``: intervals dropped as
 they came, and later. ``doubted``: 1: an event held may not have happened.
 """
