@@ -140,7 +140,8 @@ def choose_newest(s: Chase, stack: int, row: int) -> bool:
     fine = _ending(s, region, -1, NEW, stop - 1, after) != _NO_ROOM
     if now.rule == APART and fine and s.chosen[row] & KEPT_NOW:
         mark.kept = of.size
-    _settle(s, stop - 1 if now.rule == APART else low, stop, fine, True)
+    if now.rule != FIRST_OF_END:  # of which nothing is marked
+        _settle(s, stop - 1 if now.rule == APART else low, stop, fine, True)
     return fine
 
 
