@@ -166,3 +166,33 @@ def test_r19_takes_one_bound_for_all(near: str) -> None:
         assert [one["certainty"] for one in found] == [want] * (want is not None), (x, y)
         seen.add(want)
     assert seen == SEEN[near]
+
+
+WITH_OWN_CLOCK = [("s1", -1, 8, 2), ("s2", -1, 12, 3), ("s3", -1, 19, 3)]
+WITH_ITS_CLOCK = [("s0", 1, 12, 3), ("s2", -1, 7, 4)]
+
+
+@pytest.mark.parametrize("partners", [WITH_OWN_CLOCK[:1], WITH_OWN_CLOCK, WITH_ITS_CLOCK])
+def test_query_07_the_chance_of_no_partner_in_the_window(
+    partners: list[tuple[str, int, int, int]],
+) -> None:
+    """By the area of the errors of ``a``, and of each partner by itself or with it."""
+    events = [
+        Sided("T", ref, unc=unc, stream="b", source=source, epoch=epoch, attrs={"id": 0})
+        for source, epoch, ref, unc in partners
+    ]
+    events.append(Sided("T", 9, unc=3, stream="a", source="s0", epoch=1, attrs={"id": 0}))
+    text = "SELECT a.ts FROM a ANTI JOIN b ON a.id = b.id WINDOW TUMBLING 10"
+    (found,) = [one for one in run(answering(text), events) if one["op"] == "+"]
+    parts, chance = 3000, 0.0
+    for part in range(parts):
+        error = 3 * (2 * part + 1 - parts) / parts
+        begin, alone = (9 + error) // 10 * 10, 1.0
+        for source, _, ref, unc in partners:
+            inside = max(0.0, min(begin + 10, ref + unc) - max(begin, ref - unc)) / (2 * unc)
+            if source == "s0":
+                inside = float(begin <= ref + error < begin + 10)
+            alone *= 1 - inside
+        chance += alone / parts
+    assert found["certainty"] == "uncertain"
+    assert found["probability"] == pytest.approx(chance, abs=0.005)

@@ -121,7 +121,7 @@ def no_error(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors) -> bo
 
 
 @inline
-def _window_of(ref: int, error: float, size: int) -> int:
+def window_of(ref: int, error: float, size: int) -> int:
     """Of a time that is wrong by a given error."""
     window = ref // size
     return int(window + np.int64(np.floor((float(ref - window * size) + error) / size)))
@@ -141,8 +141,8 @@ def one_window(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors, cer
     size, left, right = table[at], table[at + 1], table[at + 2]
     one, two = errors.events[rows[left]], errors.events[rows[right]]
     if len(errors.given):
-        mine = _window_of(one.ref, errors.given[left], size)
-        return bool(mine == _window_of(two.ref, errors.given[right], size))
+        mine = window_of(one.ref, errors.given[left], size)
+        return bool(mine == window_of(two.ref, errors.given[right], size))
     low, high = min(one.ref, two.ref), max(one.ref, two.ref)
     if errors.t_a < 0 and _one_clock(errors.events, rows[left], rows[right]):
         # Both move together: in two windows while a border lies between them.

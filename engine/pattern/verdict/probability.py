@@ -11,7 +11,8 @@ that such an event lies there is exact, the share of its own interval that the s
 of one clock are taken as independent of one another (an approximation: they share an error).
 
 Conditions on times (``Asked``) are asked of each sample. Where they are asked of an event of a
-negated step, its own error is sampled too, at one place in each of ``STRATA`` equal parts.
+negated step, its own error is sampled too, at one place in each of ``STRATA`` equal parts; that it
+lies in the window of another event is one more border of its scope.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, njit
 from engine.kernels.records import record
 from engine.pattern.compiled.records import CONDITION, EVENT, SCOPE
-from engine.pattern.search.clocked_machine import Errors
-from engine.pattern.search.program_machine import NO_PROGRAMS, Programs, holds
+from engine.pattern.search.clocked_machine import ONE_WINDOW, Errors, window_of
+from engine.pattern.search.program_machine import FALSE, NO_PROGRAMS, TRUE, Programs, holds
 
 POINTS: Final = 1024
 STRATA: Final = 16
@@ -266,10 +268,15 @@ def _none_lies(
         # One event lies in one of several scopes at most: their chances add up, and steps side
         # by side have one scope.
         if i + 1 == d.start[m + 1] or d.row[i + 1] != d.row[i]:
-            if _some_asked(first, i + 1, d, asked):
+            at = _window_asked(first, i + 1, d, asked)
+            if at != NONE:
+                hit = _share_in_window(m, i, at, true_time, long, d, asked)
+            elif _some_asked(first, i + 1, d, asked):
                 hit = _share_that_lies(m, p, first, i + 1, true_time, long, error, d, asked)
             if hit > 0.0:
                 weight *= 1.0 - min(hit, 1.0) * d.chance[i]
+            if weight == 0.0:
+                break
             hit, first = 0.0, i + 1
     return weight
 
@@ -313,6 +320,49 @@ def _some_asked(start: int, stop: int, d: Doubtful, asked: Asked) -> bool:
             if asked.conditions[c].clocked:
                 return True
     return False
+
+
+@inline
+def _window_asked(start: int, stop: int, d: Doubtful, asked: Asked) -> int:
+    """Where the table has the window that the event of one doubt must share with another event, if
+    that is all that clock errors change of what is asked of it; else -1.
+    """
+    found = NONE
+    if stop - start != 1 or stop > len(asked.event):
+        return int(found)
+    scope = asked.scopes[d.scope[start]]
+    for c in range(scope.conditions_from, scope.conditions_to):
+        if asked.conditions[c].clocked:
+            first = asked.programs.start[2 * asked.conditions[c].predicate]
+            code = asked.programs.code[first]
+            alone = code.operation == ONE_WINDOW and code.then == TRUE and code.otherwise == FALSE
+            if not alone or found != NONE:
+                return int(NONE)
+            found = code.left
+    return int(found)
+
+
+@inline
+def _share_in_window(
+    m: int, i: int, at: int, true_time: np.ndarray, long: np.ndarray, d: Doubtful, asked: Asked,
+) -> float:  # fmt: skip
+    """The share of an event's errors under which it lies in the scope and in the window of which
+    the table has at ``at`` the length and both steps.
+    """
+    table, events, rows = asked.programs.table, asked.errors.events, asked.rows[m]
+    size, step = table[at], asked.scopes[d.scope[i]].step
+    other = table[at + 2] if table[at + 1] == step else table[at + 1]
+    window = window_of(events[rows[other]].ref, asked.errors.given[other], size)
+    t, u = d.time[i], d.unc[i]
+    begin = t + float(window * size - events[asked.event[i]].ref)
+    end = begin + size
+    if d.clock[i] >= 0:
+        t += asked.errors.given[asked.members[d.clock[i]]]
+        u = 0.0
+    if u > 0.0:
+        low, high = _scope_of(i, true_time, long, d)
+        return max(0.0, min(high, end, t + u) - max(low, begin, t - u)) / (2.0 * u)
+    return 1.0 if begin <= t < end and _lies_at(t, i, true_time, long, d) else 0.0
 
 
 @njit

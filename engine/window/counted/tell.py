@@ -46,15 +46,17 @@ def _overtakes(kept: Kept, late: int, early: int) -> bool:
 
 
 @kernel
-def _shift(place: int, book: CountedBook, widest: int, ahead: bool) -> int:
-    """How many events may change places with that at ``place``: later ones, or earlier ones."""
+def _moves(place: int, by: int, book: CountedBook, widest: int, ahead: bool) -> bool:
+    """Whether so many events may change places with that at ``place``: later or earlier ones."""
     kept, prev = book.held.kept, book.counted.prev
     n, reach = 0, kept.unc[place] + widest
     other = kept.next[place] if ahead else prev[place]
-    while other != NONE and reach > 0 and abs(kept.ref[other] - kept.ref[place]) <= reach:
+    while n < by and other != NONE and reach > 0:
+        if abs(kept.ref[other] - kept.ref[place]) > reach:
+            break
         n += _overtakes(kept, other, place) if ahead else _overtakes(kept, place, other)
         other = kept.next[other] if ahead else prev[other]
-    return n
+    return n >= by
 
 
 @inline
@@ -70,7 +72,8 @@ def _find_doubts(
 ) -> tuple[int, int, int, int]:
     """(certain ones, doubtful ones, of them before the window and in it) of the window from
     ``first`` to ``last``, which has so many events of so many (``extent``); the certain ones are in
-    ``places``, and those that are in it if they are there at all in ``free`` of the doubts.
+    ``places``, and those that are in it if they are there at all in ``free`` of the doubts. Once
+    they are too many for bounds, no more of those beside the window are looked for.
     """
     kept, prev, d = book.held.kept, book.counted.prev, book.doubts
     there, rows = extent
@@ -78,8 +81,8 @@ def _find_doubts(
     free = d.free[0]
     free.n = 0
     for j in range(there):
-        low = j - _shift(place, book, widest, False)
-        holds = low >= 0 and j + _shift(place, book, widest, True) < rows
+        holds = not _moves(place, j + 1, book, widest, False)
+        holds = holds and not _moves(place, rows - j, book, widest, True)
         if holds and kept.part[place] == WHOLE:
             book.counted.places[sure] = place
             sure += 1
@@ -92,16 +95,20 @@ def _find_doubts(
         place = kept.next[place]
     inside = doubtful
     j, place = rows, kept.next[last]
-    while place != NONE and widest > 0 and kept.ref[place] - kept.ref[last] <= 2 * widest:
-        if j - _shift(place, book, widest, False) < rows:
+    near = widest > 0 and place != NONE
+    while near and doubtful <= DOUBTS_MAX and kept.ref[place] - kept.ref[last] <= 2 * widest:
+        if _moves(place, j - rows + 1, book, widest, False):
             doubtful = _doubt(d, doubtful, place, j)
         j, place = j + 1, kept.next[place]
+        near = place != NONE
     j, place = -1, prev[first]
-    while place != NONE and widest > 0 and kept.ref[first] - kept.ref[place] <= 2 * widest:
-        if j + _shift(place, book, widest, True) >= 0:
+    near = widest > 0 and place != NONE
+    while near and doubtful <= DOUBTS_MAX and kept.ref[first] - kept.ref[place] <= 2 * widest:
+        if _moves(place, -j, book, widest, True):
             doubtful = _doubt(d, doubtful, place, j)
             before += 1
         j, place = j - 1, prev[place]
+        near = place != NONE
     return sure, doubtful, before, inside
 
 
