@@ -11,13 +11,7 @@ from engine.chain import ChainSettings
 from engine.errors import SparkFailure, UserError
 from engine.passes.asked import asked_of_order, asked_of_queries, guarded
 from engine.passes.definitions_file import read_definitions
-from engine.passes.doubts import (
-    of_constraints,
-    of_line_numbers,
-    of_numbers,
-    of_promises,
-    of_streams,
-)
+from engine.passes.doubts import before_pass, of_numbers, of_streams
 from engine.passes.output import Answers, Events
 from engine.passes.pipeline import Host, check_plans, with_log_kept
 from engine.passes.unseen import unseen_types
@@ -149,11 +143,9 @@ def query(
             spill=spill, on_spark=master is not None, history=history, matches_max=matches_max,
         )  # fmt: skip
         check_plans(given.log, plans, attributes)
-        doubt([
-            *of_constraints(plans), *of_promises(given.log, plans, asked.order, asked.barrier),
-            *of_line_numbers(asked.barrier, given.time_unit, arrival_given=given.arrival_given),
-            *unseen_types(given.log, plans),
-        ])  # fmt: skip
+        arrives = given.arrival_given
+        before = before_pass(given.log, plans, asked, given.time_unit, arrival_given=arrives)
+        doubt([*before, *unseen_types(given.log, plans)])
         folder, parts, counters = _pass(given, asked, Host(master))
         aside = _set_aside(Events(parts, given.time_unit), counters, folder, late=late)
         found = Results(Answers(parts, plans, given.time_unit), counters, folder, aside)

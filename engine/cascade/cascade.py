@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from engine.barrier.registry import BarrierSettings
 from engine.cascade.progress import Reach, SourceProgress, Told, reach_of
 from engine.cascade.stage import DerivedStage

@@ -36,7 +36,7 @@ from engine.log.input.lines import STDIN
 from engine.order.registry import ORDERS
 from engine.passes.asked import Asked, asked_of_order, asked_of_queries, guarded
 from engine.passes.definitions_file import read_definitions
-from engine.passes.doubts import of_line_numbers, of_numbers, of_plans, of_promises
+from engine.passes.doubts import before_pass, of_numbers
 from engine.passes.output import TABLES, Answers, Events, check_name, mixed_kinds, write
 from engine.passes.pipeline import Host, Prepared, check_plans, prepare
 from engine.query import explain
@@ -203,9 +203,8 @@ def query(
     with work_folder(work) as folder:
         given = prepare(source, folder, form, on_bad, letters, hold=not (work or host.master))
         check_plans(given.log, plans)
-        _warn(of_promises(given.log, plans, asked.order, asked.barrier))
-        _warn(of_plans(plans))
-        _warn(of_line_numbers(asked.barrier, time_unit, arrival_given=given.log.arrival_given))
+        arrives = given.log.arrival_given
+        _warn(before_pass(given.log, plans, asked, time_unit, arrival_given=arrives))
         tell_types(given.log, plans, quiet=quiet)
         made = host.store(folder / "parts", is_kept=(work or report) is not None)
         tell_compiling(quiet=quiet)

@@ -16,7 +16,7 @@ the step, and share their clock error with no other event. What was released bef
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from msgspec import Struct, field, structs

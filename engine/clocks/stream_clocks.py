@@ -144,7 +144,11 @@ class StreamClocks:
         clocks = [
             self.frontier, self.horizon, self._newest, self.t_a, self._before, self.rows
         ]  # fmt: skip
-        return {"clocks": clocks, "bound": self.bound.numbers, "promises": self._book and self._book.snapshot()}
+        return {
+            "clocks": clocks,
+            "bound": self.bound.numbers,
+            "promises": self._book and self._book.snapshot(),
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.barrier.registry import BARRIERS, BarrierSettings
+from engine.chain import ChainSettings
 from engine.log.held_log import Log
 from engine.order.backwards import numbers_mislead
 from engine.order.base import OrderSettings
@@ -94,10 +95,18 @@ def of_constraints(plans: Iterable[Plan]) -> list[str]:
     return [f"{plan.name}: {told}" for plan in plans for told in without_room(plan)]
 
 
-def of_plans(plans: Iterable[Plan]) -> list[str]:
-    """All that is in doubt whatever the input."""
-    asked = tuple(plans)
-    return [*of_joins(asked), *of_repetition(asked), *of_constraints(asked)]
+def before_pass(
+    log: Path | Log, plans: Sequence[Plan], settings: ChainSettings, time_unit: str,
+    *, arrival_given: bool,
+) -> list[str]:  # fmt: skip
+    """All warnings that need no pass, on the command line and in Python alike."""
+    return [
+        *of_promises(log, plans, settings.order, settings.barrier),
+        *of_joins(plans),
+        *of_repetition(plans),
+        *of_constraints(plans),
+        *of_line_numbers(settings.barrier, time_unit, arrival_given=arrival_given),
+    ]
 
 
 def of_streams(plans: Sequence[Plan], counters: dict[str, Any]) -> list[str]:

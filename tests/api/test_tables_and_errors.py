@@ -6,6 +6,7 @@ import gc
 import inspect
 import json
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 
 import slackwater
 from engine import extras
+from engine.cli.app import run
 from engine.cli.options import input_options
 from slackwater.spoken import in_python
 
@@ -177,6 +179,34 @@ def test_what_is_in_doubt_is_a_warning_for_the_caller(call: Any, said: str) -> N
     with pytest.warns(slackwater.Doubt, match=said) as caught:
         call()
     assert caught[0].filename == __file__
+
+
+DOUBTFUL = {
+    "a join without a key": ["SELECT a.v FROM events a JOIN events b ON a.v < b.v WITHIN 5"],
+    "repetition without a bound": ["EVENT SEQ(A+ a[], B b) WITHIN 5"],
+    "several": ["EVENT SEQ(A+ a[], B b) WITHIN 5", "EVENT SEQ(A a, !B c, B b) WITHIN 5"],
+    "a constraint without room": [
+        "EVENT SEQ(A a, D d) UNDER CONSTRAINT flow FOR TRACE BY v AS A, B"
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", DOUBTFUL)
+@pytest.mark.parametrize("barrier", ["punctuation", "hold:5"])
+def test_python_warns_as_the_command_line_does(
+    case: str, barrier: str, trace: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"type": "AB"[n % 2], "ts": n, "attrs": {"v": n}} for n in range(4)]
+    name, texts = trace(rows), DOUBTFUL[case]
+    assert run(["query", *texts, "--input", name, "--barrier", barrier]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    told = [in_python(line[9:]) for line in lines if line.startswith("warning: ")]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        slackwater.query(name, texts, barrier=barrier)
+    said = [str(one.message).splitlines()[0] for one in caught if one.category is slackwater.Doubt]
+    assert told
+    assert [line for line in said if "no event is of type" not in line] == told
 
 
 def test_nothing_is_left_in_the_temporary_folder(trace: Any, tmp_path: Path) -> None:

@@ -361,7 +361,7 @@ def _share_in_window(
         u = 0.0
     if u > 0.0:
         low, high = _scope_of(i, true_time, long, d)
-        return max(0.0, min(high, end, t + u) - max(low, begin, t - u)) / (2.0 * u)
+        return float(max(0.0, min(high, end, t + u) - max(low, begin, t - u)) / (2.0 * u))
     return 1.0 if begin <= t < end and _lies_at(t, i, true_time, long, d) else 0.0
 
 
