@@ -14,6 +14,9 @@ wall clock in ns at its start; it need not be right, as disks and clocks are set
   the ERROR ``stale_incarnation``, which names the one to exceed. An agent that was never welcomed
   has sent nothing, so it takes the next one and says HELLO again; ``AgentSession.incarnation`` is
   the one in force, to be stored where the next start will count on from it.
+* It refuses one that is more than 36 years (2^60 ns) ahead of its clock, or of the one before if
+  that is later, with ``incarnation_ahead``: the largest would keep every later start out. The ERROR
+  names one to exceed by little, and the agent does.
 * Two starts may say the same incarnation. ``start``, 64 random bits in the HELLO, tells them apart
   for a gateway that has heard the first one; where only the log remembers that one, the WELCOME
   has numbers in it that the second one never sent, and that tells the agent.
@@ -35,6 +38,7 @@ from edge_agent.limits import COUNTER_MAX
 from edge_agent.messages import ErrorMessage
 
 SEQ_MAX: Final = COUNTER_MAX
+AHEAD: Final = "incarnation_ahead"
 """No number reaches this: sums of a number and a count stay far inside int64."""
 
 
@@ -114,10 +118,10 @@ class Numbers:
         return ErrorMessage("stale_incarnation", detail, retry=True, above=self.incarnation)
 
     def exceed(self, incarnation: int) -> bool:
-        """Takes the next larger incarnation; False: it must not, or there is none."""
+        """Takes the next larger incarnation than this one; False: it must not, or there is none."""
         if self.welcomed or incarnation + 1 >= SEQ_MAX:
             return False
-        self.incarnation = max(self.incarnation, incarnation + 1)
+        self.incarnation = incarnation + 1
         return True
 
     def take(self, stream: int, count: int) -> int:

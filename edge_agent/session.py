@@ -39,7 +39,7 @@ from edge_agent.packing import check_schemas, data_message
 from edge_agent.pool import Link, LinkState, Pool
 from edge_agent.promising import Promising
 from edge_agent.pull_back import TracedIntervals, ids_of
-from edge_agent.sequence import Resumed, check_acks
+from edge_agent.sequence import AHEAD, Resumed, check_acks
 from edge_agent.settings import Delivery, SessionSettings
 from edge_agent.timesync import SyncState, TimeSync
 from edge_agent.unacked import Unacked
@@ -322,9 +322,11 @@ class AgentSession:
 
     def _refused(self, link: Link, error: m.ErrorMessage, now: Now) -> None:
         again = error.retry
-        if error.above is not None and error.above >= self._numbers.incarnation:
-            again = self._numbers.exceed(error.above)
-            self.counts["incarnation_raised"] += again
+        # Of two connections that were refused alike, the second has nothing to change.
+        ahead, above = error.reason == AHEAD, error.above
+        if above is not None and (above < self._numbers.incarnation) is ahead:
+            again = self._numbers.exceed(above)
+            self.counts["incarnation_lowered" if ahead else "incarnation_raised"] += again
             for other in self._pool.links:
                 if again and other.is_open() and other is not link:
                     self._drop(other, error.reason, now)  # it said the former incarnation

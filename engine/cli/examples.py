@@ -68,6 +68,10 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "log import": ("slackwater log import rows.csv --map ts=when --time-unit us --out rows.log",),
     "log export": ("slackwater log export short.log --out short.csv",),
+    "log forget": (
+        "slackwater log import rows.csv --time-unit us --out door.log",
+        "slackwater log forget door.log main/s1",
+    ),
     "log show": ("slackwater log show trace.jsonl --time-unit ms",),
     "doctor": ("slackwater doctor",),
 }

@@ -1,4 +1,4 @@
-"""``slackwater log import|export|show``: between arrival logs and JSONL, CSV, row-wise Parquet."""
+"""``slackwater log``: between arrival logs and JSONL, CSV, row-wise Parquet; and what a log has."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import typer
 from msgspec.structs import replace
 
 from edge_agent.near_miss import did_you_mean
+from edge_agent.records import DEFAULT_SITE
 from edge_agent.unfinished import taking_name
 from engine.cli.examples import epilog
 from engine.cli.options.input_options import DeadLetter, OnBad, bad_file, reads_input
@@ -22,6 +23,7 @@ from engine.cli.terminal.watch import watched
 from engine.errors import UserError
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.describe import describe
+from engine.log.forget import forget
 from engine.log.input.input_log import open_input
 from engine.log.input.input_read import PLAIN_FORM, InputForm, InputRead
 from engine.log.input.lines import STDIN
@@ -152,6 +154,32 @@ def show_log(
         json_out().write(json.dumps(told | summary.as_dict(), ensure_ascii=False) + "\n")
     else:
         PlainConsole().print(summary_tables(source, summary, time_unit))
+
+
+@log_app.command("forget", short_help="A source's newest start goes.", epilog=epilog("log forget"))
+def forget_source(
+    log: Annotated[Path, typer.Argument(metavar="LOG", help="Arrival log that no server writes.")],
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="As SITE/SOURCE; without a site: of main.")
+    ],
+    as_json: Json = False,
+) -> None:
+    """Takes the newest start of a source out of a log: smaller incarnations get in again."""
+    site, slash, name = source.partition("/")
+    site, name = (site, name) if slash else (DEFAULT_SITE, source)
+    done = forget(log, site, name)
+    if as_json:
+        told = {"log": str(log), "site": site, "source": name, "former": str(done.former)}
+        numbers = {"incarnation": done.incarnation, "records": done.records}
+        json_out().write(json.dumps(told | numbers, ensure_ascii=False) + "\n")
+        return
+    typer.echo(
+        visible(
+            f"{log}: {done.records:,} records of incarnation {done.incarnation} of {site}/{name} "
+            f"are left out; the log as it was is {done.former}. Move the folders of answers away: "
+            "they are made again from the log"
+        )
+    )
 
 
 def _format(out: Path | None, wanted: str | None) -> str:

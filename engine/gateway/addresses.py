@@ -14,13 +14,14 @@ from ipaddress import IPv6Address, ip_address
 from typing import Final
 
 from edge_agent.listening import is_loopback
+from edge_agent.sequence import AHEAD
 from engine.gateway.schemas import Refusal
 from engine.gateway.settings import GatewaySettings
 
 REMEMBERED_MAX: Final = 65_536
 """Addresses with failed logins; of more, those are forgotten that failed longest ago."""
 _NO_FAULT: Final = frozenset({
-    "attr_type", "attrs_max", "busy", "duplicate_source", "hello_timeout", "schema",
+    "attr_type", "attrs_max", "busy", "duplicate_source", "hello_timeout", AHEAD, "schema",
     "sources_bytes_max", "sources_max", "stale_incarnation", "version",
 })  # fmt: skip
 """Reasons that say nothing of who it is: a whole fleet behind one router may have them."""

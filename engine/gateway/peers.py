@@ -15,6 +15,7 @@ from typing import Final
 
 from edge_agent.messages import HELLO_MAX, PULL_BACK, Hello
 from edge_agent.ntp_mac import NtpKeys
+from edge_agent.sequence import AHEAD
 from edge_agent.wire import Decoder
 from engine.gateway.promises import WaitingPromises
 from engine.gateway.recall import PastSource, Recalled
@@ -22,6 +23,13 @@ from engine.gateway.received import ReceivedSet
 from engine.gateway.schemas import Refusal, Schemas, SchemaStore, digest
 from engine.gateway.settings import GatewaySettings
 
+AHEAD_MAX: Final = 1 << 60
+"""An incarnation may be so far ahead of this clock [ns], 36 years: devices take their clocks' time,
+which may be wrong; the largest incarnation of all would keep every later start out."""
+STEP_MAX: Final = 1 << 32
+"""Or so far ahead of the one before, where that is later."""
+_CLOCK_LEAST_NS: Final = 1_767_225_600 * 10**9
+"""2026: a clock that has not been set yet is behind it."""
 SOURCE_BYTES: Final = 2048
 LANE_BYTES: Final = 400
 """Charged per source and per stream of it for as long as it is known: measured."""
@@ -150,9 +158,10 @@ class Admission:
         """The source of a HELLO whose token is right, and the incarnation that it replaces.
 
         Raises:
-            Refusal: ``stale_incarnation``, ``duplicate_source``, ``schema`` (streams changed
-                without a new incarnation), ``attr_type`` (an attribute has another type
-                elsewhere at the site), ``attrs_max``, ``sources_max`` or ``sources_bytes_max``.
+            Refusal: ``stale_incarnation``, ``incarnation_ahead``, ``duplicate_source``, ``schema``
+                (streams changed without a new incarnation), ``attr_type`` (an attribute has another
+                type elsewhere at the site), ``attrs_max``, ``sources_max`` or
+                ``sources_bytes_max``.
         """
         key = (hello.site, hello.source)
         old, past = self.sources.get(key), self._past.get(key)
@@ -225,6 +234,14 @@ class Admission:
                 "knows; each start of a source needs a larger incarnation"
             )
             raise Refusal("stale_incarnation", detail, retry=True, above=newest)
+        least = max(arrival, _CLOCK_LEAST_NS, -1 if newest is None else newest)
+        most = max(max(arrival, _CLOCK_LEAST_NS) + AHEAD_MAX, (newest or 0) + STEP_MAX)
+        if hello.incarnation > most:
+            detail = (
+                f"{hello.incarnation} of {hello.source} is more than {most}: set the device's "
+                "clock, or count its starts from 1 on"
+            )
+            raise Refusal(AHEAD, detail, retry=True, above=least)
         if old is None:
             if len(self.sources) >= self._settings.sources_max:
                 raise Refusal(

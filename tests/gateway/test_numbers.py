@@ -17,7 +17,9 @@ from edge_agent.promising import PromiseSettings
 from edge_agent.records import Kind
 from edge_agent.sequence import SEQ_MAX, Numbers
 from engine.gateway.core import Recalled
+from engine.gateway.peers import AHEAD_MAX
 from engine.gateway.promises import KEYS_MAX, Promised, WaitingPromises
+from engine.gateway.recall import PastSource
 from engine.gateway.received import ReceivedSet
 from tests.gateway.conftest import SYNC, Bench, a_data, a_hello
 from tests.gateway.world import world_of
@@ -79,6 +81,8 @@ def test_giving_up_the_first_gap() -> None:
 MS = 10**6
 
 S = 10**9
+NOW = 1_767_225_600 * 10**9
+"""2026, at least."""
 
 
 def test_numbers_below_what_a_hello_says_are_given_up() -> None:
@@ -186,12 +190,43 @@ def test_there_may_be_no_larger_incarnation() -> None:
     assert numbers.exceed(SEQ_MAX - 2)
     assert numbers.incarnation == SEQ_MAX - 1
     assert not Numbers(1, 3).exceed(SEQ_MAX - 1)
+
+
+@pytest.mark.parametrize("first", [SEQ_MAX - 1, NOW + AHEAD_MAX + 10**18, 0, NOW, 10**9])
+def test_attack_08_the_largest_incarnation_keeps_no_later_start_out(first: int) -> None:
+    """Of a device whose clock is wrong, or of somebody with its token: agents find their way in."""
     world = world_of(4, {})
-    world.boot(SEQ_MAX - 1)
-    world.run(S)
-    world.boot(0)
-    world.run(S)
-    assert world.agent.state is s.SessionState.FAILED
+    for incarnation in (first, 0, NOW, SEQ_MAX - 1, 1, NOW + 5):
+        world.boot(incarnation)
+        world.emit("events", 4)
+        world.run(20 * S)
+        assert world.agent.state is s.SessionState.RUNNING
+        assert world.agent.incarnation <= max(first, NOW) + AHEAD_MAX
+    world.settle()
+    world.check()
+    starts = {incarnation: have for (incarnation, _), have in world.log.numbers.items()}
+    assert list(starts) == sorted(starts)
+    assert len(starts) == 6
+    assert all(have == {0, 1, 2, 3} for have in starts.values())
+
+
+def test_attack_08_an_incarnation_may_be_ahead_by_so_much() -> None:
+    """Of the clock, of one that is not set, and of the start before."""
+    bench = Bench()
+    for now, base in ((0, NOW), (NOW, NOW), (3 * NOW // 2, 3 * NOW // 2)):
+        key = f"{now}"
+        said = bench.join(key, a_hello(key, incarnation=base + AHEAD_MAX + 1), now=now)
+        assert refusal(said) == ("incarnation_ahead", True, base)
+        assert bench.join(f"{key}+", a_hello(key, incarnation=base + AHEAD_MAX), now=now) == [
+            m.Welcome(0, (0,))
+        ]
+    # Of a log that has the largest there is: the same start goes on, and the next one is told so.
+    past = {("main", "d"): PastSource(SEQ_MAX - 9)}
+    recalled = Recalled()
+    recalled.sources.update(past)
+    bench = Bench(recalled=recalled)
+    assert refusal(bench.join("e", a_hello(incarnation=7)))[0] == "stale_incarnation"
+    assert bench.join("f", a_hello(incarnation=SEQ_MAX - 8)) == [m.Welcome(0, (0,))]
 
 
 @pytest.mark.parametrize("recalled", [False, True])
