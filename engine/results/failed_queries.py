@@ -19,6 +19,7 @@ from engine.query_failures import QueryFailure
 from engine.results.answer_lines import AnswersDamaged, site_file
 
 SUFFIX: Final = ".failed.json"
+_SAID: Final = 5
 Failed = dict[str, str]
 """``site``, ``query``, ``reason``, and the ``version`` of the program."""
 
@@ -60,8 +61,13 @@ class FailedQueries:
                 self._write(path, failed)
                 tell(
                     f"query {key[0]} cannot be tried again at site {key[1]!r}, as the oldest files "
-                    f"of the log were retired: move {path.parent} away, then it begins behind them"
+                    f"of the log were retired: move {folder} away, and all answers begin behind "
+                    "them"
                 )
+        for (query, site), failed in list(self._failed.items())[:_SAID]:
+            tell(f"query {query} is set aside at site {site!r}: {_first_line(failed['reason'])}")
+        if len(self._failed) > _SAID:
+            tell(f"{len(self._failed) - _SAID} more are set aside, which *{SUFFIX} files tell")
         changed(self.state())
 
     def add(self, site: str, failures: Sequence[QueryFailure]) -> None:
