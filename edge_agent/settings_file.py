@@ -16,7 +16,7 @@ from typing import Any, Final
 from edge_agent.errors import SettingsError
 from edge_agent.near_miss import did_you_mean
 from edge_agent.toml_lines import line_numbers, line_of
-from edge_agent.units import NS_PER, exactly, time_unit
+from edge_agent.units import NS_PER, exactly, no_such_unit, unit_length
 
 BYTES_PER: Final[dict[str, int]] = {
     "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30,
@@ -68,7 +68,9 @@ def quantity(text: str, units: Mapping[str, int], what: str) -> int:
     """
     found = _QUANTITY.fullmatch(text)
     name = "" if found is None else found[3]
-    scale = units.get((time_unit(name) or name) if units is NS_PER else name)
+    scale = unit_length(name) if units is NS_PER else units.get(name)
+    if found is not None and scale is None and units is NS_PER:
+        raise SettingsError(f"{text!r} is not {what}: {'; '.join(no_such_unit(name))}")
     if found is None or scale is None:
         known = " ".join(units)
         raise SettingsError(f"{text!r} is not {what}: a number and one of {known}")

@@ -17,17 +17,41 @@ _ALIASES: Final[dict[str, str]] = {
     "m": "min", "minute": "min", "minutes": "min", "mins": "min", "hour": "h", "hours": "h",
     "day": "d", "days": "d",
 }  # fmt: skip
+_WEEK: Final = {"w", "week", "weeks"}
+"""Read, but never written: no duration of 14 d becomes 2 weeks."""
+_NO_FIXED_LENGTH: Final[dict[str, str]] = {
+    "month": "in days, as in 30 d", "quarter": "in days, as in 90 d",
+    "year": "in days, as in 365 d",
+    "workday": "in days with weekends, as in 8 d for six workdays",
+}  # fmt: skip
 
 
-def time_unit(name: str) -> str | None:
-    """The key of ``NS_PER`` that ``name`` stands for: itself or an English word, in any case.
+def unit_length(name: str) -> int | None:
+    """Nanoseconds of the unit that ``name`` stands for: a short one or an English word, in any
+    case; None: there is no such unit.
 
-    >>> time_unit("Minutes"), time_unit("ms"), time_unit("parsec")
-    ('min', 'ms', None)
+    >>> unit_length("Minutes"), unit_length("ms"), unit_length("weeks"), unit_length("parsec")
+    (60000000000, 1000000, 604800000000000, None)
     """
     key = name.lower()
-    key = _ALIASES.get(key, key)
-    return key if key in NS_PER else None
+    if key in _WEEK:
+        return 7 * NS_PER["d"]
+    return NS_PER.get(_ALIASES.get(key, key))
+
+
+def no_such_unit(name: str) -> tuple[str, str]:
+    """What is wrong with a unit that there is not, and the remedy.
+
+    >>> no_such_unit("parsec")
+    ("unknown time unit 'parsec'", 'use one of ns, us, ms, s, min, h, d')
+    >>> no_such_unit("Months")
+    ("'Months' have no fixed length", 'write it in days, as in 30 d')
+    """
+    instead = _NO_FIXED_LENGTH.get(name.lower().removesuffix("s"))
+    if instead is None:
+        return f"unknown time unit {name!r}", f"use one of {', '.join(NS_PER)}"
+    have = "have" if name.lower().endswith("s") else "has"
+    return f"{name!r} {have} no fixed length", f"write it {instead}"
 
 
 def exactly(whole: str, fraction: str, scale: int) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from edge_agent.units import NS_PER, exactly, time_unit
+from edge_agent.units import NS_PER, exactly, no_such_unit, unit_length
 from engine.errors import UserError
 
 _DURATION: Final = re.compile(r"\s*([0-9]+)(?:\.([0-9]+))?\s*([A-Za-z]*)\s*")
@@ -18,15 +18,15 @@ _NEAT_UNITS: Final = ("ns", "us", "ms", "s", "h")
 
 
 def unit_ns(name: str) -> int:
-    """Nanoseconds of one ``name`` (``ns us ms s min h d`` or their English words).
+    """Nanoseconds of one ``name`` (``ns us ms s min h d w`` or their English words).
 
     Raises:
         UserError: unknown unit; the message lists the known ones.
     """
-    key = name if name in NS_PER else time_unit(name)
-    if key is None:
-        raise UserError(f"unknown time unit {name!r}; use one of {', '.join(NS_PER)}")
-    return NS_PER[key]
+    length = unit_length(name)
+    if length is None:
+        raise UserError("; ".join(no_such_unit(name)))
+    return length
 
 
 def parse_duration(text: str, default_unit: str = "ns") -> int:

@@ -18,6 +18,7 @@ from edge_agent.units import NS_PER
 from engine.errors import UserError
 from engine.gateway.settings import GatewaySettings
 from engine.log.retention import Limits
+from engine.query import query, to_text
 from engine.server.log_keeper import KeepSettings
 from engine.server.site_file import read_site
 from engine.units import parse_duration
@@ -145,6 +146,24 @@ def test_a_duration_is_shown_as_it_is_read(ns: int) -> None:
 def test_durations_are_written_as_in_queries() -> None:
     for text in ("90 s", "1.5min", "1.5 Minutes", "90 seconds"):
         assert quantity(text, NS_PER, "a duration") == parse_duration(text) == 90 * NS_PER["s"]
+    for text in ("2 weeks", "2w", "2 Week", "14 d"):
+        assert quantity(text, NS_PER, "a duration") == parse_duration(text) == 14 * NS_PER["d"]
+        plan = query(f"EVENT SEQ(A a, B b) WITHIN {text}")
+        assert to_text(plan).endswith("WITHIN 14 d")
+
+
+@pytest.mark.parametrize("unit", ["month", "years", "Quarter", "workdays"])
+def test_a_unit_of_no_fixed_length_is_refused_with_what_to_write(unit: str) -> None:
+    calls: list[Callable[[], object]] = [
+        lambda: parse_duration(f"2 {unit}"),
+        lambda: query(f"EVENT SEQ(A a, B b) WITHIN 2 {unit}"),
+        lambda: query(f"EVENT SEQ(A a, B b) WHERE b.ts - a.ts < 2 {unit} WITHIN 5 s"),
+        lambda: query(f"SELECT count(*) WINDOW TUMBLING 2 {unit}"),
+        lambda: quantity(f"2 {unit}", NS_PER, "a duration"),
+    ]
+    for call in calls:
+        with pytest.raises((UserError, SettingsError), match=r"no fixed length(.|\n)*in days"):
+            call()
 
 
 FOLDER = Path(__file__).parent / "settings"

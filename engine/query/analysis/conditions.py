@@ -10,7 +10,7 @@ from dataclasses import replace
 from math import isinf
 from typing import Final
 
-from edge_agent.units import NS_PER
+from edge_agent.units import no_such_unit
 from engine.errors import UserError
 from engine.query.analysis.calls import (
     REGEXP_LIKE,
@@ -201,9 +201,8 @@ def _check_unit(number: s.Number, context: Context) -> None:
         unit_ns(number.unit.text)
     except UserError:
         clauses = [word.upper() for word in RESERVED] + ["group by"]
-        hint = f"use one of {', '.join(NS_PER)}"
+        message, hint = no_such_unit(number.unit.text)
         near = closest(number.unit.text, clauses)
-        message = f"unknown time unit {number.unit.text!r}"
         raise context.refuse(number.unit.at, message, near or hint) from None
 
 

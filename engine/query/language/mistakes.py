@@ -7,6 +7,7 @@ from typing import Final
 
 from lark import Token
 
+from edge_agent.units import no_such_unit
 from engine.errors import UserError
 from engine.query.language.habits import said_here
 from engine.query.language.place import Span, closest, printable, refuse
@@ -54,7 +55,8 @@ def syntax_error(text: str, token: Token, accepts: set[str]) -> UserError:
     if unit is not None:
         word = text[unit[0] : unit[1]]
         near = closest(word, {word.upper() for word in RESERVED})
-        return refuse(text, unit, f"unknown time unit {word!r}", near)
+        message, instead = no_such_unit(word)
+        return refuse(text, unit, message, near or instead)
     remedy = _remedied(text[: at[0]].rstrip(), token)
     if remedy is not None:
         return refuse(text, at, *remedy)
