@@ -100,6 +100,26 @@ def see(browser: webdriver.Chrome, selector: str, words: str) -> None:
     )  # fmt: skip
 
 
+def test_attack_03_queries_that_are_set_aside_are_listed(
+    shown: Shown, browser: webdriver.Chrome
+) -> None:
+    answers = shown.site.overview.answers
+    browser.get(shown.url)
+    until(lambda: text(browser, "#sums"), "the sums")
+    assert text(browser, "#failed") == ""
+    answers.failed.append({"query": "q", "site": HOSTILE, "reason": HOSTILE, "version": "1"})
+    until(lambda: text(browser, "#failed-rows li") == f"q of {HOSTILE}: {HOSTILE}", "the query")
+    assert "1 set aside at a site; all others go on" in text(browser, "#failed-total")
+    answers.failed.clear()
+    answers.running = False
+    until(lambda: "no query is answered, for now" in text(browser, "#failed"), "the engine's end")
+    assert text(browser, "#failed-rows li") == ""
+    answers.running = True
+    until(lambda: text(browser, "#failed") == "", "answers again")
+    assert browser.execute_script("return window.pwned") is None
+    assert complaints(browser) == []
+
+
 def test_names_are_text_and_nothing_else(shown: Shown, browser: webdriver.Chrome) -> None:
     shown.do(lambda: shown.site.source(HOSTILE, site=HOSTILE))
     event = {"source": HOSTILE, "type": HOSTILE, "seq": 1, "ts": 1, "stream": "e"}
