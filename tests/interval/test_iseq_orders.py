@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -154,6 +156,33 @@ def test_an_ibp_that_is_lost_or_late_or_comes_again_costs_no_match_unseen(
         assert told == want
         assert not counters.get("ibp_late")
         assert answered(asked, once, [], **options)[0] == found
+
+
+@pytest.mark.parametrize("cuts", [[], list(range(10))])
+def test_a_type_whose_ibp_came_late_is_trusted_no_more(cuts: list[int]) -> None:
+    """A at 2 was announced behind B at 3, which was dropped for want of an A; so B at 20 is kept,
+    and the A around it is found, though its IBP is late, too.
+    """
+    arrived = [  # type, begin, end (of an IBP unknown), id
+        ("C", 1, None, 0), ("C", 1, 2, 0), ("B", 3, 3, 1), ("A", 2, None, 2), ("A", 2, 5, 2),
+        ("B", 20, 20, 3), ("A", 15, None, 4), ("A", 15, 21, 4), ("C", 22, 22, 5),
+    ]  # fmt: skip
+    first: Record = {"kind": "sync", "source": "x", "first_seq": 0, "ts": 0, "arrival": 0}
+    records = [first | {"offset": 0, "delay": 0}]
+    for arrival, (kind, ts, te, id_) in enumerate(arrived, 1):
+        seq = sum("te" in record for record in records)
+        more: Record = {"kind": "ibp"} if te is None else {"te": te, "seq": seq}
+        records.append(
+            {"type": kind, "source": "x", "ts": ts, "id": id_, "arrival": arrival} | more
+        )
+    found, counters = answered(
+        replace(AS_IN_5_4, within=8), records, cuts,
+        order="kslack:0", intervals="ibp", purge="promises",
+    )  # fmt: skip
+    assert [[(e["ts"], e["te"]) for e in result["events"]] for result in found] == [
+        [(15, 21), (20, 20), (22, 22)]
+    ]
+    assert (counters["ibp_late"], counters["unannounced"]) == (2, 0)
 
 
 def test_intervals_of_many_sources_are_merged_by_their_ends() -> None:
