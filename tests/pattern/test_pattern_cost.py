@@ -24,7 +24,7 @@ from engine.stream.released import Strings
 MOST = 6.0
 """Of the ratio; 4 is linear, 16 quadratic."""
 QUICK, LONG = 1_000, 20_000
-ROUNDS = 2
+ROUNDS = 3
 
 APART = [
     "EVENT SEQ(A a, B b) WITHIN 50", "EVENT SEQ(A a, !C c, B b) WITHIN 50",
@@ -119,7 +119,8 @@ def test_four_times_the_events_take_at_most_six_times_as_long(
 def test_many_events_take_no_longer_each(
     tools: Any, text: str, made: Callable[[Any, int], list[Any]]
 ) -> None:
-    assert grows(tools, text, made, LONG) <= MOST
+    n = LONG // 5 if made is with_uncertain_clocks else LONG
+    assert grows(tools, text, made, n) <= MOST
 
 
 @pytest.mark.parametrize("text", [APART[0], APART[3]])
