@@ -448,6 +448,7 @@ class Chain:
             "failed": dict(self._failures.reasons),
             "records": dict(self._records),
             "last_arrival": self._last_arrival,
+            "rows_at_once": self._rows_at_once,  # so that a batch done again has the same pieces
             "quarantined": list(self._quarantined),
             "side": self._side.snapshot(),
             "judging": self.judging and self.judging.snapshot(),
@@ -493,6 +494,7 @@ class Chain:
             self._cascade.restore(state["cascade"])
         self._records = Counter(state["records"])
         self._last_arrival = state["last_arrival"]
+        self._rows_at_once = state["rows_at_once"]
         self._quarantined = list(state["quarantined"])
         self._side.restore(state["side"])
         if self.judging is not None:
