@@ -23,7 +23,7 @@ class UserError(SlackwaterError):
 
 
 class OverBudget(UserError):  # noqa: N818 - what it is
-    """A query finds more at once than it may, or holds back more; other queries can go on.
+    """A query finds more matches than it may, or holds back more; other queries can go on.
 
     ``query``: its name. The message names it and the remedies.
     """
@@ -34,9 +34,9 @@ class OverBudget(UserError):  # noqa: N818 - what it is
 
     @classmethod
     def of(cls, query: str, does: str, most: int) -> OverBudget:
-        """``does``: what the query does at once; ``most``: the bound on its matches."""
+        """``does``: what the query does; ``most``: the bound on its matches."""
         return cls(
-            f"query {query!r}: {does} at once. Ask for fewer: a shorter WITHIN, PARTITION BY or a "
+            f"query {query!r}: {does}. Ask for fewer: a shorter WITHIN, PARTITION BY or a "
             "condition that joins the steps, and for steps that repeat CONTIGUITY NEXT, SKIP or "
             f"LIMIT n; or let it have more memory: --matches-max {2 * most} (of a server: "
             "matches_max of [engine])",

@@ -123,7 +123,7 @@ def query(
         guard: events stamped this far beyond their arrival are quarantined; ``off``: never.
         late: keep late and quarantined events, with their reasons, as ``Results.late``.
         spill: where old events of patterns go, as ``FOLDER,hot=10min``; None: they stay in memory.
-        matches_max: so many matches may a query find at once, or hold back; then the call fails.
+        matches_max: so many matches may one event complete or change; beyond that the call fails.
         master: a Spark master, such as ``local[2]``; None: in this process.
         attributes: types (``int float bool str``) of those that events may have, though none comes.
 

@@ -12,6 +12,7 @@ from engine.barrier.base import Barrier, Happened, HoldsMatches, Listener, Match
 from engine.barrier.changes import Given
 from engine.errors import OverBudget
 from engine.operator import Result, ResultPieces
+from engine.query.purge_settings import MATCHES_TOGETHER
 from engine.stream.released import Released
 
 
@@ -75,7 +76,7 @@ class BarrierStage:
                 pieces.append(self._matcher.shown(given))
             if self._holding and self._holding.counters()["matches_held"] > self._most:
                 does = f"its barrier holds back more than {self._most:,} matches"
-                raise OverBudget.of(self._query, does, self._most)
+                raise OverBudget.of(self._query, does, self._most // MATCHES_TOGETHER)
             number = self._matcher.purge(self._barrier.held_rows)
             if number is not None:
                 self._barrier.renumber(number)

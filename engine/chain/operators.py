@@ -17,6 +17,7 @@ from engine.query.derived_plan import DerivedPlan
 from engine.query.join_plan import JoinPlan
 from engine.query.monitor_plan import MonitorPlan
 from engine.query.plan import OrPlan, Plan, SeqPlan, TreePlan, WindowPlan
+from engine.query.purge_settings import MATCHES_TOGETHER
 from engine.query.repeat_plan import RepeatPlan
 from engine.query.shape import of_intervals
 from engine.query_failures import QueryFailures
@@ -33,7 +34,9 @@ Build = Callable[[Any, ChainSettings, str, "ChunkStore | None"], Operator]
 
 def _behind_barrier(matcher: Matcher, plan: Plan, settings: ChainSettings) -> BarrierStage:
     barrier = build_barrier(barrier_in_force(settings.barrier, plan.realtime), matcher.asked)
-    return BarrierStage(matcher, barrier, plan.name, settings.pattern.matches_max)
+    return BarrierStage(
+        matcher, barrier, plan.name, MATCHES_TOGETHER * settings.pattern.matches_max
+    )
 
 
 def _pattern(

@@ -125,7 +125,7 @@ MatchesMax = Annotated[
     typer.Option(
         "--matches-max",
         metavar="N",
-        help="So many matches may a query find at once, or hold back; then the run ends.",
+        help="So many matches may one event complete or change; beyond that the run ends.",
     ),
 ]
 _SHOWN: Final = "shown.jsonl"

@@ -74,7 +74,7 @@ def asked_of_queries(
         on_spark: where the chains run.
         joins: in which order the steps of a SEQ/PAL tree are found.
         history: file of results of runs before, and for runs to come; None: nothing is kept.
-        matches_max: matches that a query may find at once, or hold back.
+        matches_max: matches that one event may complete or change.
 
     Raises:
         UserError: a short form is at fault; says how to write it.

@@ -48,8 +48,9 @@ class PatternSettings:
     ``purge`` and ``slack_ns`` (of ``slack``): see ``engine.query.purge_settings``. Rows that
     break the promise meant find what is left. ``intervals``: how an ISEQ is searched
     (``engine.query.endpoints.path``). ``joins``: in which order the steps of a SEQ/PAL tree are
-    found (``engine.query.endpoints.tree_joins``). ``matches_max``: as many may be found at once, or
-    held back by the barrier.
+    found (``engine.query.endpoints.tree_joins``). ``matches_max``: as many may one event
+    complete or change; the events of one call, or the barrier hold back, ``MATCHES_TOGETHER`` times
+    as many.
     """
 
     certainty: str = "pairwise"

@@ -9,8 +9,10 @@ from engine.errors import UserError
 from engine.units import DURATION_MAX_NS, parse_duration
 
 PURGES: Final = ("late", "slack", "promises")
-MATCHES_MAX: Final = 1_000_000
-"""Matches that a query finds or holds at once; each takes some 500 bytes until it is written."""
+MATCHES_MAX: Final = 200_000
+"""Matches that one event may complete or change."""
+MATCHES_TOGETHER: Final = 5
+"""Times as many may the events of one call, or a barrier hold back: of some 500 bytes each."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from engine.errors import OverBudget
 from engine.kernels.records import numbers_of
 from engine.pattern.compiled.program import compile_programs, uses_text_order
 from engine.pattern.compiled.program_texts import awaits_text, text_constants, text_ranks
 from engine.pattern.compiled.records import EVENT
 from engine.pattern.search import stacks
+from engine.pattern.search.budget import MatchBudget
 from engine.pattern.search.program_machine import NO_PROGRAMS, Programs
 from engine.pattern.settings import Rule
 from engine.pattern.store import Store
@@ -56,13 +56,13 @@ class RepeatKernel:
         layout: of the query.
         rule: how uncertain the order of two events is.
         keep_ns: how long beyond its ref an event is kept, or None.
-        most: matches that one call may find.
+        most: matches that one event may complete or change.
     """
 
     def __init__(
         self, layout: RepeatLayout, rule: Rule, keep_ns: int | None, most: int = MATCHES_MAX
     ) -> None:
-        self._layout, self._most = layout, most
+        self._layout, self._budget = layout, MatchBudget(layout.plan.name, most)
         self._setting = layout.setting.copy()
         self._setting["max_delay"] = rule is Rule.MAX_DELAY
         self._setting["keep"] = -1 if keep_ns is None else keep_ns
@@ -75,7 +75,7 @@ class RepeatKernel:
         self._texts, self._generation = -1, -1
         self._awaits = False
         self._ranks = np.empty(0, np.int64)
-        room = min(_LEAST, most)
+        room = min(_LEAST, self._budget.room)
         self._runs = FoundRuns(
             np.empty(room, RUN), np.empty(4 * room, EVENT_OF), np.empty(room, GAP_DOUBT)
         )
@@ -89,7 +89,7 @@ class RepeatKernel:
         """What the rows of ``store`` from ``first`` on do to matches; good until the next call.
 
         Raises:
-            OverBudget: there are more matches than one call may find.
+            OverBudget: there are more matches than there may be.
         """
         now, places = self._setting[0], ROLES * len(self._layout.tables.steps)
         now["found_n"] = now["path_n"] = now["doubts_n"] = 0
@@ -129,6 +129,7 @@ class RepeatKernel:
             if why == c.DONE:
                 n, path, doubts = (int(now[name]) for name in ("found_n", "path_n", "doubts_n"))
                 found = self._runs
+                self._budget.check(found.found["cause"][:n])
                 return FoundRuns(found.found[:n], found.path[:path], found.doubts[:doubts])
             if why == c.STACKS_FULL:
                 left, (known, used) = (
@@ -150,15 +151,13 @@ class RepeatKernel:
         """What is found, with more room for what had none."""
         found, path, doubts = self._runs
         if self._setting["lacks_path"][0]:
-            if len(path) >= _EVENTS * self._most:
-                raise self._over(f"matches of more than {_EVENTS * self._most:,} events together")
-            return FoundRuns(found, _longer(path, _EVENTS * self._most), doubts)
-        if len(found) >= self._most:
-            raise self._over(f"more than {self._most:,} matches")
-        return FoundRuns(_longer(found, self._most), path, _longer(doubts, self._most))
-
-    def _over(self, finds: str) -> OverBudget:
-        return OverBudget.of(self._layout.plan.name, f"it finds {finds}", self._most)
+            most = _EVENTS * self._budget.room
+            if len(path) >= most:
+                raise self._budget.exceeded(f"its matches have more than {most:,} events together")
+            return FoundRuns(found, _longer(path, min(4 * len(path), most)), doubts)
+        found_n = int(self._setting["found_n"][0])
+        room = self._budget.larger(len(found), found["cause"][:found_n])
+        return FoundRuns(_longer(found, room), path, _longer(doubts, room))
 
     def _compile(self, kinds: np.ndarray, strings: Strings) -> None:
         """The programs of the conditions, anew where kinds or texts have changed."""
@@ -220,8 +219,8 @@ class RepeatKernel:
         self._forget_runs(len(self._ended))
 
 
-def _longer(part: np.ndarray, most: int) -> np.ndarray:
-    """With four times the room, or with room for the most."""
-    longer = np.empty(min(4 * len(part), most), part.dtype)
+def _longer(part: np.ndarray, room: int) -> np.ndarray:
+    """With room for so many."""
+    longer = np.empty(room, part.dtype)
     numbers_of(longer)[: len(part)] = numbers_of(part)
     return longer

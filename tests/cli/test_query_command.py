@@ -353,5 +353,5 @@ def test_too_many_matches_end_the_command_with_a_word(cli: Any, trace: Any) -> N
     events = trace(*stream(" ".join(f"a{at}" for at in range(40))))
     ran = cli("query", "EVENT A+ a[] WITHIN 90", "--input", events, *QUIET, "--matches-max", "99")
     assert ran.code == 2
-    assert "query 'q1': it finds more than 99 matches at once" in ran.err
+    assert "query 'q1': one event completes or changes more than 99 matches" in ran.err
     assert "--matches-max 198" in ran.err

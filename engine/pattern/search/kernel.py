@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.errors import OverBudget
 from engine.kernels.records import copy_of, numbers_of
 from engine.pattern.compiled.program import compile_programs, uses_text_order
 from engine.pattern.compiled.program_texts import awaits_text, text_constants, text_ranks
@@ -14,6 +13,7 @@ from engine.pattern.compiled.tables import Layout
 from engine.pattern.search import construction as c
 from engine.pattern.search import scopes, stacks
 from engine.pattern.search import state as search
+from engine.pattern.search.budget import MatchBudget
 from engine.pattern.search.program_machine import Programs
 from engine.pattern.settings import Rule, StackOptions
 from engine.pattern.store import Store
@@ -39,7 +39,7 @@ class Kernel:
         within_ns: WITHIN, or None.
         keep_ns: how long beyond its ref an event is kept, or None.
         options: of the stacks.
-        most: matches that one call may find.
+        most: matches that one event may complete or change.
         drops: intervals are dropped as promises say (``engine.pattern.search.dropping``).
     """
 
@@ -47,7 +47,7 @@ class Kernel:
         self, layout: Layout, rule: Rule, within_ns: int | None, keep_ns: int | None,
         options: StackOptions, *, most: int = MATCHES_MAX, drops: bool = False,
     ) -> None:  # fmt: skip
-        self._most = most
+        self._budget = MatchBudget(layout.branches[0].name, most)
         self._layout = layout
         self._state = np.zeros(1, search.STATE)
         now = self._state[0]
@@ -133,7 +133,7 @@ class Kernel:
             stop: the end of them; None: there are no more.
 
         Raises:
-            OverBudget: there are more matches than one call may find.
+            OverBudget: there are more matches than there may be.
         """
         stop = store.n if stop is None else stop
         programs = _NO_PROGRAMS
@@ -146,7 +146,7 @@ class Kernel:
         moves, clock_of = _NO_MOVES, np.full(steps, -1)
         if promised:
             moves, clock_of = self._moves(promised)
-        room = min(max(_LEAST + (stop - first) // 2, self._room), self._most)
+        room = min(max(_LEAST + (stop - first) // 2, self._room), self._budget.room)
         # The last arrays again if they fit, as fresh memory is slow.
         if self._last is not None and room <= len(self._last[0]) <= _FITS * room:
             found, rows, doubts = self._last
@@ -167,6 +167,7 @@ class Kernel:
             if why == c.DONE:
                 self._begun = self._begun[:0]
                 n = int(now["found_n"])
+                self._budget.check(found["cause"][:n])
                 self._room, self._last = n + n // 8, (found, rows, doubts)
                 return found[:n], rows[:n], doubts[: int(now["doubts_n"])]
             if why == c.STACKS_FULL:
@@ -179,11 +180,8 @@ class Kernel:
                     self._stacks, same, left // 4 + known // 2 + 16, entries + used // 2,
                     self._beside,
                 )  # fmt: skip
-            elif len(found) >= self._most:
-                does = f"it finds more than {self._most:,} matches"
-                raise OverBudget.of(self._layout.branches[0].name, does, self._most)
             else:
-                room = min(4 * len(found), self._most)
+                room = self._budget.larger(len(found), found["cause"][: int(now["found_n"])])
                 found, rows, doubts = (_longer(part, room) for part in (found, rows, doubts))
 
     def take_in(self, store: Store, first: int, stop: int, strings: Strings) -> None:
