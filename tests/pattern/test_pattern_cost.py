@@ -37,7 +37,7 @@ APART = [
     "EVENT SEQ(A+ a[], A? b, B c) WITHIN 90 CONTIGUITY NEXT",
 ]  # fmt: skip
 """Of events some time apart."""
-UNCERTAIN = [APART[0], APART[1], APART[3], APART[4], APART[6]]
+UNCERTAIN = [APART[0], APART[1], APART[3], APART[6]]
 """Of events of which two neighbours may be the other way round."""
 TIED = [
     "EVENT A+ x[] WITHIN 10 CONTIGUITY STRICT SKIP PAST LAST EVENT",

@@ -18,6 +18,7 @@ LONG = (
     "any_cut_gives", "every_pair_of_extreme_values", "long_streams", "stays_flat",
     "memory_is_bounded", "does_not_grow", "panes_and_nodes", "panes_are_forgotten", "pandas",
     "state_on_disk", "traces_that_are_over", "what_an_open_trace_takes", "without_end",
+    "six_times_as_long",
 )  # fmt: skip
 """In the names of tests of many events or of all cases, which take minutes each as plain Python."""
 SHARE = 0.9
