@@ -21,17 +21,17 @@ CALLS = {
 }  # fmt: skip
 
 
-def many() -> tuple[Released, pd.DataFrame]:
+def many(n: int = N) -> tuple[Released, pd.DataFrame]:
     random = np.random.default_rng(3)
-    ref = np.cumsum(random.integers(1, 40, N))
+    ref = np.cumsum(random.integers(1, 40, n))
     columns = {
-        "ref": ref, "unc": np.zeros(N, np.int64), "epoch": np.full(N, -1), "release": ref,
-        "status": np.full(N, IN_ORDER, np.int8), "source": np.zeros(N, np.int32),
-        "stream": np.zeros(N, np.int32), "seq": np.arange(N),
-        "attrs.g": random.integers(0, 20, N), "attrs.v": random.normal(size=N).round(2),
+        "ref": ref, "unc": np.zeros(n, np.int64), "epoch": np.full(n, -1), "release": ref,
+        "status": np.full(n, IN_ORDER, np.int8), "source": np.zeros(n, np.int32),
+        "stream": np.zeros(n, np.int32), "seq": np.arange(n),
+        "attrs.g": random.integers(0, 20, n), "attrs.v": random.normal(size=n).round(2),
     }  # fmt: skip
     frame = pd.DataFrame({"ref": ref, "g": columns["attrs.g"], "v": columns["attrs.v"]})
-    return Released(N, columns, {"g": "int", "v": "float"}, Strings(["events"]), 0), frame
+    return Released(n, columns, {"g": "int", "v": "float"}, Strings(["events"]), 0), frame
 
 
 def copies(frame: pd.DataFrame, kind: str) -> pd.DataFrame:

@@ -7,6 +7,7 @@ from engine.kernels.integers import INT_MIN, NONE
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import Record
 from engine.window.counted.held import EVERY, PERHAPS, TOLD, CountedBook
+from engine.window.counted.order_statistics import forget_sorted
 from engine.window.drift import PART_BITS, SURE, WHOLE
 from engine.window.held.cells import find_or_add, free_window
 from engine.window.own.batch import OwnBatch
@@ -34,6 +35,7 @@ def enter(i: int, batch: OwnBatch, book: CountedBook, st: Record) -> None:
         mine.begin, mine.limit, mine.oldest, mine.newest = NONE, NONE, NONE, NONE
         mine.in_open, mine.in_kept = 0, 0
         mine.opened, mine.running, mine.is_group = 0, NONE, 1
+        forget_sorted(book.sorted, group)
     if r < mine.floor:
         st.too_late += 1
         if cells.tally[0].live != live:
@@ -44,6 +46,9 @@ def enter(i: int, batch: OwnBatch, book: CountedBook, st: Record) -> None:
         before, rank = book.counted.prev[before], rank - 1
     place = _put(i, group, before, batch, book)
     mine.count += 1
+    if kept.next[place] != NONE:
+        forget_sorted(book.sorted, group)
+    st.vague |= kept.part[place] != WHOLE
     total, first = mine.base + mine.count, mine.next * batch.step
     if mine.begin != NONE:
         mine.begin = book.counted.prev[mine.begin] if rank <= first else mine.begin
@@ -135,6 +140,8 @@ def runs(window: int, book: CountedBook) -> bool:
 def last_of(window: int, rows: int, book: CountedBook) -> int:
     """The place of its last event; of one that runs, of its latest."""
     kept, place = book.held.kept, book.counted.of[window].first
+    if book.counted.of[window].last != NONE:
+        return int(book.counted.of[window].last)
     for _ in range(rows - 1):
         if kept.next[place] == NONE:
             break
@@ -155,6 +162,7 @@ def new_window(group: int, number: int, first: int, book: CountedBook, st: Recor
         return int(NONE)
     one = counted.of[window]
     one.number, one.first, one.group, one.stale, one.is_group = number, first, group, 0, 0
+    one.last = NONE
     one.before, one.after = mine.newest, NONE
     if mine.newest == NONE:
         mine.oldest = window
@@ -191,6 +199,8 @@ def _shift_windows(
         if rank <= of[window].number * batch.step:
             of[window].first = book.counted.prev[of[window].first]
         behind = of[window].number * batch.step + batch.size > rank
+        if behind and of[window].last != NONE:
+            of[window].last = book.counted.prev[of[window].last]
         if not behind and kept.ref[last_of(window, batch.size, book)] < earliest:
             break
         if batch.on_change:

@@ -12,6 +12,7 @@ import numpy as np
 
 from engine.kernels.records import numbers_of, record
 from engine.window.counted.bounds import DoubtfulPlaces
+from engine.window.counted.order_statistics import Sorted
 from engine.window.drift import CERTAIN, WHOLE
 from engine.window.held.content import Content, Held
 from engine.window.panes.held import Entries
@@ -19,7 +20,7 @@ from engine.window.told import Outbox, Standing
 
 GROUP: Final = record(
     "base", "count", "next", "begin", "limit", "floor", "reach", "oldest", "newest", "in_open",
-    "in_kept", "number", "first", "before", "after", "group", "stale", "opened", "running",
+    "in_kept", "number", "first", "last", "before", "after", "group", "stale", "opened", "running",
     "is_group",
 )  # fmt: skip
 """Of a group: ``base`` events were forgotten, ``count`` are held; ``next`` is the number of the
@@ -28,18 +29,20 @@ window to be told next, ``begin`` and ``limit`` the places of its first and last
 ``oldest``, ``newest``: its told windows; ``in_open``, ``in_kept``: whether the heaps have it. Where
 windows are told before they are full: the number of the next to be ``opened``, and the first that
 is ``running``, or -1: it and those behind it are among the told ones. Of a window: its ``number``,
-the place of its ``first`` event, windows of the ``group`` next to it, whether it is ``stale``.
-``is_group``: 1, or of a window 0.
+the places of its ``first`` and ``last`` event (-1 as long as it runs), windows of the ``group``
+next to it, whether it is ``stale``. ``is_group``: 1, or of a window 0.
 """
 LASTING: Final = (
-    "frontier", "frontier_at", "widest", "windows", "open", "kept", "stale", "too_late", "refused",
+    "frontier", "frontier_at", "widest", "vague", "windows", "open", "kept", "stale", "too_late",
+    "refused",
 )  # fmt: skip
 BATCH: Final = (
     "row", "step", "gap", "tick", "ticked", "entries", "asked", "follow", "scanned", "told_at",
 )  # fmt: skip
 STATE: Final = record(*LASTING, *BATCH)
-"""As of sessions; ``asked``: the window to be told next, or -1, and those behind it if ``follow``
-is ``TOLD``, or ``EVERY`` one, running ones included. ``ticked``: cells looked at."""
+"""As of sessions; ``vague``: some event may not be there at all; ``asked``: the window to be told
+next, or -1, and those behind it if ``follow`` is ``TOLD``, or ``EVERY`` one, running ones included.
+``ticked``: cells looked at."""
 PERHAPS: Final = WHOLE - CERTAIN
 """Part of a kept event that may not be there at all."""
 NOBODY, TOLD, EVERY = range(3)
@@ -66,7 +69,9 @@ class Counted(NamedTuple):
 
 
 class CountedBook(NamedTuple):
-    """What the pass changes; ``state``: one STATE. ``doubts``: room for those of one window."""
+    """What the pass changes; ``state``: one STATE. ``doubts``: room for those of one window;
+    ``sorted``: the values of one window, where only quantiles ask for all of them.
+    """
 
     state: np.ndarray
     held: Held
@@ -76,6 +81,7 @@ class CountedBook(NamedTuple):
     entries: Entries
     counted: Counted
     doubts: DoubtfulPlaces
+    sorted: Sorted
 
 
 def new_counted(cells: int, kept: int, rows: int) -> Counted:

@@ -14,6 +14,7 @@ from engine.kernels.records import Record
 from engine.stream.released import LATE
 from engine.window.counted.enter import due, enter, last_of, new_window, runs, wait
 from engine.window.counted.held import EVERY, NOBODY, SPARE, TOLD, CountedBook
+from engine.window.counted.order_statistics import forget_sorted
 from engine.window.counted.tell import tell_window
 from engine.window.doubt.gap_table import GapTable, become_known, take_off
 from engine.window.drift import UNLIKELY
@@ -170,6 +171,7 @@ def _begin(group: int, batch: b.OwnBatch, book: CountedBook, st: Record) -> int:
     else:
         window = NONE
     if window != NONE:
+        counted.of[window].last = limit
         mine.reach = max(mine.reach, kept.ref[limit])
         if not mine.in_kept:
             _keep(group, kept.ref[limit] + batch.horizon, book, st)
@@ -216,6 +218,8 @@ def _forget_first(batch: b.OwnBatch, book: CountedBook, st: Record) -> None:
         if not runs(one.after, book):
             following = last_of(one.after, batch.size, book)
             _keep(group, held.kept.ref[following] + batch.horizon, book, st)
+    if book.sorted.of[0].number == one.number:
+        forget_sorted(book.sorted, group)
     _drop_events(group, (one.number + 1) * batch.step, book)
     forget_told(held.cells, book.standing, window)
     clear(held.sums, window)

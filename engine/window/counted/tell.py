@@ -22,13 +22,14 @@ from engine.window.counted.bounds import (
     read_vague,
 )
 from engine.window.counted.held import CountedBook
+from engine.window.counted.order_statistics import put_quantiles, sort_window
 from engine.window.doubt.assignments import NO_EPOCH
 from engine.window.doubt.bounds import ALL_ROWS
 from engine.window.doubt.gap_table import missing_between
 from engine.window.drift import WHOLE
 from engine.window.held.accumulate import Values, add_rows, clear
-from engine.window.held.aggregate import MAX, summarise
-from engine.window.held.content import LEAST, MOST, NUMBERS, STAGE_LAST, read_content
+from engine.window.held.aggregate import MAX, QUANTILE, summarise
+from engine.window.held.content import LEAST, MOST, NUMBERS, STAGE_LAST, Held, read_content
 from engine.window.held.kept import Kept
 from engine.window.held.number import put_null
 from engine.window.own.batch import OwnBatch, put_extent
@@ -142,14 +143,28 @@ def _put_bounds(
             )  # fmt: skip
 
 
+@inline
+def _adds_up(held: Held) -> bool:
+    """Whether an aggregate asks for more than the number of rows and what sorted values tell."""
+    for a in range(len(held.asked.function)):
+        if held.asked.function[a] != QUANTILE and held.asked.attribute[a] != ALL_ROWS:
+            return True
+    return False
+
+
 @kernel
 def tell_window(
     window: int, wanted: bool, batch: OwnBatch, book: CountedBook, st: Record, at: int
 ) -> None:
     """Bring what stands of a window up to date; ``wanted``: whether it may have a result."""
     held, scratch, counted, rows = book.held, book.scratch, book.counted, 0
-    kept, cells, vague = held.kept, held.cells, False
-    place = first = last = counted.of[window].first
+    kept, cells, one, vague = held.kept, held.cells, counted.of[window], False
+    place = first = last = one.first
+    sorts = len(book.sorted.n) > 0 and one.last != NONE and st.widest == 0 and not st.vague
+    if sorts:
+        sort_window(book.sorted, held, (one.group, one.number), (first, one.last), batch.step)
+    if sorts and not _adds_up(held):
+        rows, last, place = batch.size, one.last, kept.next[one.last]
     while rows < batch.size and place != NONE:
         counted.places[rows], counted.cells[rows] = place, window
         vague |= kept.part[place] != WHOLE
@@ -157,13 +172,16 @@ def tell_window(
         rows += 1
     clear(held.sums, window)
     values = Values(kept.ints.T, kept.floats.T, kept.valid.T, kept.ref, counted.nothing)
-    add_rows(counted.places[:rows], counted.cells[:rows], values, held.sums)
-    cells.rows[window], cells.first[window] = rows, first
+    if not sorts or _adds_up(held):
+        add_rows(counted.places[:rows], counted.cells[:rows], values, held.sums)
+    cells.rows[window], cells.first[window] = rows, NONE if sorts else first
     kept.next[last] = NONE  # for aggregates of all values, which read on to the end
     known = batch.known + st.gap
     missing = missing_between(batch.gaps, known, kept.ref[first], kept.ref[last])
     read_content(held, window, STAGE_LAST, missing, (0, 0), scratch)
     kept.next[last], cells.first[window] = place, NONE
+    if sorts:
+        put_quantiles(book.sorted, held, scratch)
     if st.widest > 0 or vague:
         counts = scratch.counts[0]
         there = (rows, batch.size)

@@ -19,7 +19,9 @@ from engine.query.plan import WindowPlan
 from engine.window.assign import INT_MIN
 from engine.window.counted import held as h
 from engine.window.counted.bounds import new_doubts
+from engine.window.counted.order_statistics import new_sorted
 from engine.window.counted.run import run
+from engine.window.held.aggregate import DISTINCT, QUANTILE
 from engine.window.held.copies import copied
 from engine.window.own import batch as b
 from engine.window.own.windows import OwnWindows
@@ -38,6 +40,9 @@ class CountedWindows(OwnWindows):
         cells, kept = len(self._held.cells.window), len(self._held.kept.next)
         self._counted = h.new_counted(cells, kept, plan.rows)
         self._doubts = new_doubts(plan.rows)
+        asked = self._held.asked.function
+        sorts = (asked == QUANTILE).any() and not (asked == DISTINCT).any()
+        self._sorted = new_sorted(len(self._arguments) if sorts else 0, plan.rows, plan.every_rows)
 
     def counters(self) -> dict[str, int]:
         """Rows too late, or without room; those of windows that are not full."""
@@ -60,7 +65,7 @@ class CountedWindows(OwnWindows):
     def _pass(self, batch: b.OwnBatch) -> int:
         book = h.CountedBook(
             self._state, self._held, self._standing, self._outbox, self._scratch, self._entries,
-            self._counted, self._doubts,
+            self._counted, self._doubts, self._sorted,
         )  # fmt: skip
         return run(batch, book)
 
@@ -80,4 +85,5 @@ class CountedWindows(OwnWindows):
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
         self._state["asked"] = NONE
+        self._sorted.of["group"] = NONE
         self._counted = h.Counted(**copied(state["counted"]))

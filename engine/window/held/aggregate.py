@@ -277,7 +277,13 @@ def _quantile(
         if kept.valid[place, m]:
             values[n] = kept.floats[place, m] if is_float else np.float64(kept.ints[place, m])
             n += 1
-    values = np.sort(values[:n])
+    return interpolated(np.sort(values[:n]), q) if n > 0 else np.nan
+
+
+@kernel
+def interpolated(values: np.ndarray, q: float) -> float:
+    """The quantile of sorted values, of which there are some."""
+    n = len(values)
     rank = (n - 1) * q
     below = min(int(np.floor(rank)), n - 1)
     above, share = min(below + 1, n - 1), rank - below

@@ -1,0 +1,161 @@
+"""The values of one window of ROWS in order of size, which slide to its group's next window.
+
+A window that follows the one before loses its first events and gets as many new ones: their values
+are taken out of the sorted ones and put in, which copies them once. Any other window is sorted
+afresh. What is not kept in snapshots is only time: the values are the same either way.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from engine.kernels.integers import NONE
+from engine.kernels.jit import inline, kernel, njit
+from engine.kernels.records import record
+from engine.window.held.aggregate import QUANTILE, interpolated
+from engine.window.held.content import HIGH_ONE, NUMBERS, VALUE, Content, Held
+from engine.window.held.kept import Kept
+from engine.window.held.number import put_float
+
+WINDOW: Final = record("group", "number", "first", "last")
+"""Which window's values are sorted: its group's cell, or -1, and its number; the places of its
+first and last event."""
+
+
+class Sorted(NamedTuple):
+    """``of``: one WINDOW. ``values``: (attributes, 2, rows), of which ``side`` says which is in
+    use, the first ``n`` of each. ``gone``, ``fresh``: room for what leaves and comes. Of no length
+    where nobody asks for them.
+    """
+
+    of: np.ndarray
+    values: np.ndarray
+    side: np.ndarray
+    n: np.ndarray
+    gone: np.ndarray
+    fresh: np.ndarray
+
+
+def new_sorted(attributes: int, rows: int, step: int) -> Sorted:
+    """Nothing yet."""
+    of = np.zeros(1, WINDOW)
+    of["group"] = NONE
+    side, n = (np.zeros(attributes, np.int64) for _ in range(2))
+    return Sorted(
+        of, np.zeros((attributes, 2, rows)), side, n, np.zeros(step), np.zeros(step)
+    )  # fmt: skip
+
+
+@inline
+def forget_sorted(values: Sorted, group: int) -> None:
+    """A group's events have changed places, or are gone."""
+    if values.of[0].group == group:
+        values.of[0].group = NONE
+
+
+@inline
+def _put(kept: Kept, place: int, m: int, is_float: bool, out: np.ndarray, n: int) -> int:
+    """The value at ``place``, if it has one, becomes number ``n``; gives how many there are."""
+    if not kept.valid[place, m]:
+        return n
+    out[n] = kept.floats[place, m] if is_float else np.float64(kept.ints[place, m])
+    return n + 1
+
+
+@njit
+def _sort(values: np.ndarray) -> None:
+    values[:] = np.sort(values)
+
+
+@inline
+def _below(values: np.ndarray, first: int, stop: int, value: float) -> int:
+    """The first from ``first`` on that is not smaller than ``value``."""
+    while first < stop:
+        middle = (first + stop) >> 1
+        if values[middle] < value:
+            first = middle + 1
+        else:
+            stop = middle
+    return first
+
+
+@kernel
+def _replace(old: np.ndarray, new: np.ndarray, gone: np.ndarray, fresh: np.ndarray) -> int:
+    """``old`` without ``gone`` and with ``fresh``, all sorted, into ``new``; gives how many."""
+    n, i, j, g, f = len(old), 0, 0, 0, 0
+    while g < len(gone) or f < len(fresh):
+        leaves = _below(old, i, n, gone[g]) if g < len(gone) else n
+        comes = _below(old, i, n, fresh[f]) if f < len(fresh) else n
+        out = g < len(gone) and leaves <= comes
+        until = leaves if out else comes
+        for k in range(i, until):
+            new[j + k - i] = old[k]
+        j, i = j + until - i, until
+        if out:
+            i, g = i + 1, g + 1
+        else:
+            new[j] = fresh[f]
+            j, f = j + 1, f + 1
+    for k in range(i, n):
+        new[j + k - i] = old[k]
+    return j + n - i
+
+
+@kernel
+def _slide(values: Sorted, kept: Kept, m: int, is_float: bool, step: int) -> None:
+    place, gone, coming, fresh = values.of[0].first, 0, values.of[0].last, 0
+    for _ in range(step):
+        gone = _put(kept, place, m, is_float, values.gone, gone)
+        place, coming = kept.next[place], kept.next[coming]
+        fresh = _put(kept, coming, m, is_float, values.fresh, fresh)
+    _sort(values.gone[:gone])
+    _sort(values.fresh[:fresh])
+    side = values.side[m]
+    values.n[m] = _replace(
+        values.values[m, side, : values.n[m]], values.values[m, 1 - side], values.gone[:gone],
+        values.fresh[:fresh],
+    )  # fmt: skip
+    values.side[m] = 1 - side
+
+
+@kernel
+def _build(values: Sorted, kept: Kept, m: int, is_float: bool, first: int, last: int) -> None:
+    n, place = 0, first
+    while True:
+        n = _put(kept, place, m, is_float, values.values[m, values.side[m]], n)
+        if place == last:
+            break
+        place = kept.next[place]
+    _sort(values.values[m, values.side[m], :n])
+    values.n[m] = n
+
+
+@kernel
+def sort_window(
+    values: Sorted, held: Held, window: tuple[int, int], ends: tuple[int, int], step: int
+) -> None:
+    """Sort what a window (group, number) with these first and last events has."""
+    now = values.of[0]
+    follows = now.group == window[0] and now.number + 1 == window[1]
+    for m in range(len(values.n)):
+        if held.sums.of[m].keeps_all:
+            if follows:
+                _slide(values, held.kept, m, held.sums.of[m].is_float, step)
+            else:
+                _build(values, held.kept, m, held.sums.of[m].is_float, ends[0], ends[1])
+    now.group, now.number = window
+    now.first, now.last = ends
+
+
+@kernel
+def put_quantiles(values: Sorted, held: Held, out: Content) -> None:
+    """The quantiles of the sorted values, where there are any, in place of those in ``out``."""
+    for a in range(len(held.asked.function)):
+        m = held.asked.attribute[a]
+        if held.asked.function[a] == QUANTILE and values.n[m] > 0:
+            mine = values.values[m, values.side[m], : values.n[m]]
+            found = interpolated(mine, held.asked.parameter[a])
+            for place in range(VALUE, HIGH_ONE + 1):
+                put_float(out.kinds, out.words, a * NUMBERS + place, found)
