@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from engine.errors import Interrupted, SlackwaterError
 from engine.operator import Operator, Result
@@ -83,16 +83,37 @@ class QueryFailures:
         new, self._new = self._new, []
         return new
 
-    def restore(self, reasons: dict[int, str]) -> None:
-        """These failed before."""
-        for number, reason in reasons.items():
-            self.reasons[number] = reason
-            self._operators[number] = FailedOperator(self._operators[number])
+    def operator_states(self) -> list[dict[str, Any]]:
+        """Snapshots of all operators; it takes memory, and one may fail for want of it."""
+        found: list[dict[str, Any]] = []
+        for number, operator in enumerate(self._operators):
+            try:
+                found.append(operator.snapshot())
+            except Exception as error:
+                if not self.isolate:
+                    raise
+                self.fail(number, error)
+                found.append({})
+        return found
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data; of operators take theirs before."""
+        return {"reasons": dict(self.reasons), "new": [structs.asdict(each) for each in self._new]}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over a snapshot, before operators do."""
+        self._new = [QueryFailure(**each) for each in state["new"]]
+        for number, reason in state["reasons"].items():
+            self._replace(number, reason)
+
+    def _replace(self, number: int, reason: str) -> None:
+        self.reasons[number] = reason
+        self._operators[number] = FailedOperator(self._operators[number])
 
     def _fail(self, number: int, reason: str, trace: str) -> None:
         if number in self.reasons:
             return
-        self.restore({number: reason})
+        self._replace(number, reason)
         name = self._plans[number].name
         self._new.append(QueryFailure(name, reason, trace))
         for other, plan in enumerate(self._plans):

@@ -191,17 +191,22 @@ class Chain:
         failures = self._failures
         if not failures.isolate:
             call(output)
-        elif len(failures.reasons) < len(self._operators):
+            return output
+        if len(failures.reasons) < len(self._operators):
             try:
                 call(output)
             except (OSError, Interrupted):
                 raise
             except Exception as error:
                 failures.fail_all(error)
-            for number in failures.reasons:
-                output.results[number] = ResultPieces()
-            output.failures = failures.take()
+        for number in failures.reasons:
+            output.results[number] = ResultPieces()
+        output.failures = failures.take()
         return output
+
+    def new_failures(self) -> list[QueryFailure]:
+        """Queries that have failed since an output, or this, gave some."""
+        return self._failures.take()
 
     def fail(self, error: Exception) -> list[QueryFailure]:
         """No query of the site can go on; gives those that fail now."""
@@ -435,7 +440,7 @@ class Chain:
         Raises:
             UserError: a dataflow's own functions made what cannot be kept.
         """
-        operators = [operator.snapshot() for operator in self._operators]
+        operators = self._failures.operator_states()
         state = {
             "version": SNAPSHOT_VERSION,
             "strings": self.strings.snapshot(),
@@ -445,7 +450,7 @@ class Chain:
             "operators": operators,
             "readers": self._readers.snapshot(),
             "cascade": self._cascade and self._cascade.snapshot(),
-            "failed": dict(self._failures.reasons),
+            "failed": self._failures.snapshot(),
             "records": dict(self._records),
             "last_arrival": self._last_arrival,
             "rows_at_once": self._rows_at_once,  # so that a batch done again has the same pieces

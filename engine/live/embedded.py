@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from engine.chain import Chain, ChainSettings, ChunksOf
 from engine.chain.identity import identity_of
-from engine.chain.output_parts import end_parts, next_parts
+from engine.chain.output_parts import end_parts, failed_parts, next_parts
 from engine.chain.site_chain import SNAPSHOT_VERSION
 from engine.chain.state_bytes import StateDamagedError
 from engine.live.attribute_watch import AttributeWatch
@@ -197,6 +197,8 @@ class EmbeddedEngine:
         changed = {site: self._chains[site] for site in self._changed}
         for site, chain in changed.items():
             self._snapshots[site] = chain.snapshot()
+            if failures := chain.new_failures():  # for want of memory, say
+                self._answers.take(failed_parts(site, failures))
         self._changed.clear()
         save(
             self._place.state,

@@ -143,6 +143,11 @@ class Failing:
             raise UserError("too much, of a bound of memory")
         return self._operator.advance(now)
 
+    def snapshot(self) -> Any:
+        if self._place == "snapshot":
+            raise MemoryError
+        return self._operator.snapshot()
+
     def finish(self, at: int) -> Any:
         if self._place == "finish":
             raise KeyError("end")
@@ -165,7 +170,7 @@ def fault(name: str, site: str, at: int, place: str) -> Iterator[None]:
 
 @given(
     name=st.sampled_from("pw"), site=st.sampled_from("ns"), at=st.integers(0, 70),
-    place=st.sampled_from(["process", "advance", "finish"]), seed=st.integers(0, 9999),
+    place=st.sampled_from(["process", "advance", "finish", "snapshot"]), seed=st.integers(0, 9999),
 )  # fmt: skip
 @hypothesis_settings(max_examples=4, deadline=None)
 def test_whatever_fails_wherever_all_others_answer_as_a_pass(
