@@ -152,8 +152,10 @@ def test_attack_05_the_soft_limit_is_raised_and_connections_fit_it(
 @pytest.mark.slow
 def test_attack_05_one_address_cannot_lock_others_out_of_a_small_process(field: Field) -> None:
     """Of 1,024 descriptors; the flood is of another address of this machine's network."""
-    field.site('without_tokens = true\nlisten = "0.0.0.0"\n[limits]\nframe_every = "10 ms"\n')
+    tokens = '[tokens]\n"main/door" = "right"\n'
+    field.site(f'listen = "0.0.0.0"\n{tokens}[limits]\nframe_every = "10 ms"\n')
     gateway = field.serve(lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256)))
+    gateway.says("warning: [gateway] takes tokens without TLS at 0.0.0.0: give [tls] a")
     gateway.says("connections_max is 128 instead of 4096")
     other = own_address()
     flood = subprocess.Popen(
@@ -163,7 +165,7 @@ def test_attack_05_one_address_cannot_lock_others_out_of_a_small_process(field: 
     assert flood.stdout is not None
     flood.stdout.readline()
     begun = time.monotonic()
-    field.run_through("door", range(50))
+    field.run_through("door", range(50), token="right")
     assert time.monotonic() - begun < 8
     flood.communicate()
     assert gateway.end() == 0
