@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from edge_agent.outbox.inspection import SegmentLook, StartLook, looked, trace_lines
+from edge_agent.outbox.spool import MISSING
 
 Say = Callable[[str], object]
 """Takes a line with its newline."""
@@ -48,7 +49,7 @@ def verify_spool(folder: Path, say: Say) -> int:
 def _faults(look: StartLook) -> list[str]:
     if look.start is None:
         return [f"{look.path}: nobody knows who numbered these events"]
-    found = []
+    found = [f"{look.path / name}: {MISSING}" for name in look.missing]
     for index in range(len(look.start.streams)):
         segments = [each for each in look.segments if each.stream == index]
         for place, segment in enumerate(segments):

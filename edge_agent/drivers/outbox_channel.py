@@ -63,6 +63,7 @@ class OutboxChannel(BaseOutlet):
         self._sending = self._pumps[0]
         self._acked_before = 0
         """Events of starts that are finished."""
+        self._lost_before = False
         self._places = {stream.name: i for i, stream in enumerate(settings.streams)}
         self._changes: dict[str, tuple[int, Sequence[Change], Sequence[bytes]]] = {}
         """Per stream what its next intervals change, and the number after the last of these."""
@@ -180,11 +181,13 @@ class OutboxChannel(BaseOutlet):
     def told(self, tell: Callable[[str], None]) -> bool:
         waiting = sum(pump.waiting_events() for pump in self._pumps)
         acked = self._acked_before + sum(pump.acked_events() for pump in self._pumps)
+        lost = self._lost_before or any(pump.lost for pump in self._pumps)
+        gone = ", others are gone" if lost else ""
         if self._live.done:
-            tell(f"done: {acked} events acked")
-            return True
-        tell(f"stopped: {acked} events acked, {waiting} wait in {self._folder.folder}")
-        return self.driver.session.state is not SessionState.FAILED
+            tell(f"done: {acked} events acked{gone}")
+            return not lost
+        tell(f"stopped: {acked} events acked, {waiting} wait in {self._folder.folder}{gone}")
+        return not lost and self.driver.session.state is not SessionState.FAILED
 
     # --- inside
 
@@ -197,6 +200,7 @@ class OutboxChannel(BaseOutlet):
                 return
             await self.on_disk(self._folder.remove, pump.outbox)
             self._acked_before += pump.acked_events()
+            self._lost_before = self._lost_before or pump.lost
             self._earlier.pop(0)
             self._pumps.remove(pump)
         self._sending = self._live

@@ -47,6 +47,9 @@ class SpoolPump:
         self._drain = DrainLimit(settings.drain_max)
         self._tellings = tellings
         self._settled = 0.0
+        self._gone_events = 0
+        self.lost = False
+        """Whether events are gone that were not dropped for want of room."""
         self._acked_before = 0
         self._begin()
 
@@ -91,7 +94,7 @@ class SpoolPump:
 
     async def send(self) -> None:
         """Connects, and sends until all is acked (if nothing is added), or the session fails."""
-        self._tell_unreadable()
+        self._tell_faults()
         await self._send_on()
         while (received := self.session.received_beyond) is not None:
             await self._renew(received)
@@ -194,17 +197,20 @@ class SpoolPump:
 
     def _gone(self, index: int, end: int) -> None:
         name = self.outbox.start.streams[index].name
+        self._gone_events += end - self._offered_to[index]
+        dropped = sum(spool.counts["dropped"] for spool in self.outbox.spools)
+        self.lost = self.lost or self._gone_events > dropped
         self._tellings.tell(
             f"{self.outbox.folder}: events {self._offered_to[index]} to {end - 1} of stream {name} "
             "are gone"
         )
         self.session.gone(index, end, clock.read())
 
-    def _tell_unreadable(self) -> None:
+    def _tell_faults(self) -> None:
         for spool in self.outbox.spools:
-            while spool.unreadable:
-                name = spool.unreadable.popleft()
-                self._tellings.tell(f"{self.outbox.folder / name}: unreadable; set aside")
+            while spool.faults:
+                self.lost = True
+                self._tellings.tell(f"{self.outbox.folder}/{spool.faults.popleft()}")
 
     async def _read(self, index: int) -> list[Record]:
         spool = self.outbox.spools[index]
@@ -215,7 +221,7 @@ class SpoolPump:
         except OSError as error:
             self._tellings.rarely(f"{self.outbox.folder}: {error.strerror}; read again")
             return []
-        self._tell_unreadable()
+        self._tell_faults()
         return found
 
     def _all_offered(self) -> bool:

@@ -18,7 +18,7 @@ from edge_agent.outbox.files import DiskFiles
 from edge_agent.outbox.folder import starts
 from edge_agent.outbox.outbox import POSITION, START, Start
 from edge_agent.outbox.segment import HEADER, Record, records
-from edge_agent.outbox.spool import DAMAGED, SEGMENT_NAME, UNREADABLE
+from edge_agent.outbox.spool import DAMAGED, SEGMENT_NAME, UNREADABLE, missing_newest
 from edge_agent.outbox.whole_record import load
 
 _FORMATS: Final = {"int": "q", "float": "d"}
@@ -47,6 +47,8 @@ class StartLook:
     segments: tuple[SegmentLook, ...]
     damaged: int
     """Damaged segments that were kept aside."""
+    missing: tuple[str, ...]
+    """Names of segments that are not there and should be."""
 
     def waiting(self, stream: int) -> list[Record]:
         """The records of a stream that are not acked as a whole, each once, in order."""
@@ -85,6 +87,11 @@ def _start(path: Path) -> StartLook:
         acked={name: int(number) for name, number in acked.items()},
         segments=tuple(_segment(path / n) for n in names if SEGMENT_NAME.fullmatch(n)),
         damaged=sum(name.endswith(DAMAGED) for name in names),
+        missing=tuple(
+            name
+            for index in range(len((known or {}).get("streams", ())))
+            if (name := missing_newest(files, index)) is not None
+        ),
     )
 
 

@@ -20,12 +20,15 @@ from typing import Final
 
 from edge_agent.outbox.files import AppendFile, Files
 from edge_agent.outbox.segment import HEADER, Record, encoded, records
+from edge_agent.outbox.whole_record import load, store
 
 DAMAGED: Final = ".damaged"
 DAMAGED_MAX: Final = 4
 """So many damaged segments of an outbox are kept for people to look at."""
 UNREADABLE: Final = frozenset({errno.EIO, errno.ENOENT, errno.EBADMSG, errno.ENXIO})
 """Errors of a file that is no better when it is read again."""
+MISSING: Final = "is not there, though nobody had removed it; its events are gone"
+_UNFINISHED: Final = "the message that was being written is gone"
 UNWRITTEN_MAX: Final = 4 << 20
 """Bytes that may wait in memory for a disk that is slow or full."""
 SEGMENT_NAME: Final = re.compile(r"s([0-9]{2})-([0-9]{20})\.seg")
@@ -61,12 +64,13 @@ class Spool:
         self.counts: Counter[str] = Counter()
         """``cut_bytes`` of a torn end, ``damaged_bytes`` and ``damaged_segments``;
         ``unreadable_segments``; ``dropped`` events; ``write_failed``: times."""
-        self.unreadable: deque[str] = deque()
-        """Names of segments that could not be read, until somebody takes them out."""
+        self.faults: deque[str] = deque()
+        """What was found wrong with segments, in words, until somebody takes it out."""
         self._files = files
         self._segment_bytes = segment_bytes
         self._file: AppendFile | None = None
         self._reading: Segment | None = None
+        self._tell_if_newest_is_gone()
         self._segments = self._found()
         self._doubtful: bytes | None = None
         """The last segment, as it was found: the process before may not have synced it."""
@@ -197,6 +201,12 @@ class Spool:
 
     # --- inside
 
+    def _tell_if_newest_is_gone(self) -> None:
+        """Of older ones the numbers tell, which are not whole without them."""
+        name = missing_newest(self._files, self.index)
+        if name is not None:
+            self.faults.append(f"{name}: {MISSING}")
+
     def _found(self) -> list[Segment]:
         found = []
         for name in self._files.names():
@@ -224,7 +234,9 @@ class Spool:
         for found in records(content, _begin(content)):
             end, number = found.end, max(number, found.record.end)
         if end < last.size:
-            self.counts["cut_bytes"] += last.size - end
+            cut = last.size - end
+            self.counts["cut_bytes"] += cut
+            self.faults.append(f"{last.name}: {cut} bytes at its end were cut; {_UNFINISHED}")
             last.size = end
         self._doubtful = content[:end]
         return number
@@ -254,6 +266,8 @@ class Spool:
         self._file.sync()
         if new:
             self._files.sync_names()
+            with suppress(OSError):  # a note for people; a disk without room for it stops nothing
+                store(self._files, newest_note(self.index), {"first": segment.first})
         self._written_bytes += size - segment.size
         segment.size = size
         self.committed = batch[len(parts) - 1].end
@@ -352,7 +366,7 @@ class Spool:
         if error.errno not in UNREADABLE:
             raise error
         self.counts["unreadable_segments"] += 1
-        self.unreadable.append(name)
+        self.faults.append(f"{name}: unreadable; set aside")
         with suppress(OSError):  # where it cannot be moved it is left, and found at the next start
             kept = [each for each in self._files.names() if each.endswith(DAMAGED)]
             if len(kept) < DAMAGED_MAX:
@@ -369,6 +383,20 @@ class Spool:
             if len(kept) < DAMAGED_MAX:
                 content = self._files.read(segment.name, 0, self._files.size(segment.name))
                 self._files.replace(segment.name + DAMAGED, content)
+
+
+def newest_note(index: int) -> str:
+    """What says which segment of a stream is the newest: it is never removed by the agent."""
+    return f"newest-{index:02d}"
+
+
+def missing_newest(files: Files, index: int) -> str | None:
+    """*Disk.* The name of a stream's newest segment, if it is not there."""
+    note = load(files, newest_note(index))
+    if note is None:
+        return None
+    name = segment_name(index, int(note["first"]))
+    return None if {name, name + DAMAGED} & set(files.names()) else name
 
 
 def _begin(content: bytes) -> int:

@@ -188,8 +188,39 @@ def _outbox(field: Field) -> Path:
     agent.feed('{"type": "A", "ts": 5, "v": 7}', '{"ts": 6, "te": 8}', '{"ts": 7, "v": -1}')
     folder = field.folder / "outbox"
     until(lambda: [f for f in folder.glob("*/*.seg") if f.stat().st_size > 60], "a segment")
+    until(lambda: list(folder.glob("*/newest-00.copy")), "the note of it")
     agent.end(signal.SIGKILL)
     return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ("deleted", "is not there, though nobody had removed it"),
+        ("cut", "bytes at its end were cut"),
+        ("flipped", "bytes at its end were cut"),
+        ("untouched", "done: 3 events acked"),
+    ],
+)
+def test_attack2_03_an_outbox_that_lost_events_says_so_and_fails(
+    outbox: Path, field: Field, how: str, told: str
+) -> None:
+    (segment,) = outbox.glob("*/*.seg")
+    whole = segment.read_bytes()
+    if how == "deleted":
+        segment.unlink()
+    elif how == "cut":
+        segment.write_bytes(whole[:-3])
+    elif how != "untouched":
+        segment.write_bytes(whole[:-5] + bytes([whole[-5] ^ 1]) + whole[-4:])
+    field.site()
+    gateway = field.serve()
+    agent = field.agent("door.toml", stdin=subprocess.DEVNULL)
+    assert agent.end(None) == (how != "untouched")
+    assert told in agent.text
+    assert ("others are gone" in agent.text) == (how != "untouched")
+    assert gateway.end() == 0
 
 
 def test_a_spool_is_listed_dumped_and_verified(
@@ -217,6 +248,10 @@ def test_a_spool_is_listed_dumped_and_verified(
         segment.write_bytes(content)
         code, said = spool("verify")
         assert (code, told in said, segment.read_bytes()) == (1, True, content)  # not mended
+    segment.unlink()
+    code, said = spool("verify")
+    assert (code, f"{segment}: is not there" in said) == (1, True)
+    segment.write_bytes(whole)
 
     def bad_sector(path: Path) -> bytes:
         raise OSError(errno.EIO, "Input/output error", str(path))

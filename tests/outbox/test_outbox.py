@@ -220,6 +220,43 @@ def test_a_damaged_place_costs_only_what_it_touches(seed: int, place: int, size:
         assert model.disk.files[name + ".damaged"].written == file.written
 
 
+@given(
+    st.integers(0, 2**32), st.integers(1, 30), st.integers(0, 99),
+    st.sampled_from(["deleted", "cut", "flipped", "all deleted", "untouched"]),
+)  # fmt: skip
+def test_attack2_03_no_loss_is_silent(seed: int, records: int, place: int, how: str) -> None:
+    """Whatever is done to a segment while nobody looks: what is gone is told, or leaves a gap."""
+    model = Model(Random(seed), 0.0, 1 << 20)
+    for _ in range(records):
+        model.append()
+        model.commit()
+    segments = sorted(name for name in model.disk.files if name.endswith(".seg"))
+    name = segments[place % len(segments)]
+    file = model.disk.files[name]
+    content = file.written
+    at = 8 + place % max(len(content) - 8, 1)
+    if how == "cut":
+        file.written = file.synced = content[:at]
+    elif how == "flipped":
+        file.written = file.synced = content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+    elif how != "untouched":
+        for gone in segments if how == "all deleted" else [name]:
+            del model.disk.files[gone]
+    model.open()
+    told = list(model.spool.faults)
+    model.outbox.commit()
+    found: list[Record] = []
+    while batch := model.spool.read(500):
+        found += batch
+    told += model.spool.faults
+    seen = sum(record.rows for record in found)
+    gap = model.spool.next - model.acked - seen
+    lost = [record for record in model.committed.values() if record not in found]
+    assert bool(lost) == bool(told or gap)
+    if how == "untouched":
+        assert not lost
+
+
 @given(st.integers(0, 2**32), st.sets(st.integers(0, 12)), st.booleans())
 @example(seed=0, places=set(range(9)), reopened=True)  # nothing is left
 def test_segments_that_cannot_be_read_are_set_aside(
@@ -249,7 +286,7 @@ def test_segments_that_cannot_be_read_are_set_aside(
     spans = [(a, b) for a, b, n in zip(firsts, firsts[1:], segments, strict=False) if n not in bad]
     good = [r for r in model.committed.values() if any(a <= r.first < b for a, b in spans)]
     assert [r for r in found if r in good] == good
-    assert model.spool.counts["unreadable_segments"] == len(bad) == len(model.spool.unreadable)
+    assert model.spool.counts["unreadable_segments"] == len(bad) == len(model.spool.faults)
     aside = [name for name in model.disk.files if name.endswith(".damaged")]
     assert len(aside) == min(len(bad), 4)
 
