@@ -71,11 +71,19 @@ def test_what_is_copied_is_what_is_installed(copied: tuple[str, Path]) -> None:
     assert {PROJECT["readme"], *PROJECT["license-files"]} <= {
         path.name for path in folder.iterdir()
     }
-    installed = re.search(r'pip install --no-cache-dir "?/build(\[[a-z,]+\])?', step(name, "RUN"))
+    pip = r'pip install --no-cache-dir -c /build/constraints.txt "?/build(\[[a-z,]+\])?'
+    installed = re.search(pip, step(name, "RUN"))  # of versions that were tried together
     assert installed is not None
     extras = set((installed[1] or "[]")[1:-1].split(",")) - {""}
     assert extras <= PROJECT["optional-dependencies"].keys()
     assert extras == ({"engine", "page"} if name == "gateway" else set())
+    lines = (folder / "constraints.txt").read_text().splitlines()
+    pinned = {line.partition("==")[0].lower().replace("_", "-") for line in lines}
+    wanted = PROJECT["dependencies"] + [
+        each for extra in extras for each in PROJECT["optional-dependencies"][extra]
+    ]
+    named = {re.split(r"[\[<>=]", each)[0].lower() for each in wanted}
+    assert named - {"slackwater"} <= pinned
     low, image = re.search(r">=3\.(\d+)", PROJECT["requires-python"]), step(name, "FROM")
     assert low is not None
     assert int(image.partition("3.")[2].partition("-")[0]) >= int(low[1])
