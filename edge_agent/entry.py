@@ -4,8 +4,6 @@ and what the other commands need loads when one is called, if it is there.
 
 from __future__ import annotations
 
-import gc
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -23,11 +21,8 @@ def main() -> None:
 
         sys.exit(agent(sys.argv[2:]))
     fill_closed_streams()
-    gc.disable()  # until modules are loaded: they are no garbage, and looking takes 0.3 s
-    # NumPy's BLAS would start a thread per core: 60 ms, and no command multiplies matrices.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
-        run = import_module("engine.cli.app").run  # by its name: a device has none
+        run = import_module("engine.cli.loading").load()  # by its name: a device has none
     except ModuleNotFoundError as error:
         if sys.argv[1:] in (["--help"], ["--version"]):
             sys.stdout.write(about(sys.argv[1:]))
