@@ -168,7 +168,7 @@ def matcher_run(case: Case, released: list[Released], barrier: BarrierSettings) 
 def released_of(case: Case, frames: Iterable[Frame]) -> list[Released]:
     """What the order hands to the operator."""
     chain = chain_of(case)
-    operator, found = chain._of_log[0], []  # noqa: SLF001 - what the operator sees is inside
+    operator, found = chain._operators[0], []  # noqa: SLF001 - what the operator sees is inside
 
     class Tap:
         """Keeps what comes, and hands it on."""
@@ -180,7 +180,7 @@ def released_of(case: Case, frames: Iterable[Frame]) -> list[Released]:
             found.append(released)
             return operator.process(released)
 
-    chain._of_log[0] = Tap()  # type: ignore[call-overload]  # noqa: SLF001
+    chain._operators[0] = Tap()  # type: ignore[call-overload]  # noqa: SLF001
     for batch in batches(frames):
         chain.process(batch)
     return found
