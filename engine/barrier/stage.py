@@ -12,7 +12,7 @@ from engine.barrier.base import Barrier, Happened, HoldsMatches, Listener, Match
 from engine.barrier.changes import Given
 from engine.errors import OverBudget
 from engine.operator import Result, ResultPieces
-from engine.query.purge_settings import MATCHES_TOGETHER
+from engine.query.purge_settings import MATCHES_MAX, MATCHES_TOGETHER
 from engine.stream.released import Released
 
 
@@ -23,13 +23,13 @@ class BarrierStage:
         matcher: of the query.
         barrier: when its matches are let go.
         query: its name.
-        most: matches that the barrier may hold back.
+        most: matches that one event may complete; the barrier may hold back some times as many.
     """
 
     def __init__(
-        self, matcher: Matcher, barrier: Barrier, query: str = "", most: int = 2**62
+        self, matcher: Matcher, barrier: Barrier, query: str = "", most: int = MATCHES_MAX
     ) -> None:
-        self._query, self._most = query, most
+        self._query, self._most = query, MATCHES_TOGETHER * most
         self.found = 0
         """Matches that were found or changed, so far."""
         self._matcher = matcher

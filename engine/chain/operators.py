@@ -17,26 +17,17 @@ from engine.query.derived_plan import DerivedPlan
 from engine.query.join_plan import JoinPlan
 from engine.query.monitor_plan import MonitorPlan
 from engine.query.plan import OrPlan, Plan, SeqPlan, TreePlan, WindowPlan
-from engine.query.purge_settings import MATCHES_TOGETHER
 from engine.query.repeat_plan import RepeatPlan
 from engine.query.shape import of_intervals
 from engine.query_failures import QueryFailures
 
 if TYPE_CHECKING:
-    from engine.barrier.base import Matcher
     from engine.cascade.cascade import Cascade, Reaching
     from engine.pattern.seq import SeqMatcher
     from engine.pattern.spill.chunk_store import ChunkStore
 
 Build = Callable[[Any, ChainSettings, str, "ChunkStore | None"], Operator]
 """(plan, settings, site, where spilled chunks are; None: as the settings say) -> its operator."""
-
-
-def _behind_barrier(matcher: Matcher, plan: Plan, settings: ChainSettings) -> BarrierStage:
-    barrier = build_barrier(barrier_in_force(settings.barrier, plan.realtime), matcher.asked)
-    return BarrierStage(
-        matcher, barrier, plan.name, MATCHES_TOGETHER * settings.pattern.matches_max
-    )
 
 
 def _pattern(
@@ -58,7 +49,8 @@ def _pattern(
         from engine.pattern.spill.matcher import SpillingMatcher  # noqa: PLC0415 - for few runs
 
         matcher = SpillingMatcher(plan, settings.spill, pattern, site, chunks)
-    return _behind_barrier(matcher, plan, settings)
+    barrier = build_barrier(barrier_in_force(settings.barrier, plan.realtime), matcher.asked)
+    return BarrierStage(matcher, barrier, plan.name, settings.pattern.matches_max)
 
 
 def _tree(
@@ -71,7 +63,8 @@ def _tree(
             f"query {plan.name!r}: events of SEQ/PAL trees are not kept on disk; leave --spill out"
         )
     matcher = TreeMatcher(plan, replace(settings.pattern, certainty=settings.certainty), site)
-    return _behind_barrier(matcher, plan, settings)
+    barrier = build_barrier(barrier_in_force(settings.barrier, plan.realtime), matcher.asked)
+    return BarrierStage(matcher, barrier, plan.name, settings.pattern.matches_max)
 
 
 def _repetition(
@@ -84,7 +77,8 @@ def _repetition(
             f"query {plan.name!r}: steps that repeat keep their events in memory; leave --spill out"
         )
     matcher = RepeatMatcher(plan, replace(settings.pattern, certainty=settings.certainty), site)
-    return _behind_barrier(matcher, plan, settings)
+    barrier = build_barrier(barrier_in_force(settings.barrier, plan.realtime), matcher.asked)
+    return BarrierStage(matcher, barrier, plan.name, settings.pattern.matches_max)
 
 
 def _windows(

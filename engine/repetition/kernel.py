@@ -36,8 +36,8 @@ from engine.stream.released import Strings
 _LEAST: Final = 1 << 10
 _LINKS: Final = 8
 """Events of runs by event; runs that find no room are walked. What is not used takes no memory."""
-_EVENTS: Final = 64
-"""Of each match, at the most if there are as many matches as there may be."""
+_EVENTS: Final = 320
+"""Of the matches of a call, by match that one event may complete."""
 _OPEN: Final = np.empty(0, np.float64)
 
 
@@ -75,7 +75,7 @@ class RepeatKernel:
         self._texts, self._generation = -1, -1
         self._awaits = False
         self._ranks = np.empty(0, np.int64)
-        room = min(_LEAST, self._budget.room)
+        room = min(_LEAST, most)
         self._runs = FoundRuns(
             np.empty(room, RUN), np.empty(4 * room, EVENT_OF), np.empty(room, GAP_DOUBT)
         )
@@ -129,7 +129,8 @@ class RepeatKernel:
             if why == c.DONE:
                 n, path, doubts = (int(now[name]) for name in ("found_n", "path_n", "doubts_n"))
                 found = self._runs
-                self._budget.check(found.found["cause"][:n])
+                if n > self._budget.most:
+                    self._budget.check(found.found["cause"][:n])
                 return FoundRuns(found.found[:n], found.path[:path], found.doubts[:doubts])
             if why == c.STACKS_FULL:
                 left, (known, used) = (
@@ -151,7 +152,7 @@ class RepeatKernel:
         """What is found, with more room for what had none."""
         found, path, doubts = self._runs
         if self._setting["lacks_path"][0]:
-            most = _EVENTS * self._budget.room
+            most = _EVENTS * self._budget.most
             if len(path) >= most:
                 raise self._budget.exceeded(f"its matches have more than {most:,} events together")
             return FoundRuns(found, _longer(path, min(4 * len(path), most)), doubts)

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 import slackwater
-from engine.chain import ChainOutput, ChainSettings, site_chain
+from engine.chain import ChainSettings, site_chain
+from engine.chain.output_parts import pieces_of
 from engine.chain.site_chain import Chain
 from engine.errors import OverBudget
 from engine.log.held_log import opened
@@ -90,12 +91,15 @@ def test_matches_come_in_pieces_and_are_the_same(monkeypatch: pytest.MonkeyPatch
         pattern=PatternSettings(matches_max=55),
     )  # fmt: skip
     frames = list(frames_of(events))
-    pieces = [len(piece.results[0]) for piece in Chain(settings, "main").in_pieces(frames)]
+    chain = Chain(settings, "main")
+    pieces = [
+        sum(part.content().num_rows for part in parts)
+        for parts in pieces_of({"main": chain}, {"main": frames})
+    ]
     assert sum(pieces) == comb(12, 3)
     assert max(pieces) <= comb(11, 2)  # those of the last A
     assert len(pieces) < 30
     whole = Chain(settings, "main").process(frames)
-    assert isinstance(whole, ChainOutput)
     assert len(whole.results[0]) == comb(12, 3)
 
 

@@ -146,7 +146,7 @@ class Kernel:
         moves, clock_of = _NO_MOVES, np.full(steps, -1)
         if promised:
             moves, clock_of = self._moves(promised)
-        room = min(max(_LEAST + (stop - first) // 2, self._room), self._budget.room)
+        room = min(max(_LEAST + (stop - first) // 2, self._room), self._budget.most)
         # The last arrays again if they fit, as fresh memory is slow.
         if self._last is not None and room <= len(self._last[0]) <= _FITS * room:
             found, rows, doubts = self._last
@@ -167,7 +167,8 @@ class Kernel:
             if why == c.DONE:
                 self._begun = self._begun[:0]
                 n = int(now["found_n"])
-                self._budget.check(found["cause"][:n])
+                if n > self._budget.most:
+                    self._budget.check(found["cause"][:n])
                 self._room, self._last = n + n // 8, (found, rows, doubts)
                 return found[:n], rows[:n], doubts[: int(now["doubts_n"])]
             if why == c.STACKS_FULL:
