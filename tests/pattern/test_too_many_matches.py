@@ -17,7 +17,7 @@ import pytest
 
 import slackwater
 from engine.chain import ChainSettings, site_chain
-from engine.chain.output_parts import pieces_of
+from engine.chain.output_parts import next_parts
 from engine.chain.site_chain import Chain
 from engine.errors import OverBudget
 from engine.log.held_log import opened
@@ -41,6 +41,7 @@ def table(n: int) -> dict[str, list[Any]]:
     return {"type": ["A"] * n, "ts": list(range(n)), "seq": list(range(n)), "v": [1] * n}
 
 
+@pytest.mark.filterwarnings("ignore::slackwater.doubt.Doubt")
 @pytest.mark.parametrize("kind", EXPLOSIVE)
 def test_attack_06_a_query_with_too_many_matches_ends_with_a_word(kind: str) -> None:
     with pytest.raises(OverBudget) as failed:
@@ -92,10 +93,7 @@ def test_matches_come_in_pieces_and_are_the_same(monkeypatch: pytest.MonkeyPatch
     )  # fmt: skip
     frames = list(frames_of(events))
     chain = Chain(settings, "main")
-    pieces = [
-        sum(part.content().num_rows for part in parts)
-        for parts in pieces_of({"main": chain}, {"main": frames})
-    ]
+    pieces = [sum(part.content().num_rows for part in parts) for parts in next_parts(chain, frames)]
     assert sum(pieces) == comb(12, 3)
     assert max(pieces) <= comb(11, 2)  # those of the last A
     assert len(pieces) < 30
