@@ -138,15 +138,16 @@ def sort_window(
 ) -> None:
     """Sort what a window (group, number) with these first and last events has."""
     now = values.of[0]
-    follows = now.group == window[0] and now.number + 1 == window[1]
+    group, number = window
+    first, last = ends
+    follows = now.group == group and now.number + 1 == number
     for m in range(len(values.n)):
         if held.sums.of[m].keeps_all:
             if follows:
                 _slide(values, held.kept, m, held.sums.of[m].is_float, step)
             else:
-                _build(values, held.kept, m, held.sums.of[m].is_float, ends[0], ends[1])
-    now.group, now.number = window
-    now.first, now.last = ends
+                _build(values, held.kept, m, held.sums.of[m].is_float, first, last)
+    now.group, now.number, now.first, now.last = group, number, first, last
 
 
 @kernel
