@@ -31,7 +31,7 @@ _SOURCES: Final = "sources"
 
 
 @dataclass(frozen=True, slots=True)
-class Forgotten:
+class ForgottenStart:
     """``records`` of start ``incarnation`` were left out; ``former``: the log as it was."""
 
     incarnation: int
@@ -39,7 +39,7 @@ class Forgotten:
     former: Path
 
 
-def forget(log: Path, site: str, source: str) -> Forgotten:
+def forget(log: Path, site: str, source: str) -> ForgottenStart:
     """Makes ``log`` anew without the records of the newest start of ``source``.
 
     Raises:
@@ -64,7 +64,7 @@ def forget(log: Path, site: str, source: str) -> Forgotten:
         log.rename(former)
         made.rename(log)
         sync_folder(log.parent)
-    return Forgotten(newest, records, former)
+    return ForgottenStart(newest, records, former)
 
 
 def _newest(log: Path, site: str, source: str) -> int:
