@@ -12,7 +12,6 @@ from engine.barrier.base import Barrier, Happened, HoldsMatches, Listener, Match
 from engine.barrier.changes import Given
 from engine.errors import OverBudget
 from engine.operator import Result, ResultPieces
-from engine.query.purge_settings import MATCHES_MAX, MATCHES_TOGETHER
 from engine.stream.released import Released
 
 
@@ -23,13 +22,14 @@ class BarrierStage:
         matcher: of the query.
         barrier: when its matches are let go.
         query: its name.
-        most: matches that one event may complete; the barrier may hold back some times as many.
+        most: matches that one event may complete.
+        times: the barrier may hold back so many times as many.
     """
 
     def __init__(
-        self, matcher: Matcher, barrier: Barrier, query: str = "", most: int = MATCHES_MAX
+        self, matcher: Matcher, barrier: Barrier, query: str = "", most: int = 2**62, times: int = 1
     ) -> None:
-        self._query, self._most = query, MATCHES_TOGETHER * most
+        self._query, self._most, self._held_most = query, most, times * most
         self.found = 0
         """Matches that were found or changed, so far."""
         self._matcher = matcher
@@ -74,9 +74,9 @@ class BarrierStage:
             given = self._barrier.process(changes, timeline, self._matcher.table)
             if given is not None and len(given.at):
                 pieces.append(self._matcher.shown(given))
-            if self._holding and self._holding.counters()["matches_held"] > self._most:
-                does = f"its barrier holds back more than {self._most:,} matches"
-                raise OverBudget.of(self._query, does, self._most // MATCHES_TOGETHER)
+            if self._holding and self._holding.counters()["matches_held"] > self._held_most:
+                does = f"its barrier holds back more than {self._held_most:,} matches"
+                raise OverBudget.of(self._query, does, self._most)
             number = self._matcher.purge(self._barrier.held_rows)
             if number is not None:
                 self._barrier.renumber(number)

@@ -17,6 +17,7 @@ from engine.query.derived_plan import DerivedPlan
 from engine.query.join_plan import JoinPlan
 from engine.query.monitor_plan import MonitorPlan
 from engine.query.plan import OrPlan, Plan, SeqPlan, TreePlan, WindowPlan
+from engine.query.purge_settings import MATCHES_TOGETHER
 from engine.query.repeat_plan import RepeatPlan
 from engine.query.shape import of_intervals
 from engine.query_failures import QueryFailures
@@ -50,7 +51,8 @@ def _pattern(
 
         matcher = SpillingMatcher(plan, settings.spill, pattern, site, chunks)
     barrier = build_barrier(barrier_in_force(settings.barrier, plan.realtime), matcher.asked)
-    return BarrierStage(matcher, barrier, plan.name, settings.pattern.matches_max)
+    most = settings.pattern.matches_max
+    return BarrierStage(matcher, barrier, plan.name, most, MATCHES_TOGETHER)
 
 
 def _tree(
@@ -64,7 +66,8 @@ def _tree(
         )
     matcher = TreeMatcher(plan, replace(settings.pattern, certainty=settings.certainty), site)
     barrier = build_barrier(barrier_in_force(settings.barrier, plan.realtime), matcher.asked)
-    return BarrierStage(matcher, barrier, plan.name, settings.pattern.matches_max)
+    most = settings.pattern.matches_max
+    return BarrierStage(matcher, barrier, plan.name, most, MATCHES_TOGETHER)
 
 
 def _repetition(
@@ -78,7 +81,8 @@ def _repetition(
         )
     matcher = RepeatMatcher(plan, replace(settings.pattern, certainty=settings.certainty), site)
     barrier = build_barrier(barrier_in_force(settings.barrier, plan.realtime), matcher.asked)
-    return BarrierStage(matcher, barrier, plan.name, settings.pattern.matches_max)
+    most = settings.pattern.matches_max
+    return BarrierStage(matcher, barrier, plan.name, most, MATCHES_TOGETHER)
 
 
 def _windows(
