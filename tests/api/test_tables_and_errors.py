@@ -128,7 +128,7 @@ def test_a_bad_query_has_a_caret(trace: Any) -> None:
         (lambda: slackwater.order({"v": [1]}), 'no column is "ts"'),
         (lambda: slackwater.order({"ts": [1]}, "best"), "order 'best'"),
         (lambda: slackwater.order({"ts": [1, None]}), "table:2:"),
-        (lambda: slackwater.read({"ts": [1]}, time_unit="week"), "week"),
+        (lambda: slackwater.read({"ts": [1]}, time_unit="fortnight"), "fortnight"),
         (lambda: slackwater.query({"ts": [1]}, []), "no query"),
         (lambda: slackwater.query({"ts": [1]}, "EXPLAIN EVENT SEQ(A, B) WITHIN 5"), "EXPLAIN"),
         (lambda: slackwater.query({"ts": [1]}, "EVENT SEQ(A, B) WITHIN 5", guard="x"), "guard x"),

@@ -242,7 +242,7 @@ def test_clocks_left_out_are_compared_among_themselves_only(make_log: MakeLog) -
         ({"complete": 0.0}, "a share above 0 and at most 1"),
         ({"complete": 99.9}, "a share above 0 and at most 1"),
         ({"complete": float("nan")}, "a share above 0 and at most 1"),
-        ({"time_unit": "weeks"}, "unknown time unit"),
+        ({"time_unit": "fortnights"}, "unknown time unit"),
         ({"reading": Reading(truth="nope")}, "no attribute 'nope'"),
     ],
 )

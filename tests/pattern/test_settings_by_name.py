@@ -47,7 +47,7 @@ def test_short_forms(parse: Callable[[str], Any], text: str, want: Any) -> None:
             "'often' is unknown; use late, late:10s, slack:1s or promises",
         ),
         (parse_purge, "slack", "purge slack needs its K, as in slack:1s"),
-        (parse_purge, "late:50 years", "unit"),
+        (parse_purge, "late:50 years", "no fixed length"),
         (parse_purge, "slack:40000 d", "at most"),
         (parse_barrier, "later", "use immediate, punctuation, bounded:K, hold:H, adaptive"),
         (parse_barrier, "bounded", "needs its K, as in bounded:500ms"),
