@@ -46,7 +46,7 @@ WORLDS: dict[str, Callable[[int], list[Record]]] = {
     "n": world,
     "right clocks": lambda n: world(n, error=0),
     "keys": lambda n: world(n, keys=n // 2),
-    "sources": lambda n: world(n, sources=n // 20),
+    "sources": lambda n: world(n, sources=n // 50),
     "one instant": lambda n: world(n, apart=0, keys=n // 2),
     "wide errors": lambda n: world(n, error=3000),
 }
@@ -95,7 +95,7 @@ def test_query_07_four_times_the_events_take_at_most_six_times_as_long(
     assert ratio(text, grows, few) <= MOST
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.parametrize("grows", WORLDS)
 @pytest.mark.parametrize("text", STATEMENTS)
 def test_so_it_is_with_many(text: str, grows: str) -> None:
