@@ -25,6 +25,7 @@ MOST = 6.0
 """Of the ratio; 4 is linear, 16 quadratic."""
 QUICK, LONG = 1_000, 20_000
 ROUNDS = 3
+TRIES = 3
 
 APART = [
     "EVENT SEQ(A a, B b) WITHIN 50", "EVENT SEQ(A a, !C c, B b) WITHIN 50",
@@ -103,8 +104,14 @@ def seconds(tools: Any, text: str, events: list[Any]) -> float:
 
 
 def grows(tools: Any, text: str, made: Callable[[Any, int], list[Any]], n: int) -> float:
+    """How often the time for n it takes for 4 n; a busy machine gets two more tries."""
     seconds(tools, text, made(tools, 40))  # compiled
-    return seconds(tools, text, made(tools, 4 * n)) / seconds(tools, text, made(tools, n))
+    found = []
+    while len(found) < TRIES and min(found, default=MOST + 1) > MOST:
+        found.append(
+            seconds(tools, text, made(tools, 4 * n)) / seconds(tools, text, made(tools, n))
+        )
+    return min(found)
 
 
 @pytest.mark.parametrize(("text", "made"), CASES)
