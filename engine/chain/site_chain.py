@@ -53,7 +53,7 @@ _BATCH_ROWS: Final = 1 << 16
 _ROWS_LEAST: Final = 32
 _ROWS_MOST: Final = 1 << 18
 """Records that a chain with patterns takes at once: few at first, more while they give little."""
-_MATCHES_AT_ONCE: Final = 1 << 14
+_MATCHES_AT_ONCE: Final = 1 << 16
 _ALWAYS: Final = frozenset({r.SOURCE, r.SEQ, "ref", "release", "status", "unc", "epoch"})
 _TIMED: Final = frozenset({r.TS, r.TE, "ref", "raw_ts", "raw_te"})
 _ORDERED_COLUMNS: Final = frozenset({r.TS, r.STREAM, r.TYPE, r.INCARNATION, r.TE, r.ARRIVAL})
