@@ -88,6 +88,14 @@ class Life:
             raise KilledError
         return what()
 
+    def follow(self, growing: Growing, random: Random, saves: float) -> None:
+        """The log grows some times, and is read each time; ``saves``: the chance of a save then."""
+        for _ in range(random.randint(1, 4)):
+            growing.grow(random.randint(1, 5))
+            self.engine.upto(growing.there)
+            if random.random() < saves:
+                self.engine.save()
+
     def end_at(self, files: int) -> None:
         """Reads the log up to that many files, and stops in good order."""
         self.engine.upto(files)

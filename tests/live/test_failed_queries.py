@@ -181,19 +181,12 @@ def test_whatever_fails_wherever_all_others_answer_as_a_pass(
     made = replace(GROWING, plans=GROWING.plans[:2], isolate_failures=True, ordered="no")
     with tempfile.TemporaryDirectory() as folder, fault(name, site, at, place):
         growing = Growing(trace(random.randrange, 60), Path(folder), 7)
-        there = 0
         while growing.left:
             life = Life(Path(folder), made, random.choice([5, 20, float("inf")]))
             with suppress(KilledError):
-                for _ in range(random.randint(1, 4)):
-                    some = random.randint(1, 5)
-                    there += len(growing.left[:some])
-                    growing.grow(some)
-                    life.engine.upto(there)
-                    if random.random() < 0.5:
-                        life.engine.save()
+                life.follow(growing, random, saves=0.5)
         life = Life(Path(folder), made)
-        life.end_at(there)
+        life.end_at(growing.there)
         written, failed = life.written(), life.failed.keys()
     with tempfile.TemporaryDirectory() as folder:
         Growing(trace(Random(seed).randrange, 60), Path(folder), 7).grow(10**6)

@@ -6,6 +6,7 @@ import json
 import pickle
 import shutil
 import tempfile
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -79,25 +80,16 @@ def test_kills_and_damage_change_no_answer(seed: int) -> None:
         patch.setattr(compaction, "FAN", 3)
         folder = Path(name)
         growing = Growing(trace(random.randrange, 150), folder, 7)
-        there = 0
         while growing.left:
             life = live(folder, random.choice([3, 10, 30, float("inf")]), random.choice([0.0, 1e9]))
-            try:
-                for _ in range(random.randint(1, 4)):
-                    some = random.randint(1, 5)
-                    there += len(growing.left[:some])
-                    growing.grow(some)
-                    life.engine.upto(there)
-                    if random.random() < 0.4:
-                        life.engine.save()
-            except KilledError:
-                pass
+            with suppress(KilledError):
+                life.follow(growing, random, saves=0.4)
             if random.random() < 0.3:
                 hurt_an_answer(folder, random)
             if random.random() < 0.4:
                 tidied(folder / "log")
         life = live(folder)
-        life.end_at(there)
+        life.end_at(growing.there)
         whole = passed(folder, SETTINGS)
         assert sum(map(len, whole.values())) > 1000
         assert life.written() == whole

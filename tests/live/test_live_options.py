@@ -32,24 +32,17 @@ def test_kills_change_nothing_of_what_is_spilled_or_late(
 ) -> None:
     random = Random(seed)
     growing = Growing(trace(random.randrange, 150), tmp_path, 7)
-    there = 0
     while growing.left:
         life = Life(tmp_path, settings, random.choice([3, 10, float("inf")]))
         try:
-            for _ in range(random.randint(1, 4)):
-                some = random.randint(1, 5)
-                there += len(growing.left[:some])
-                growing.grow(some)
-                life.engine.upto(there)
-                if random.random() < 0.5:
-                    life.engine.save()
+            life.follow(growing, random, saves=0.5)
             if random.random() < 0.5:
                 life.engine.close()  # and goes on afterwards
         except KilledError:
             pass
         assert not any("again" in line for line in life.said)
     life = Life(tmp_path, settings)
-    life.end_at(there)
+    life.end_at(growing.there)
     whole = passed(tmp_path, settings)
     assert life.written() == whole
     wanted = "late" if settings is LATE else "p"

@@ -74,7 +74,7 @@ def trace(draw: Callable[[int], int], events: int) -> str:
 
 
 class Growing:
-    """A log of which only the first files are there yet; ``grow`` adds further ones."""
+    """A log of which only the first files are ``there`` yet; ``grow`` adds further ones."""
 
     def __init__(self, text: str, folder: Path, rows_per_file: int) -> None:
         (folder / "t.jsonl").write_text(text, encoding="utf-8")
@@ -83,12 +83,14 @@ class Growing:
                 for start in range(0, frame.rows, 2):
                     writer.append(frame.slice(start, min(2, frame.rows - start)))
         self.left = LogReader(folder / "all").files
+        self.there = 0
         self.log = folder / "log"
         self.log.mkdir()
 
     def grow(self, files: int) -> None:
         for file in self.left[:files]:
             shutil.copy2(file, self.log)
+            self.there += 1
         self.left = self.left[files:]
 
 
