@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from msgspec.structs import astuple
+
 from engine.barrier.registry import BarrierSettings
 from engine.cascade.progress import Reach, SourceProgress, Told, reach_of
 from engine.cascade.stage import DerivedStage
@@ -137,7 +139,7 @@ class Cascade:
     def snapshot(self) -> dict[str, Any]:
         """Plain data; stages have their own."""
         progress = {number: each.snapshot() for number, each in self._progress.items()}
-        return {"progress": progress, "bound": self._bound.numbers}
+        return {"progress": progress, "bound": list(astuple(self._bound))}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""

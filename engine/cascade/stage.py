@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
+from msgspec.structs import astuple
 
 from engine.cascade.asked import NO_STEPS, AskedOperator
 from engine.cascade.changes import changes_between
@@ -268,7 +269,7 @@ class DerivedStage:
             "inbox": [rows.snapshot() for rows in self._inbox], "told": told,
             "reached": dict(self._reached), "tail": self._tail.snapshot(),
             "waiting": self._waiting.snapshot(), "counts": dict(self._counts),
-            "frontier": self._frontier, "step": self._step, "bound": self._bound.numbers,
+            "frontier": self._frontier, "step": self._step, "bound": list(astuple(self._bound)),
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from engine.clocks.promises import PromiseBook
 from engine.stream.clock_bound import ClockBound
@@ -146,7 +146,7 @@ class StreamClocks:
         ]  # fmt: skip
         return {
             "clocks": clocks,
-            "bound": self.bound.numbers,
+            "bound": list(astuple(self.bound)),
             "promises": self._book and self._book.snapshot(),
         }
 

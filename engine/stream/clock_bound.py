@@ -27,11 +27,6 @@ class ClockBound(Struct, frozen=True):
     back_ppb: int = 0
     until: int = -LATEST
 
-    @property
-    def numbers(self) -> list[int]:
-        """Its fields, in order."""
-        return [self.unc_ns, self.rate_ppb, self.since, self.back_ppb, self.until]
-
     def at(self, ref: np.ndarray) -> np.ndarray:
         """The bound at int64 reference times, int64."""
         grown = _grown(np.clip(ref, self.since, LATEST) - self.since, self.rate_ppb)
