@@ -27,6 +27,9 @@ AGENTS = ("door", "gate")
 START_SECONDS = 40
 """What an engine may take until it answers, with its JVM."""
 
+MISSING_SECONDS = 30
+"""For so long answers may be missing after the last kill."""
+
 
 class Feeder:
     """Writes numbered events into an agent's standard input, as fast as it takes them."""
@@ -47,6 +50,11 @@ class Feeder:
 
     def __len__(self) -> int:
         return self._next % PER_LIFE
+
+    @property
+    def next(self) -> int:
+        """The number of the next line."""
+        return self._next
 
 
 class Fed:
@@ -128,6 +136,12 @@ class Served:
             assert now.startswith(was[: was.rfind(b"\n") + 1])
         return self._seen != before
 
+    def has(self, source: str, number: int) -> bool:
+        """Whether an answer is made of the line with this number."""
+        lines = answered(self._field, "q2").split(b"\n")[:-1]
+        events = (each for line in lines for each in json.loads(line)["events"])
+        return any(each["source"] == source and each["attrs"]["v"] == number for each in events)
+
     def stop(self) -> None:
         """In good order, when all is answered."""
         for _ in range(5):
@@ -166,7 +180,7 @@ def name_of(pid: int) -> str:
     [
         ("embedded", 9, 5),
         pytest.param("embedded", 100, 6, marks=pytest.mark.deep),
-        pytest.param("spark", 8, 5, marks=[pytest.mark.spark, pytest.mark.deep]),
+        pytest.param("spark", 40, 5, marks=[pytest.mark.spark, pytest.mark.deep]),
     ],
 )
 def test_whatever_is_killed_nothing_is_lost_or_doubled(
@@ -199,6 +213,12 @@ def test_whatever_is_killed_nothing_is_lost_or_doubled(
         killed[victim] += 1
         served.look()
     print(dict(killed))
+    last = time.monotonic()
+    feeder = agents[0].lives[-1]
+    number = feeder.next
+    feeder.feed(0.3, random)
+    until(lambda: served.has(agents[0].source, number), "answers", MISSING_SECONDS)
+    print(f"answers {time.monotonic() - last:.1f} s after the last kill")
     for each in agents:
         each.finish()
     served.stop()
