@@ -20,7 +20,7 @@ from engine.server.watch.answers_state import AnswersState
 OnResults = Callable[[Sequence[bytes]], None]
 """Takes lines of answers that have just been written, each a JSON object without its newline."""
 _AGAIN_S: Final = (1.0, 15.0)
-"""Waits between its lives [s]: the first, and the longest. Answers are back within half a minute."""
+"""Waits between its lives [s]: the first, and the longest, so that answers are soon back."""
 ENDED: Final = 1
 _STEADY_S: Final = 60.0
 """Who ran so long is started again soon."""
@@ -96,7 +96,7 @@ class EngineProcess:
         return False
 
     def _say(self, line: str) -> None:
-        """Unless the engine's life before said so, too: it may end four times a minute, for days."""
+        """Unless the engine's life before said so: it may end four times a minute, for days."""
         if line not in self._before:
             self._tell(line)
         self._said.add(line)
