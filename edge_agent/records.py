@@ -40,6 +40,9 @@ KIND: Final = "kind"
 SITE: Final = "site"
 STREAM: Final = "stream"
 SOURCE: Final = "source"
+CLOCK: Final = "clock"
+"""Name of the clock that stamped the record, or whose offset a sync gives; sources whose records
+name the same clock share it. Absent: the source's own clock, which has the source's name."""
 SEQ: Final = "seq"
 INCARNATION: Final = "incarnation"
 TYPE: Final = "type"
@@ -62,6 +65,6 @@ SKEW_ERROR_PPB: Final = "skew_error_ppb"
 """How fast the uncertainty grows with the age of the offset [ns per second of age]."""
 
 RECORD_FIELDS: Final = (
-    KIND, SITE, STREAM, SOURCE, SEQ, INCARNATION, TYPE, TS, TE, ID, ARRIVAL, ATTRS,
+    KIND, SITE, STREAM, SOURCE, CLOCK, SEQ, INCARNATION, TYPE, TS, TE, ID, ARRIVAL, ATTRS,
     OFFSET, DELAY, FIRST_SEQ, PRECISION, SKEW_ERROR_PPB,
 )  # fmt: skip

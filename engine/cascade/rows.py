@@ -14,7 +14,7 @@ from engine.stream.ends import REF_END
 from engine.stream.frame import ATTR_PREFIX
 from engine.stream.value_rules import joined_type
 
-CODED: Final = ("source", "stream", "type")
+CODED: Final = ("source", "clock", "stream", "type")
 """Columns of codes of texts, besides attributes that are texts."""
 
 

@@ -17,7 +17,7 @@ from edge_agent import records as r
 from engine.clocks.reference import SourceClocks
 from engine.kernels.integers import INT_MAX
 from engine.order.base import Guards, Ordered
-from engine.stream.columns import VALID_PREFIX, Columns, join
+from engine.stream.columns import VALID_PREFIX, Columns, clock_codes, join
 from engine.stream.ends import REF_END
 from engine.stream.released import RESIDUAL, Progress
 
@@ -68,9 +68,9 @@ class Halves:
             if self._wanted is None or name in self._wanted or name in _ALWAYS
             or name.startswith(VALID_PREFIX)
         }  # fmt: skip
-        source, ts, arrival = (columns[name][places] for name in (r.SOURCE, r.TS, r.ARRIVAL))
-        self._clocks.grow(int(source.max(initial=-1)) + 1)
-        ref, unc, epoch = self._clocks.correct(source, ts, self._guards.default_uncertainty_ns)
+        clock = clock_codes(columns)[places]
+        ts, arrival = (columns[name][places] for name in (r.TS, r.ARRIVAL))
+        ref, unc, epoch = self._clocks.correct(clock, ts, self._guards.default_uncertainty_ns)
         n = len(places)
         found |= {
             r.TE: ts, "ref": ref, "unc": unc, "epoch": epoch, "release": arrival,
@@ -101,7 +101,7 @@ class Halves:
         self.refused = state["refused"]
 
 
-_ALWAYS: Final = frozenset({r.KIND, r.ID, r.SOURCE, r.TS, r.ARRIVAL, r.TYPE, r.STREAM})
+_ALWAYS: Final = frozenset({r.KIND, r.ID, r.SOURCE, r.CLOCK, r.TS, r.ARRIVAL, r.TYPE, r.STREAM})
 
 
 def _places(columns: Columns) -> np.ndarray:
@@ -127,8 +127,8 @@ def begun_in(columns: Columns, clocks: SourceClocks) -> dict[str, np.ndarray] | 
     names = (r.TYPE, r.SOURCE, r.TS, r.ARRIVAL, r.ID, r.INCARNATION)
     none = np.zeros(len(rows), np.int64)
     begun = {name: columns[name][rows] if name in columns else none for name in names}
-    clocks.grow(int(begun[r.SOURCE].max()) + 1)
-    begun["ref"], _, _ = clocks.correct(begun[r.SOURCE], begun.pop(r.TS), 0)
+    clock = clock_codes(columns)[rows]
+    begun["ref"], _, _ = clocks.correct(clock, begun.pop(r.TS), 0)
     return begun
 
 

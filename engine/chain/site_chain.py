@@ -54,14 +54,14 @@ _ROWS_LEAST: Final = 32
 _ROWS_MOST: Final = 1 << 18
 """Records that a chain with patterns takes at once: few at first, more while they give little."""
 _MATCHES_AT_ONCE: Final = 1 << 16
-_ALWAYS: Final = frozenset({r.SOURCE, r.SEQ, "ref", "release", "status", "unc", "epoch"})
+_ALWAYS: Final = frozenset({r.SOURCE, r.CLOCK, r.SEQ, "ref", "release", "status", "unc", "epoch"})
 _TIMED: Final = frozenset({r.TS, r.TE, "ref", "raw_ts", "raw_te"})
 _ORDERED_COLUMNS: Final = frozenset({r.TS, r.STREAM, r.TYPE, r.INCARNATION, r.TE, r.ARRIVAL})
 _QUARANTINE_SHOWN: Final = 100
 _TEXTS: Final = 4096
 """So many texts are not looked through for those that nothing refers to."""
 _GROWTH: Final = 2
-SNAPSHOT_VERSION: Final = 16
+SNAPSHOT_VERSION: Final = 17
 """Of snapshots."""
 
 
@@ -288,7 +288,7 @@ class Chain:
             raise ContractViolation(f"site {self.site!r}: sync record without a source")
         sync = Sync.of(record)
         if record.get(r.OFFSET) is not None and self.settings.order.time != "ts":
-            self.clocks.learn(sync, self._order.newest_ts(self.strings.code(sync.source)))
+            self.clocks.learn(sync)
         self._order.announce(sync)
 
     def _run(self, parts: list[Columns], lengths: list[int], output: ChainOutput) -> None:
@@ -310,6 +310,7 @@ class Chain:
             for end in ends:
                 whole = end - start == rows
                 part = columns if whole else {n: c[start:end] for n, c in columns.items()}
+                self.clocks.named(part)
                 if self.clocks.unanchored:
                     self.clocks.seen(part)
                 halves = None if self._halves is None else self._halves.taken(part)

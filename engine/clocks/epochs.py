@@ -1,4 +1,4 @@
-"""What kernels know of the sources' clocks: offsets in force, and reference times by them."""
+"""What kernels know of a site's clocks: offsets in force, and reference times by them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from engine.kernels.jit import inline
 from engine.kernels.records import record
 
 EPOCHS_KEPT: Final = 8
-"""Offsets remembered per source, to correct events stamped before the newest sync."""
+"""Offsets remembered per clock, to correct events stamped before the newest sync."""
 EPOCH: Final = record("start", "offset", "unc", "rate", "anchor", "ident", "skew", "doubt")
-"""One offset of a source, in force from event time ``start`` on.
+"""One offset of a clock, in force from event time ``start`` on.
 
 ``skew``: slope of the offset, ``rate``: of its uncertainty [ppb], both from ``anchor`` on. Before
 it the offset is level, so that its uncertainty grows by both.
@@ -26,23 +26,26 @@ CLOCK: Final = np.dtype(
         ("first_lane", "i8"),
         ("gone", "i8"),
         ("older", "i8"),
+        ("max_ts", "i8"),
         ("epochs", EPOCH, (EPOCHS_KEPT,)),
     ]
 )
-"""A source's ``n`` offsets, oldest first. ``gone``: events released by the newest. ``older``: what
-steps before the oldest one add to the uncertainty of events before its start.
+"""A clock's ``n`` offsets, oldest first. ``gone``: events released by the newest. ``older``: what
+steps before the oldest one add to the uncertainty of events before its start. ``max_ts``: the
+largest time that it stamped, of the events that are trusted. ``first_lane``: of the source of this
+code.
 """
 UNANCHORED: Final = 2**62
-"""The anchor of a sync that came before any event of its source and says not when it was made."""
+"""The anchor of a sync that came before any event of its clock and says not when it was made."""
 
 
 @inline
-def reference(clocks: np.ndarray, default: int, source: int, ts: int) -> tuple[int, int, int]:
-    """(ref, uncertainty, epoch) of event time ``ts`` at ``source``'s clock (R19 Eq 3.14, 3.15).
+def reference(clocks: np.ndarray, default: int, clock: int, ts: int) -> tuple[int, int, int]:
+    """(ref, uncertainty, epoch) of event time ``ts`` at the clock of this code (R19 Eq 3.14, 3.15).
 
     Never descending in ``ts`` within an epoch: a slope is far from -1. The uncertainty saturates.
     """
-    of = clocks[source]
+    of = clocks[clock]
     if of.n == 0:
         return ts, default, NONE
     j = of.n - 1

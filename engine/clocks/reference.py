@@ -39,15 +39,16 @@ from engine.clocks.prediction import (
 )
 from engine.kernels.integers import INT_MAX, INT_MIN, NONE, NS_PER_S
 from engine.kernels.jit import kernel
-from engine.stream.columns import Columns
+from engine.stream.columns import Columns, clock_codes
 from engine.stream.released import LATE_DROPPED, Strings
 
 
 class Sync(Struct, frozen=True):
     """One sync record; durations in ns.
 
-    ``ts``: event time at the source from which the offset is in force; None: after everything
-    seen of the source so far. ``skew_error_ppb``: None: it does not say.
+    ``ts``: event time at the clock from which the offset is in force; None: after everything
+    that it has stamped so far. ``clock``: its name; None: the source's own. ``skew_error_ppb``:
+    None: it does not say.
     """
 
     source: str
@@ -56,6 +57,7 @@ class Sync(Struct, frozen=True):
     offset: int
     delay: int
     ts: int | None = None
+    clock: str | None = None
     incarnation: int = 0
     first_seq: int | None = None
     precision: int = 0
@@ -71,11 +73,17 @@ class Sync(Struct, frozen=True):
             offset=record.get(r.OFFSET) or 0,
             delay=record.get(r.DELAY) or 0,
             ts=record.get(r.TS),
+            clock=record.get(r.CLOCK),
             incarnation=record.get(r.INCARNATION) or 0,
             first_seq=record.get(r.FIRST_SEQ),
             precision=record.get(r.PRECISION) or 0,
             skew_error_ppb=record.get(r.SKEW_ERROR_PPB),
         )
+
+    @property
+    def clock_name(self) -> str:
+        """The clock that it speaks of."""
+        return self.clock or self.source
 
     @property
     def uncertainty(self) -> int:
@@ -107,7 +115,7 @@ class _Known(Struct):
 
 
 class SourceClocks:
-    """Offsets of every source of a site, by the source's code in ``strings``.
+    """Offsets of every clock of a site, by the code of its name in ``strings``.
 
     ``predict``: False holds every offset until the next sync, as R19 does, and looks for no steps.
     ``default_uncertainty_ns``: of a source that was never synchronised.
@@ -122,6 +130,8 @@ class SourceClocks:
         self._predict = predict
         self.unanchored: set[int] = set()
         self._known: dict[str, _Known] = {}
+        self._users: dict[int, set[int]] = {}
+        """Code of a clock that is not its source's own: codes of the sources that have named it."""
         self._forgotten_delay = 0
         self.site = SiteClocks(default_uncertainty_ns)
 
@@ -134,33 +144,48 @@ class SourceClocks:
         """The filtered delay of every synchronised source [ns], in no order."""
         return np.fromiter((known.delay for known in self._known.values()), np.int64)
 
-    def grow(self, sources: int) -> None:
-        """Make room for source codes below ``sources``; codes of other texts need none."""
+    def grow(self, codes: int) -> None:
+        """Make room for codes of clocks below ``codes``; codes of other texts need none."""
         have = len(self.clocks)
-        if sources > have:
-            more = _empty(max(sources, 2 * have))
+        if codes > have:
+            more = _empty(max(codes, 2 * have))
             more[:have] = self.clocks
             self.clocks = more
 
     def codes(self) -> np.ndarray:
-        """Codes of the synchronised sources."""
-        return np.array([self.strings.code(source) for source in self._known], np.int64)
+        """Codes of the synchronised clocks, and of those that records have named."""
+        return np.array([*map(self.strings.code, self._known), *self._users], np.int64)
 
     def forget(self, sources: list[int]) -> None:
-        """Sources, by code, of which no event is held any more; ``t_a`` goes on counting them."""
-        for code in sources:
+        """Sources, by code, of which no event is held any more; ``t_a`` goes on counting them.
+
+        So are the clocks that they alone have named.
+        """
+        unused = list[int]()
+        for clock, users in self._users.items():
+            users.difference_update(sources)
+            unused += [] if users else [clock]
+        for clock in unused:
+            del self._users[clock]
+        own = [code for code in sources if code not in self._users]
+        self._forget([*own, *(code for code in unused if code not in own)])
+
+    def _forget(self, codes: list[int]) -> None:
+        """Clocks that stamp no event any more."""
+        for code in codes:
             known = self._known.pop(self.strings.text(code) or "", None)
             if known is not None:
                 self._forgotten_delay = max(self._forgotten_delay, known.delay)
                 self.site.forget(code)
                 self.unanchored.discard(code)
-        known_codes = [code for code in sources if code < len(self.clocks)]
+        known_codes = [code for code in codes if code < len(self.clocks)]
         self.clocks[known_codes] = _empty(1)
 
-    def learn(self, sync: Sync, newest_ts: int) -> None:
-        """Take over ``sync``; ``newest_ts``: largest event time seen of the source, or INT_MIN."""
-        code = self.strings.code(sync.source)
+    def learn(self, sync: Sync) -> None:
+        """Take over ``sync``."""
+        code = self.strings.code(sync.clock_name)
         self.grow(code + 1)
+        newest_ts = int(self.clocks["max_ts"][code])
         report = (sync.offset, sync.uncertainty, sync.skew_error_ppb)
         if sync.ts is None:
             start = newest_ts + 1 if newest_ts > INT_MIN else INT_MIN
@@ -170,9 +195,9 @@ class SourceClocks:
         else:
             start = sync.ts
             line = held(Sample(sync.ts, sync.offset, sync.uncertainty), sync.skew_error_ppb)
-        known = self._known.get(sync.source)
+        known = self._known.get(sync.clock_name)
         if known is None:
-            known = self._known[sync.source] = _Known(sync.delay, report, line)
+            known = self._known[sync.clock_name] = _Known(sync.delay, report, line)
             start = INT_MIN
         known.delay = sync.delay
         if known.syncs and known.report == report and sync.ts in (None, known.line.anchor):
@@ -189,16 +214,25 @@ class SourceClocks:
             self.unanchored.add(code)
         self.next_epoch += 1
 
+    def named(self, columns: Columns) -> None:
+        """Records are to come that may name clocks."""
+        if r.CLOCK in columns:
+            clock, source = columns[r.CLOCK], columns[r.SOURCE]
+            other = clock != source
+            pairs = np.unique(clock[other].astype(np.int64) << 32 | source[other])
+            for pair in pairs.tolist():
+                self._users.setdefault(pair >> 32, set()).add(pair & (1 << 32) - 1)
+
     def seen(self, columns: Columns) -> None:
         """Records are to come, in order of arrival: an offset measured at no stated time, before
         any event of its source, as those ``unanchored`` were, is as old as the first one.
         """
-        source = columns["source"]
-        mine = np.isin(source, np.fromiter(self.unanchored, np.int64))
+        clock = clock_codes(columns)
+        mine = np.isin(clock, np.fromiter(self.unanchored, np.int64))
         if "kind" in columns:
             mine &= columns["kind"] == int(r.Kind.EVENT)
         rows = np.flatnonzero(mine)
-        for code, first in zip(*np.unique(source[rows], return_index=True), strict=True):
+        for code, first in zip(*np.unique(clock[rows], return_index=True), strict=True):
             ts = int(columns["ts"][rows[first]])
             anchors = self.clocks["epochs"]["anchor"][code]
             anchors[anchors == UNANCHORED] = ts
@@ -281,12 +315,13 @@ class SourceClocks:
             self.site.ends(unc + int(of["older"]))
 
     def correct(
-        self, source: np.ndarray, ts: np.ndarray, default_uncertainty: int
+        self, clock: np.ndarray, ts: np.ndarray, default_uncertainty: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(ref, uncertainty, epoch) of events; there must be room for their sources."""
-        n = len(source)
+        """(ref, uncertainty, epoch) of times at clocks of these codes."""
+        n = len(clock)
+        self.grow(int(clock.max(initial=NONE)) + 1)
         ref, unc, epoch = (np.empty(n, np.int64) for _ in range(3))
-        _correct(self.clocks, source, ts, default_uncertainty, ref, unc, epoch)
+        _correct(self.clocks, clock, ts, default_uncertainty, ref, unc, epoch)
         return ref, unc, epoch
 
     def release(self, columns: Columns, *, counts: bool = True) -> None:
@@ -297,8 +332,8 @@ class SourceClocks:
             counts: False where the same events leave once more, from a later buffer.
         """
         if self._predict:
-            source, status = columns["source"], columns["status"]
-            _release(self.clocks, source, status, columns["unc"], columns["epoch"], counts)
+            clock, status = clock_codes(columns), columns["status"]
+            _release(self.clocks, clock, status, columns["unc"], columns["epoch"], counts)
 
     def counters(self) -> list[dict[str, Any]]:
         """Per synchronised source: its offset as the last sync left it, and its clock's steps.
@@ -345,7 +380,8 @@ class SourceClocks:
             "next_epoch": self.next_epoch,
             "unanchored": sorted(self.unanchored),
             "forgotten_delay": self._forgotten_delay,
-            "known": {source: known.plain() for source, known in self._known.items()},
+            "known": {clock: known.plain() for clock, known in self._known.items()},
+            "users": {clock: sorted(users) for clock, users in self._users.items()},
             "clocks": self.clocks.copy(),
             "site": self.site.snapshot(),
         }
@@ -356,34 +392,35 @@ class SourceClocks:
         self.unanchored = set(state["unanchored"])
         self._forgotten_delay = state["forgotten_delay"]
         self._known = {
-            source: _Known(
+            clock: _Known(
                 delay, tuple(report), Line(*line), [Sample(*each) for each in samples], *counts
             )
-            for source, (delay, report, line, samples, *counts) in state["known"].items()
+            for clock, (delay, report, line, samples, *counts) in state["known"].items()
         }
+        self._users = {clock: set(users) for clock, users in state["users"].items()}
         self.clocks = state["clocks"].copy()
         self.site.restore(state["site"])
 
 
 @kernel
 def _correct(
-    clocks: np.ndarray, source: np.ndarray, ts: np.ndarray, default: int, ref: np.ndarray,
+    clocks: np.ndarray, clock: np.ndarray, ts: np.ndarray, default: int, ref: np.ndarray,
     unc: np.ndarray, epoch: np.ndarray,
 ) -> None:  # fmt: skip
-    for i in range(len(source)):
-        ref[i], unc[i], epoch[i] = reference(clocks, default, source[i], ts[i])
+    for i in range(len(clock)):
+        ref[i], unc[i], epoch[i] = reference(clocks, default, clock[i], ts[i])
 
 
 @kernel
 def _release(
-    clocks: np.ndarray, source: np.ndarray, status: np.ndarray, unc: np.ndarray,
+    clocks: np.ndarray, clock: np.ndarray, status: np.ndarray, unc: np.ndarray,
     epoch: np.ndarray, counts: bool,
 ) -> None:  # fmt: skip
-    """Count what the newest offset of a source released; widen what an offset in doubt did."""
-    for i in range(len(source)):
+    """Count what the newest offset of a clock released; widen what an offset in doubt did."""
+    for i in range(len(clock)):
         if epoch[i] == NONE:
             continue
-        of = clocks[source[i]]
+        of = clocks[clock[i]]
         j = of.n - 1
         if epoch[i] == of.epochs[j].ident:
             if counts and status[i] != LATE_DROPPED:
@@ -396,8 +433,9 @@ def _release(
             epoch[i] = NONE
 
 
-def _empty(sources: int) -> np.ndarray:
-    """Clock tables of ``sources`` codes, none of them synchronised."""
-    table = np.zeros(sources, CLOCK)
+def _empty(codes: int) -> np.ndarray:
+    """Clock tables of ``codes`` codes, none of them synchronised."""
+    table = np.zeros(codes, CLOCK)
     table["first_lane"] = NONE
+    table["max_ts"] = INT_MIN
     return table

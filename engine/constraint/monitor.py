@@ -38,7 +38,7 @@ from engine.window.keys import GroupKeys
 
 _ROOM: Final = 1 << 12
 """Results told at once."""
-_OF_EVENT: Final = ("ref", "unc", "source", "epoch", "seq", "type")
+_OF_EVENT: Final = ("ref", "unc", "source", "clock", "epoch", "seq", "type")
 _READ: Final = {"release", "status", *_OF_EVENT}
 
 

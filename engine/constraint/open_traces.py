@@ -154,10 +154,10 @@ class OpenTraces:
         return int(mark_over(self.traces, self.open, INT_MAX, 0, none))
 
     def codes(self) -> np.ndarray:
-        """Codes of sources and types in use."""
+        """Codes of sources, clocks and types in use."""
         nodes = self.pool.nodes[: int(self.pool.used[0])]
         return np.unique(
-            np.concatenate((self.traces["source"][: self.open], nodes["source"], nodes["type"]))
+            np.concatenate((self.traces["clock"][: self.open], nodes["source"], nodes["type"]))
         )
 
     def snapshot(self) -> dict[str, Any]:

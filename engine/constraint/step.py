@@ -216,7 +216,7 @@ def _arrive(trace: Record, i: int, row: int, timeout: int, settled: int, tables:
     same_clock = (
         events.epoch[i] != NO_EPOCH
         and trace.epoch == events.epoch[i]
-        and trace.source == events.source[i]
+        and trace.clock == events.clock[i]
     )
     over, again = trace.flags & FRESH != 0, trace.flags & RUN_OUT != 0
     first = over and not tables.ended[trace.state]  # of its key
@@ -266,7 +266,7 @@ def _leave(trace: Record, i: int, new: int, other: int, verdict: int, events: Ev
     """The trace is in state ``new`` after event ``i``."""
     trace.before = trace.state
     trace.symbol = events.symbol[i]
-    trace.source = events.source[i]
+    trace.clock = events.clock[i]
     trace.epoch = events.epoch[i]
     trace.number = np.uint32(events.number[i])
     trace.state = new

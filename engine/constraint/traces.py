@@ -14,8 +14,8 @@ TRACE: Final = np.dtype(
         ("key", np.int64),
         ("last_ref", np.int64),  # of the last event
         ("until", np.int64),  # no event so far can have been later
-        ("epoch", np.int64),  # with ``source``: the clock of the last event
-        ("source", np.int32),
+        ("epoch", np.int64),  # with ``clock``: of the last event
+        ("clock", np.int32),
         ("number", np.uint32),
         ("path", np.int32),  # of ``Pool``: the last event that brought the pattern on; NONE
         # Of the last event, which may still change places with the next one:
@@ -34,7 +34,7 @@ its time and how far that may be off (in ``until``), its clock, its number and i
 26 are the trace's. What hangs on nothing else is told by the tables: where the constraint is, by
 ``state``.
 """
-OF_LAST_EVENT: Final = ("last_ref", "until", "epoch", "source", "number", "symbol")
+OF_LAST_EVENT: Final = ("last_ref", "until", "epoch", "clock", "number", "symbol")
 FRESH: Final = 1
 """Flag: the next event of this key begins a trace: none has come, or the last was allowed none."""
 DOUBTFUL: Final = 2
@@ -101,7 +101,7 @@ LATER: Final = -1
 
 class Events(NamedTuple):
     """Columns of events: their symbol (negative: not read), when each one happened, give or take
-    ``unc`` [ns], and by which clock: two of one source and epoch are in order.
+    ``unc`` [ns], and by which clock: two of one clock and epoch are in order.
 
     ``number`` counts the rows of the released stream.
     """
@@ -110,6 +110,7 @@ class Events(NamedTuple):
     ref: np.ndarray
     unc: np.ndarray
     source: np.ndarray
+    clock: np.ndarray
     epoch: np.ndarray
     seq: np.ndarray
     type: np.ndarray

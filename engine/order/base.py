@@ -51,9 +51,6 @@ class Order(Protocol):
     def announce(self, sync: Sync) -> None:
         """A sync record: the source's incarnation and first number. Called between batches."""
 
-    def newest_ts(self, source: int) -> int:
-        """Largest event time seen of the source with this code; ``INT_MIN`` before any."""
-
     def process(self, columns: Columns, rows: int) -> Ordered:
         """Records in arrival order, none of them a sync record."""
 

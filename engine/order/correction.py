@@ -13,7 +13,7 @@ from engine.kernels.integers import INT_MAX, INT_MIN
 from engine.order.base import Guards
 from engine.order.duplicates import Duplicates
 from engine.order.sequence.state import DUPLICATE, QUARANTINED_FUTURE
-from engine.stream.columns import Columns
+from engine.stream.columns import Columns, clock_codes
 
 _DENSE: Final = 4
 """Codes per event up to which a table of all codes beats sorting."""
@@ -36,10 +36,6 @@ class Correction:
         self._last = np.empty(0, np.int64)
         self._counts: dict[tuple[int, str], np.ndarray] = {}
 
-    def newest_ts(self, source: int) -> int:
-        """Largest event time seen of the source with this code; ``INT_MIN`` before any."""
-        return int(self._newest[source]) if source < len(self._newest) else INT_MIN
-
     def take(self, columns: Columns) -> tuple[Columns, Columns]:
         """The events among ``columns`` with ``ref unc epoch``, and those set aside.
 
@@ -51,16 +47,16 @@ class Correction:
             events = columns[r.KIND] == int(r.Kind.EVENT)
             columns = {name: column[events] for name, column in columns.items() if name != r.KIND}
         columns = dict(columns)
-        source, ts = columns[r.SOURCE], columns[r.TS]
+        source, clock, ts = columns[r.SOURCE], clock_codes(columns), columns[r.TS]
         sources = int(source.max(initial=-1)) + 1
-        self._clocks.grow(sources)
-        ref, unc, epoch = self._clocks.correct(source, ts, self._guards.default_uncertainty_ns)
+        ref, unc, epoch = self._clocks.correct(clock, ts, self._guards.default_uncertainty_ns)
         columns.update(ref=ref, unc=unc, epoch=epoch)
         self.count(columns, "arrived")
         self._newest, self._last = _room(self._newest, sources), _room(self._last, sources)
         self._last[source] = columns[r.ARRIVAL]  # of equal places NumPy keeps the last
         columns, quarantined = self._set_aside(columns)
         np.maximum.at(self._newest, columns[r.SOURCE], columns[r.TS])
+        np.maximum.at(self._clocks.clocks["max_ts"], clock_codes(columns), columns[r.TS])
         return columns, quarantined
 
     def _set_aside(self, columns: Columns) -> tuple[Columns, Columns]:

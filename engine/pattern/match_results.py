@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from edge_agent.records import CLOCK
 from engine.barrier.changes import Given
 from engine.errors import ContractViolation
 from engine.operator import Result, ResultColumns
@@ -37,6 +38,7 @@ from engine.results.schema import (
     MATCH_SCHEMA,
     MATCHES,
     MORE,
+    as_json,
     decoded,
     one_of,
     same_for_all,
@@ -121,7 +123,7 @@ class Matches(ResultColumns):
         distinct, self.which = _distinct(given.rows, store.n)
         """``which``: (results, steps): places in ``columns``, -1 for steps the match has not."""
         self.attr_types = {n: kind for n, kind in store.attr_types.items() if n[:1] != INTERNAL}
-        names = [*EVENT_COLUMNS, UNCERTAINTY, *_computed_columns(layout) - {*EVENT_COLUMNS}]
+        names = [*EVENT_COLUMNS, UNCERTAINTY, CLOCK, *_computed_columns(layout) - {*EVENT_COLUMNS}]
         for attr in self.attr_types:
             names += [ATTR_PREFIX + attr, VALID_PREFIX + attr]
         columns = {n: c[distinct] for n in names if (c := store.columns.get(n)) is not None}
@@ -158,6 +160,7 @@ class Matches(ResultColumns):
         given, bare = self.given, self._bare_events()
         attrs = {shown: self._attrs(shown) for shown in set(self.shown)}
         steps = [(step, attrs[shown]) for step, shown in enumerate(self.shown)]
+        clocks = [{} if name is None else {CLOCK: name} for name in self.other_clocks()]
         facts = zip(
             given.plus.tolist(), given.at.tolist(), given.known_at.tolist(),
             given.confirmed.tolist(), _chances(given).to_pylist(), self.which.tolist(),
@@ -173,7 +176,7 @@ class Matches(ResultColumns):
                 "certainty": "confirmed" if sure else "uncertain",
                 "probability": chance,
                 "events": [
-                    bare[events[step]] | {"attrs": dict(shown[events[step]])}
+                    bare[events[step]] | {"attrs": dict(shown[events[step]])} | clocks[events[step]]
                     for step, shown in steps
                     if events[step] >= 0
                 ],
@@ -273,6 +276,13 @@ class Matches(ResultColumns):
             for values in zip(*columns.values(), strict=True)
         ]
 
+    def other_clocks(self) -> list[str | None]:
+        """Per event the clock that stamped it; None: its source's own."""
+        clock, source = self.columns[CLOCK], self.columns["source"]
+        if (clock == source).all():
+            return [None] * len(clock)
+        return [self.strings.text(code) for code in np.where(clock == source, -1, clock)]
+
     def _attrs(self, shown: tuple[str, ...] | None) -> list[dict[str, Any]]:
         """Of each event; what it lacks is left out."""
         found: list[dict[str, Any]] = [{} for _ in self.columns["ref"]]
@@ -363,7 +373,10 @@ def _events(matches: Matches) -> pa.Array:
     fields["seq"] = pa.array(seq, mask=seq < 0).take(row)
     fields["site"] = same_for_all(matches.site, n)
     fields["attrs"] = _attrs(matches, present, row)
-    fields[MORE] = pa.nulls(n, pa.string())
+    clock = matches.columns[CLOCK]
+    own = clock == matches.columns["source"]
+    named = decoded(clock, own, lambda code: as_json({CLOCK: text(code)}))
+    fields[MORE] = named.cast(pa.string()).take(row)
     names = [*EVENT_FIELDS, MORE]
     events = pa.StructArray.from_arrays([fields[name] for name in names], names)
     ends = np.concatenate(([0], np.cumsum(present.sum(axis=1)))).astype(np.int32)

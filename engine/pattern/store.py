@@ -26,6 +26,7 @@ from engine.stream.released import Released, Strings
 
 FIELDS: Final = (
     "ref", "unc", "epoch", "ts", "te", "arrival", "release", "seq", "source", "stream", "type",
+    "clock",
 )  # fmt: skip
 EXPIRES: Final = "expires"
 """The last horizon at which the event may still be part of a new match."""
@@ -264,7 +265,7 @@ class Store:
     def clock(self, rows: np.ndarray) -> EventTimes:
         """What is known of the times of ``rows``."""
         c = self.columns
-        return EventTimes(c["ref"], c["unc"], c["epoch"], c["source"], c[REF_END]).take(rows)
+        return EventTimes(c["ref"], c["unc"], c["epoch"], c["clock"], c[REF_END]).take(rows)
 
     def chances(self, rows: np.ndarray) -> np.ndarray:
         """That the events happened (``engine.stream.chance``); 1 at the place -1."""

@@ -47,7 +47,7 @@ def error_of(s: Chase, one: int, two: int, t_a: int) -> int:
     first, second = s.events[one], s.events[two]
     if s.setting[0].max_delay:
         return t_a
-    if first.source == second.source and first.epoch == second.epoch != NO_EPOCH:
+    if first.clock == second.clock and first.epoch == second.epoch != NO_EPOCH:
         return 0
     return int(first.unc + second.unc)
 

@@ -71,7 +71,8 @@ class EventFiles(Struct, frozen=True):
 def released_table(site: str, released: Released) -> pa.Table:
     """The events of ``released`` as columns in release order; times in ns.
 
-    Columns: ``site stream source seq incarnation type ts te arrival ref unc release status`` and
+    Columns: ``site stream source seq incarnation type ts te arrival ref unc release status``,
+    ``clock`` where some event was stamped by another than its source's own, null at the others, and
     per attribute ``attrs.NAME``, null where an event lacks it. Late events that were dropped are
     in it too (``status``); the exports leave them out.
     """
@@ -81,6 +82,9 @@ def released_table(site: str, released: Released) -> pa.Table:
     made: dict[str, pa.Array] = {SITE: pa.repeat(site, rows)}
     for name in _CODED:
         made[name] = _text(columns[name], texts, None)
+    clock, source = columns[r.CLOCK], columns[r.SOURCE]
+    if (clock != source).any():
+        made[r.CLOCK] = _text(clock, texts, clock == source)
     for name in _NUMBERS:
         values = columns[name].astype(np.int64, copy=False)
         made[name] = pa.array(values, mask=values < 0 if name == r.SEQ else None)
@@ -283,8 +287,9 @@ def _records(
             columns[name] = [None if t is None else t // unit for t in column.to_pylist()]
         else:
             columns[name] = column.to_pylist()
-    if r.ID in batch.schema.names:
-        columns[r.ID] = batch.column(r.ID).to_pylist()
+    for name in (r.CLOCK, r.ID):
+        if name in batch.schema.names:
+            columns[name] = batch.column(name).to_pylist()
     same = pc.equal(batch.column(r.TE), batch.column(r.TS)).to_pylist()
     attrs = attr_dicts(batch, site)
     place = {} if site == r.DEFAULT_SITE else {r.SITE: site}

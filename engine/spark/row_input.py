@@ -32,7 +32,7 @@ from engine.stream.frame import ATTR_PREFIX, Frame
 from engine.stream.value_rules import beyond, without_nan
 from engine.units import unit_ns
 
-_TEXTS: Final = (r.SITE, r.STREAM, r.SOURCE, r.TYPE)
+_TEXTS: Final = (r.SITE, r.STREAM, r.SOURCE, r.CLOCK, r.TYPE)
 _TIMES: Final = (r.TS, r.TE, r.ARRIVAL)
 _COUNTS: Final = (r.SEQ, r.INCARNATION)
 _FIELDS: Final = (*_TEXTS, *_TIMES, *_COUNTS)

@@ -4,6 +4,7 @@ A plain dict of equally long arrays. Strings are int32 codes of the site's table
 attribute ``attrs.x`` has a bool mask ``valid.x`` only where some record lacks it. Columns that a
 frame leaves out (``te`` = ``ts``, ``kind`` = event) are left out here too, until another frame
 brings them: then they say what leaving them out means (``fill_missing``), and so do nulls in them.
+So without ``clock`` every record is stamped by its source's own clock, whose code is the source's.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ ID_TYPE: Final = "$id"
 DEFAULT_STREAM_CODE: Final = 0
 """Of the stream ``events``, with which every site's table of texts begins."""
 _SYNC_ONLY: Final = (r.OFFSET, r.DELAY, r.FIRST_SEQ, r.PRECISION, r.SKEW_ERROR_PPB)
-_CODED: Final = {r.STREAM: DEFAULT_STREAM_CODE, r.SOURCE: -1, r.TYPE: -1}
+_CODED: Final = {r.STREAM: DEFAULT_STREAM_CODE, r.SOURCE: -1, r.CLOCK: -1, r.TYPE: -1}
 """Columns of texts: the code that a null stands for."""
 
 
@@ -120,6 +121,10 @@ def decode(
         if te.null_count:
             given = te.is_valid().to_numpy(zero_copy_only=False)
             columns[r.TE] = np.where(given, columns[r.TE], columns[r.TS])
+    if r.CLOCK in columns:
+        clock = columns.pop(r.CLOCK)
+        if (clock >= 0).any():
+            columns[r.CLOCK] = np.where(clock < 0, columns[r.SOURCE], clock)
     _refuse_holes(frame, columns)
     return columns, types
 
@@ -176,7 +181,7 @@ def sync_records(frame: Frame) -> list[dict[str, Any]]:
     rows = np.flatnonzero(_integers(frame.batch.column(r.KIND), 0) == int(r.Kind.SYNC))
     if not len(rows):
         return []
-    names = [n for n in (r.SOURCE, r.STREAM, r.INCARNATION, r.TS, r.ARRIVAL, *_SYNC_ONLY)
+    names = [n for n in (r.SOURCE, r.CLOCK, r.STREAM, r.INCARNATION, r.TS, r.ARRIVAL, *_SYNC_ONLY)
              if n in frame.batch.schema.names]  # fmt: skip
     found = frame.batch.select(names).take(pa.array(rows)).to_pylist()
     return [{**record, "row": int(row)} for record, row in zip(found, rows, strict=True)]
@@ -197,6 +202,8 @@ def fill_missing(name: str, part: Columns, rows: int, dtype: np.dtype[Any]) -> n
     """What a column that ``part`` (of ``rows`` rows) left out stands for."""
     if name == r.TE:
         return part[r.TS]
+    if name == r.CLOCK:
+        return part[r.SOURCE]
     if name.startswith(VALID_PREFIX):
         key = name.removeprefix(VALID_PREFIX)
         column = r.ID if key == ID_TYPE else ATTR_PREFIX + key
@@ -204,6 +211,11 @@ def fill_missing(name: str, part: Columns, rows: int, dtype: np.dtype[Any]) -> n
     if name in _CODED:
         return np.full(rows, _CODED[name], np.int32)
     return np.full(rows, -1 if name == r.SEQ else 0, dtype)
+
+
+def clock_codes(columns: Columns) -> np.ndarray:
+    """Codes of the clocks that stamped these records."""
+    return columns.get(r.CLOCK, columns[r.SOURCE])
 
 
 def is_valued(name: str) -> bool:

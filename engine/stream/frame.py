@@ -9,6 +9,7 @@ column          Arrow type          when absent
 kind            int8                every record is an event
 stream          dictionary<string>  every record is of stream ``events``
 source          dictionary<string>  (always present; null for ticks)
+clock           dictionary<string>  null: the source's own clock, of its name
 seq             int64               (always present; null or -1: no number)
 incarnation     int64               every record is of incarnation 0
 type            dictionary<string>  null: no type
@@ -41,6 +42,7 @@ FIXED_TYPES: Final[dict[str, pa.DataType]] = {
     r.KIND: pa.int8(),
     r.STREAM: STRING,
     r.SOURCE: STRING,
+    r.CLOCK: STRING,
     r.SEQ: pa.int64(),
     r.INCARNATION: pa.int64(),
     r.TYPE: STRING,

@@ -155,10 +155,11 @@ class Gaps(Struct):
 class Released(Struct):
     """Events in release order, as equally long columns.
 
-    ``columns`` holds, for ``n`` events: ``source stream type`` (int32 codes of ``strings``, -1 =
-    null), ``seq incarnation ts te arrival`` (int64, at the source's clock), ``ref`` (event time on
-    the engine's clock; of ``ts``), ``unc`` (uncertainty: half-width around ref, ns), ``epoch``
-    (int64; two events of one source with equal epoch share one clock reading error), ``release``
+    ``columns`` holds, for ``n`` events: ``source clock stream type`` (int32 codes of ``strings``,
+    -1 = null; ``clock``: the one that stamped it, the source's own where it is left out),
+    ``seq incarnation ts te arrival`` (int64, at that clock), ``ref`` (event time on the engine's
+    clock; of ``ts``), ``unc`` (uncertainty: half-width around ref, ns), ``epoch``
+    (int64; two events of one clock with equal epoch share one clock reading error), ``release``
     (arrival-clock instant), ``status`` (int8, above), and per attribute ``attrs.NAME`` with, where
     some event lacks it, a bool mask ``valid.NAME``. String attributes are int32 codes.
     ``site`` (a code too) is there if a query names it. ``attr_types`` names each attribute's type:
@@ -187,3 +188,7 @@ class Released(Struct):
     slack: Progress = field(default_factory=Progress)
     delays: np.ndarray = field(default_factory=_no_ints)
     moved: Moved | None = None
+
+    def __post_init__(self) -> None:
+        if "source" in self.columns:
+            self.columns.setdefault("clock", self.columns["source"])

@@ -60,7 +60,7 @@ are open are to be told early."""
 class Rows(NamedTuple):
     """A batch as the pass reads it; ``selected`` and ``nulls`` are empty where they say nothing.
 
-    int64 of length n: ``ref unc epoch release seq``; int32 codes ``source stream``; int8
+    int64 of length n: ``ref unc epoch release seq``; int32 codes ``source clock stream``; int8
     ``status``; ``keys`` int64 (n x g); ``nulls`` int64, bit j set where group column j is null.
     ``how``, ``low``, ``high``: of ``engine.window.doubt.where``, empty where WHERE is exact;
     ``reach``: ``unc``, but more than any window's size for rows that are not ``SURE``.
@@ -72,6 +72,7 @@ class Rows(NamedTuple):
     release: np.ndarray
     status: np.ndarray
     source: np.ndarray
+    clock: np.ndarray
     stream: np.ndarray
     seq: np.ndarray
     selected: np.ndarray
@@ -194,9 +195,9 @@ def _contribute(
     st.entries += 1
     leader = cells.lead[cell]
     if part & AMBIGUOUS or keeps_all(book.held):
-        event = (rows.source[i], rows.epoch[i], rows.ref[i], rows.unc[i])
+        event = (rows.clock[i], rows.epoch[i], rows.ref[i], rows.unc[i])
         if how != SURE:  # in or out, whatever else is in
-            event = (rows.source[i], NO_EPOCH, k * batch.geo.step, 1)
+            event = (rows.clock[i], NO_EPOCH, k * batch.geo.step, 1)
         keep(book.held.kept, cells, leader, part, batch.values, i, event)
     return header, leader
 

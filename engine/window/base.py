@@ -206,7 +206,7 @@ class Windows(ABC):
         told = text_codes(self._held, self._standing)
         waiting = self._clock.codes()
         return np.concatenate(
-            [keys, np.unique(kept.source), gaps.source, gaps.stream, told, waiting]
+            [keys, np.unique(kept.clock), gaps.source, gaps.stream, told, waiting]
         )
 
     def snapshot(self) -> dict[str, Any]:

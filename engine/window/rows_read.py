@@ -21,7 +21,7 @@ from engine.window.held.accumulate import NUMBERS_ALONE, TEXTS, UNTYPED
 from engine.window.keys import GroupKeys
 
 FIXED_COLUMNS: Final = frozenset(
-    {"ref", "unc", "epoch", "release", "status", "source", "stream", "seq"}
+    {"ref", "unc", "epoch", "release", "status", "source", "clock", "stream", "seq"}
 )
 
 
@@ -112,7 +112,8 @@ def no_rows(columns: int) -> Rows:
     small = np.empty(0, np.int8)
     codes = np.empty(0, np.int32)
     return Rows(
-        ref=none, unc=none, epoch=none, release=none, status=small, source=codes, stream=codes,
-        seq=none, selected=np.empty(0, np.bool_), keys=np.zeros((0, columns), np.int64),
-        nulls=none, how=small, low=none, high=none, reach=none,
+        ref=none, unc=none, epoch=none, release=none, status=small, source=codes, clock=codes,
+        stream=codes, seq=none, selected=np.empty(0, np.bool_),
+        keys=np.zeros((0, columns), np.int64), nulls=none, how=small, low=none, high=none,
+        reach=none,
     )  # fmt: skip

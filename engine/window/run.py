@@ -159,5 +159,5 @@ def _keep_rows(before: int, batch: a.Batch, book: Book, st: Record) -> None:
     rows, out, held = batch.rows, book.entries, book.held
     for j in range(before, st.entries):
         row = out.row[j]
-        event = (rows.source[row], rows.epoch[row], rows.ref[row], rows.unc[row])
+        event = (rows.clock[row], rows.epoch[row], rows.ref[row], rows.unc[row])
         keep(held.kept, held.cells, held.cells.lead[out.cell[j]], WHOLE, batch.values, row, event)

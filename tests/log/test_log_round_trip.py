@@ -30,7 +30,8 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "bool": st.booleans(),
     "str": st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=4),
 }
-PLACE = {"stream": st.sampled_from(["events", "u"]), "source": st.sampled_from(["s0", "é:\n"])}
+PLACE = {"stream": st.sampled_from(["events", "u"]), "source": st.sampled_from(["s0", "é:\n"]),
+         "clock": st.sampled_from(["s0", "w"])}  # fmt: skip
 TIME = st.integers(-(2**40), 2**40)
 OTHERS = st.one_of(
     st.fixed_dictionaries({"kind": st.just("pog"), "ts": TIME, "type": st.just("A")}),

@@ -50,7 +50,7 @@ def test_design_the_shortest_record_is_enough(tmp_path: Path) -> None:
 
 
 def test_design_every_kind_with_every_field(tmp_path: Path) -> None:
-    common = {"site": "x", "stream": "a", "source": "d", "incarnation": 2}
+    common = {"site": "x", "stream": "a", "source": "d", "clock": "c", "incarnation": 2}
     records: list[dict[str, Any]] = [
         {"kind": "sync", **common, "offset": -5, "delay": 4, "first_seq": 7, "precision": 1,
          "skew_error_ppb": 30, "ts": 1, "arrival": 10},
@@ -66,8 +66,8 @@ def test_design_every_kind_with_every_field(tmp_path: Path) -> None:
     assert frame.batch.column("kind").to_pylist() == kinds
     for name, type_ in FIXED_TYPES.items():
         assert frame.batch.schema.field(name).type == type_, name
-    for name in ("source", "seq", "ts", "type", "id", "offset", "delay", "first_seq", "precision",
-                 "skew_error_ppb"):  # fmt: skip
+    for name in ("source", "clock", "seq", "ts", "type", "id", "offset", "delay", "first_seq",
+                 "precision", "skew_error_ppb"):  # fmt: skip
         want = [record.get(name) for record in records]
         assert frame.batch.column(name).to_pylist() == want, name
     assert frame.batch.column("te").to_pylist() == [1, 5, 3, 4, None, None]

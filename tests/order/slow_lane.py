@@ -28,6 +28,7 @@ class Event:
     seq: int
     ts: int
     arrival: int
+    clock: str = ""
     deadline: int = INFINITE
     ref: int = 0
     unc: int = 0
@@ -42,6 +43,7 @@ class Marker:
     seq: int
     deadline: int
     ts: int = 0
+    clock: str = ""
 
 
 @dataclass

@@ -63,8 +63,9 @@ class Twin:
         source = record["source"]
         inc, first = record.get("incarnation", 0), record.get("first_seq")
         if record.get("offset") is not None:
-            clock = self.clocks.setdefault(source, SlowClock())
-            clock.learn(record, self.newest.get(source))
+            name = record.get("clock") or source
+            clock = self.clocks.setdefault(name, SlowClock())
+            clock.learn(record, self.newest.get(name))
         if first is None:
             return
         lane = self.lane(source, record.get("stream", "events"))
@@ -73,15 +74,15 @@ class Twin:
             lane.started, lane.inc, lane.expected = True, inc, first
             lane.last_arrival, lane.idle = record["arrival"], False
 
-    def reference(self, source: str, ts: int) -> tuple[int, int, Epoch | None]:
-        if source not in self.clocks:
+    def reference(self, clock: str, ts: int) -> tuple[int, int, Epoch | None]:
+        if clock not in self.clocks:
             return ts, self.settings.default_uncertainty, None
-        epoch = self.clocks[source].find(ts)
+        epoch = self.clocks[clock].find(ts)
         offset, unc = epoch.at(ts)
         return ts + offset, unc, epoch
 
     def future(self, event: Event) -> bool:
-        ref, unc, _ = self.reference(event.source, event.ts)
+        ref, unc, _ = self.reference(event.clock, event.ts)
         guard = self.settings.guard
         return guard is not None and ref - event.arrival > unc + guard
 
@@ -93,11 +94,18 @@ class Twin:
 
     def event(self, record: dict[str, Any], now: int) -> None:
         source, stream = record["source"], record.get("stream", "events")
-        if source in self.clocks:
-            self.clocks[source].begin(record["ts"])
+        clock = record.get("clock") or source
+        if clock in self.clocks:
+            self.clocks[clock].begin(record["ts"])
         lane = self.lane(source, stream)
         event = Event(
-            source, stream, record.get("incarnation", 0), record["seq"], record["ts"], now
+            source,
+            stream,
+            record.get("incarnation", 0),
+            record["seq"],
+            record["ts"],
+            now,
+            clock,
         )
         before = lane.last_arrival
         lane.heard(now)
@@ -129,13 +137,14 @@ class Twin:
                 continue
             else:
                 needs = seq
-            mark = Marker(needs, now + lane.timeout.gap, record.get("ts") or 0)
+            clock = record.get("clock") or lane.source
+            mark = Marker(needs, now + lane.timeout.gap, record.get("ts") or 0, clock)
             if kind == "eos":
                 if lane.end is None or lane.end.seq != needs:
                     lane.end = mark
             elif not lane.promises or needs <= lane.expected:
                 lane.promises.insert(0, mark)
-            elif needs == lane.promises[0].seq:
+            elif (needs, clock) == (lane.promises[0].seq, lane.promises[0].clock):
                 lane.promises[0].ts = max(lane.promises[0].ts, mark.ts)
             elif needs > lane.promises[0].seq:
                 lane.promises[1:] = [mark]
@@ -219,7 +228,7 @@ class Twin:
             yield event
 
     def correct(self, lane: Lane, event: Event) -> bool:
-        event.ref, event.unc, event.epoch = self.reference(event.source, event.ts)
+        event.ref, event.unc, event.epoch = self.reference(event.clock, event.ts)
         if self.future(event):
             lane.counts["quarantined_future"] += 1
             self.aside.append((lane.source, event.seq, "future"))
@@ -228,7 +237,7 @@ class Twin:
         return True
 
     def saw(self, event: Event) -> None:
-        self.newest[event.source] = max(self.newest.get(event.source, NEVER), event.ts)
+        self.newest[event.clock] = max(self.newest.get(event.clock, NEVER), event.ts)
 
     def to_merge(self, lane: Lane, event: Event) -> None:
         if self.correct(lane, event):
@@ -250,7 +259,8 @@ class Twin:
 
     def apply_markers(self, lane: Lane) -> None:
         while lane.promises and lane.expected >= lane.promises[0].seq:
-            bound, _, _ = self.reference(lane.source, lane.promises.pop(0).ts)
+            promise = lane.promises.pop(0)
+            bound, _, _ = self.reference(promise.clock, promise.ts)
             lane.bound = max(lane.bound, bound)
         if lane.end is not None and lane.expected >= lane.end.seq:
             lane.end, lane.closed = None, True
@@ -260,7 +270,7 @@ class Twin:
         end = min(ends + [marker.seq for marker in lane.markers])
         first = lane.buffer.get(end)
         high = now if first is None or self.future(first) else self.reference(
-            first.source, first.ts
+            first.clock, first.ts
         )[0]  # fmt: skip
         low = high if lane.last_ref is None else min(lane.last_ref, high)
         self.gaps.append(

@@ -78,7 +78,7 @@ def _record(released: Any, row: int) -> dict[str, Any]:
         coded = released.attr_types.get(attribute) == "str" and name.startswith("attrs.")
         if mask is not None and name.startswith("attrs.") and not mask[row]:
             continue
-        if coded or name in ("source", "stream", "type"):
+        if coded or name in ("source", "clock", "stream", "type"):
             value = text(value)
         record[name] = value
     return record
@@ -109,6 +109,7 @@ def traces(draw: st.DrawFn) -> list[Record]:
     records: list[Record] = []
     now = 0
     counts = {"a": 0, "b": 0, "c": 0}
+    clocks = st.sampled_from([{}, {}, {}, {"clock": "a"}, {"clock": "wall"}])
     for _ in range(draw(st.integers(1, 30))):
         now += draw(st.sampled_from([0, 0, 1, 1, 2, 6]))
         source = draw(st.sampled_from(["a", "b", "c"]))
@@ -118,10 +119,11 @@ def traces(draw: st.DrawFn) -> list[Record]:
         elif what == 1:
             records.append({"kind": "sync", "source": source, "offset": draw(st.integers(-3, 3)),
                             "delay": draw(st.integers(0, 4)), "ts": draw(st.none() | st.just(now)),
-                            "arrival": now})  # fmt: skip
+                            "arrival": now, **draw(clocks)})  # fmt: skip
         elif what == 2:
             records.append({"kind": "pog", "source": source, "ts": now - 2, "arrival": now,
-                            "seq": draw(st.none() | st.just(counts[source]))})  # fmt: skip
+                            "seq": draw(st.none() | st.just(counts[source])),
+                            **draw(clocks)})  # fmt: skip
         elif what == 3:
             records.append({"kind": "eos", "source": source, "arrival": now})
         else:
@@ -133,7 +135,7 @@ def traces(draw: st.DrawFn) -> list[Record]:
                 attrs["v"] = draw(st.integers(0, 5))
             ts = max(0, now - draw(st.integers(0, 4)))
             records.append({"source": source, "seq": seq, "ts": ts, "arrival": now, "attrs": attrs,
-                            "type": draw(st.sampled_from(["A", "B"]))})  # fmt: skip
+                            "type": draw(st.sampled_from(["A", "B"])), **draw(clocks)})  # fmt: skip
     return records
 
 

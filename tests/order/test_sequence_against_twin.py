@@ -55,9 +55,11 @@ def test_every_interleaving_of_two_sources(
 
 SOURCES = st.sampled_from(["a", "b", "c"])
 STREAMS = st.sampled_from(["events", "other"])
+CLOCKS = st.sampled_from([None, None, None, "a", "wall"])
 EVENTS = st.fixed_dictionaries(
     {
         "source": SOURCES,
+        "clock": CLOCKS,
         "stream": STREAMS,
         "seq": st.integers(0, 9),
         "incarnation": st.sampled_from([0, 0, 0, 1, 2]),
@@ -68,6 +70,7 @@ MARKERS = st.fixed_dictionaries(
     {
         "kind": st.sampled_from(["pog", "pog", "eos"]),
         "source": SOURCES,
+        "clock": CLOCKS,
         "stream": STREAMS,
         "seq": st.none() | st.integers(0, 12),
         "incarnation": st.sampled_from([0, 0, 1]),
@@ -78,6 +81,7 @@ SYNCS = st.fixed_dictionaries(
     {
         "kind": st.just("sync"),
         "source": SOURCES,
+        "clock": CLOCKS,
         "stream": STREAMS,
         "ts": st.none() | st.integers(0, 60),
         "incarnation": st.sampled_from([0, 0, 1]),

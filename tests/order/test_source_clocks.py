@@ -58,7 +58,7 @@ def event(seq: int, at: int, **given: Any) -> Record:
 def learnt(reports: Sequence[Sample], stated: int) -> SourceClocks:
     clocks = SourceClocks(Strings(["a"]))
     for ts, offset, unc in reports:
-        clocks.learn(Sync("a", "events", 0, offset, 2 * unc, ts, skew_error_ppb=stated), 0)
+        clocks.learn(Sync("a", "events", 0, offset, 2 * unc, ts, skew_error_ppb=stated))
     return clocks
 
 

@@ -207,7 +207,7 @@ def _completed(
         columns[name] = columns[name].copy()
         columns[name][rows] = values
 
-    for name in ("ts", "ref", "unc", "epoch"):
+    for name in ("ts", "ref", "unc", "epoch", "clock"):
         put(name, both[name][starts])
     # An interval that ends before it begins, as its halves say, is a point where it begins.
     put("te", np.maximum(both["te"][ends], both["ts"][starts]))

@@ -20,7 +20,7 @@ from engine.stream.value_rules import COUNTS, LIMITS, RANGES, beyond
 TIME_FIELDS: Final = (r.TS, r.TE, r.ARRIVAL, r.OFFSET, r.DELAY, r.PRECISION)
 """Fields in the trace's time unit; the other integers are counts or parts per billion."""
 _EVERYWHERE: Final = {r.KIND, r.SITE, r.ARRIVAL}
-_NAMED: Final = _EVERYWHERE | {r.STREAM, r.SOURCE, r.SEQ, r.INCARNATION}
+_NAMED: Final = _EVERYWHERE | {r.STREAM, r.SOURCE, r.CLOCK, r.SEQ, r.INCARNATION}
 FIELDS_OF_KIND: Final[dict[Kind, set[str]]] = {
     Kind.EVENT: _NAMED | {r.TYPE, r.TS, r.TE, r.ID, r.ATTRS},
     Kind.POG: _NAMED | {r.TYPE, r.TS},

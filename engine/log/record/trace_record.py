@@ -20,7 +20,7 @@ INT_FIELDS: Final = (
     r.SEQ, r.INCARNATION, r.TS, r.TE, r.ARRIVAL,
     r.OFFSET, r.DELAY, r.FIRST_SEQ, r.PRECISION, r.SKEW_ERROR_PPB,
 )  # fmt: skip
-TEXT_FIELDS: Final = (r.KIND, r.SITE, r.STREAM, r.SOURCE, r.TYPE)
+TEXT_FIELDS: Final = (r.KIND, r.SITE, r.STREAM, r.SOURCE, r.CLOCK, r.TYPE)
 _TIMES: Final = frozenset({r.TS, r.TE, r.ARRIVAL, r.OFFSET, r.DELAY, r.PRECISION})
 BEYOND: Final = "is beyond 64 bits"
 _NO_INTEGER: Final = "is not an integer"

@@ -17,6 +17,7 @@ from engine.kernels.jit import inline, kernel
 from engine.kernels.records import Record
 from engine.order.sequence.markers import apply_markers, next_deadline
 from engine.order.sequence.merge import (
+    clock_of,
     correct,
     is_future,
     note,
@@ -181,7 +182,7 @@ def give_up(s: Sequencer, lane: int, now: int) -> None:
             end = seq
             if not is_future(s, row):
                 high, _, _ = reference(
-                    s.clocks, s.state[0].default_uncertainty, of.source, s.rows[row].ts
+                    s.clocks, s.state[0].default_uncertainty, clock_of(s, row), s.rows[row].ts
                 )
     if end == INT_MAX or end <= first:
         return

@@ -76,11 +76,6 @@ class LaneTable:
             missing[0] = (sync.incarnation, INT_MIN, sync.first_seq, 0)  # a RUN
             ln["missing_n"][lane] = 1
 
-    def newest_ts(self, source: int) -> int:
-        """Largest event time seen of ``source`` over its streams."""
-        of_source = self.tables["max_ts"][self.tables["source"] == source]
-        return int(of_source.max(initial=INT_MIN))
-
     def of(self, columns: Columns, rows: int, state: np.ndarray) -> np.ndarray:
         """Lane of every record; new lanes only for events. -1: a record of no lane yet."""
         source = columns[r.SOURCE]
@@ -147,12 +142,12 @@ class LaneTable:
         self._keys = np.column_stack([self.tables["source"], self.tables["stream"]])
         enter(self._slots, self._keys, first)
 
-    def link(self, clocks: SourceClocks, sources: int) -> np.ndarray:
+    def link(self, clocks: SourceClocks, codes: int) -> np.ndarray:
         """Ranks by name and the list of each source's lanes, after new ones were made.
 
-        The clocks it gives have room for source codes below ``sources``, and for every lane's.
+        The clocks it gives have room for codes below ``codes``, and for every lane's source.
         """
-        least = max(sources, int(self.tables["source"].max(initial=NONE)) + 1)
+        least = max(codes, int(self.tables["source"].max(initial=NONE)) + 1)
         if least > len(clocks.clocks):
             clocks.grow(least)
         ck = clocks.clocks

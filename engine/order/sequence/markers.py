@@ -30,17 +30,17 @@ def next_deadline(s: Sequencer, lane: int) -> int:
 
 
 @kernel
-def promise(s: Sequencer, lane: int, ts: int) -> None:
-    """No later event of the lane has event time below ``ts``."""
+def promise(s: Sequencer, lane: int, clock: int, ts: int) -> None:
+    """No later event of the lane has event time below ``ts``, at the clock of this code."""
     of = s.lanes[lane]
-    bound, _, _ = reference(s.clocks, s.state[0].default_uncertainty, of.source, ts)
+    bound, _, _ = reference(s.clocks, s.state[0].default_uncertainty, clock, ts)
     if bound > of.bound:
         of.bound = bound
         set_key(s, lane)
 
 
 @inline
-def promise_later(s: Sequencer, lane: int, seq: int, ts: int, deadline: int) -> None:
+def promise_later(s: Sequencer, lane: int, seq: int, clock: int, ts: int, deadline: int) -> None:
     """A punctuation that waits for the numbers below ``seq``.
 
     The first one waiting keeps its deadline, so that many cannot put it off; of those behind it
@@ -50,12 +50,14 @@ def promise_later(s: Sequencer, lane: int, seq: int, ts: int, deadline: int) -> 
     if of.pog_seq < 0:
         of.pog_seq = seq
         of.pog_ts = ts
+        of.pog_clock = clock
         of.pog_deadline = deadline
-    elif seq == of.pog_seq:
+    elif seq == of.pog_seq and clock == of.pog_clock:
         of.pog_ts = max(of.pog_ts, ts)
     elif seq > of.pog_seq:
         of.next_pog_seq = seq
         of.next_pog_ts = ts
+        of.next_pog_clock = clock
         of.next_pog_deadline = deadline
 
 
@@ -64,9 +66,10 @@ def apply_markers(s: Sequencer, lane: int) -> None:
     """A punctuation or end of stream counts once every earlier number is settled."""
     of = s.lanes[lane]
     while of.pog_seq >= 0 and of.expected >= of.pog_seq:
-        promise(s, lane, of.pog_ts)
+        promise(s, lane, of.pog_clock, of.pog_ts)
         of.pog_seq = of.next_pog_seq
         of.pog_ts = of.next_pog_ts
+        of.pog_clock = of.next_pog_clock
         of.pog_deadline = of.next_pog_deadline
         of.next_pog_seq = -1
         of.next_pog_deadline = INT_MAX
@@ -100,6 +103,7 @@ def mark(s: Sequencer, row: int, lane: int, now: int) -> None:
     of = s.lanes[lane]
     touch(s, lane, now)
     ts, seq, expected = new.ts, new.seq, of.expected
+    clock = s.clock[row] if len(s.clock) else of.source
     if seq < 0:
         seq = s.rows[of.dq_tail].seq + 1 if of.ring_count > 0 else expected
     elif new.inc != of.inc:
@@ -110,9 +114,9 @@ def mark(s: Sequencer, row: int, lane: int, now: int) -> None:
     deadline = later(now, of.gap_timeout)
     if new.kind == _POG:
         if seq <= expected:
-            promise(s, lane, ts)
+            promise(s, lane, clock, ts)
         else:
-            promise_later(s, lane, seq, ts, deadline)
+            promise_later(s, lane, seq, clock, ts, deadline)
     elif seq <= expected:
         of.eos_seq = -1
         of.eos_deadline = INT_MAX

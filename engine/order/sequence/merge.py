@@ -53,6 +53,12 @@ def set_key(s: Sequencer, lane: int) -> None:
 
 
 @inline
+def clock_of(s: Sequencer, row: int) -> int:
+    """Code of the clock that stamped ``row``, which is of a lane."""
+    return int(s.clock[row]) if len(s.clock) else int(s.lanes[s.rows[row].lane].source)
+
+
+@inline
 def beyond(s: Sequencer, ref: int, unc: int, arrival: int) -> bool:
     """Whether ``ref`` lies beyond ``arrival`` by more than the future guard allows."""
     guard = s.state[0].guard
@@ -63,9 +69,7 @@ def beyond(s: Sequencer, ref: int, unc: int, arrival: int) -> bool:
 def is_future(s: Sequencer, row: int) -> bool:
     """Whether the future guard sets ``row`` aside: it lies beyond its arrival by too much."""
     new = s.rows[row]
-    ref, unc, _ = reference(
-        s.clocks, s.state[0].default_uncertainty, s.lanes[new.lane].source, new.ts
-    )
+    ref, unc, _ = reference(s.clocks, s.state[0].default_uncertainty, clock_of(s, row), new.ts)
     return beyond(s, ref, unc, new.arrival)
 
 
@@ -109,7 +113,7 @@ def correct(s: Sequencer, row: int) -> bool:
     state = s.state[0]
     new = s.rows[row]
     of = s.lanes[new.lane]
-    ref, unc, epoch = reference(s.clocks, state.default_uncertainty, of.source, new.ts)
+    ref, unc, epoch = reference(s.clocks, state.default_uncertainty, clock_of(s, row), new.ts)
     new.ref = ref
     new.unc = unc
     new.epoch = epoch
@@ -127,7 +131,7 @@ def set_aside(s: Sequencer, row: int, reason: int) -> None:
     """``row`` goes no further; it is reported with its reference time."""
     state = s.state[0]
     new = s.rows[row]
-    ref, unc, _ = reference(s.clocks, state.default_uncertainty, s.lanes[new.lane].source, new.ts)
+    ref, unc, _ = reference(s.clocks, state.default_uncertainty, clock_of(s, row), new.ts)
     new.ref = ref
     new.unc = unc
     new.stage = 0
@@ -137,10 +141,11 @@ def set_aside(s: Sequencer, row: int, reason: int) -> None:
 
 @inline
 def saw_ts(s: Sequencer, row: int) -> None:
-    """The lane's newest event time, which only events that are trusted move."""
-    lane = s.rows[row].lane
-    of = s.lanes[lane]
-    of.max_ts = max(of.max_ts, s.rows[row].ts)
+    """The newest event time of lane and clock, which only events that are trusted move."""
+    ts = s.rows[row].ts
+    of, clock = s.lanes[s.rows[row].lane], s.clocks[clock_of(s, row)]
+    of.max_ts = max(of.max_ts, ts)
+    clock.max_ts = max(clock.max_ts, ts)
 
 
 @inline

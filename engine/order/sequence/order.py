@@ -181,11 +181,6 @@ class Sequence:
         if sync.first_seq is not None:
             self._lanes.announce(sync, self._state)
 
-    def newest_ts(self, source: int) -> int:
-        """Largest event time seen of the source with this code."""
-        self._wake(np.array([source]))
-        return self._lanes.newest_ts(source)
-
     def buffered(self) -> int:
         """Events held now."""
         return len(self._rows)
@@ -221,12 +216,24 @@ class Sequence:
         if r.TE in columns and self._wants(r.TE):
             payload[_LENGTH] = columns[r.TE] - columns[r.TS]
         if pending:
+            if (r.CLOCK in payload) != (r.CLOCK in self._payload):
+                self._payload.setdefault(r.CLOCK, self._own_clocks())
+                payload.setdefault(r.CLOCK, columns[r.SOURCE])
             payload = join([self._payload, payload], [pending, rows])
-        sources = int(columns[r.SOURCE].max(initial=-1)) + 1
-        ordered = self._call(all_rows, payload, pending, sources, last=False)
+        clocks = int(max(columns[r.SOURCE].max(initial=-1), self._clock(payload).max(initial=-1)))
+        ordered = self._call(all_rows, payload, pending, clocks + 1, last=False)
         self._counted += rows
         self._lanes.pack(self._rows, self._state)
         return ordered
+
+    def _own_clocks(self) -> np.ndarray:
+        """Of the rows held, which are events: the code of each one's source."""
+        return self._lanes.tables["source"][self._rows["lane"]].astype(np.int32)
+
+    @staticmethod
+    def _clock(payload: Columns) -> np.ndarray:
+        """Codes of the rows' clocks; empty: each is its source's own."""
+        return payload.get(r.CLOCK, _NO_CODES)
 
     def _wake(self, sources: np.ndarray) -> None:
         self._lanes.wake(sources, self._rows, self._state)
@@ -272,13 +279,14 @@ class Sequence:
         return self._call(self._rows, self._payload, len(self._rows), 0, last=True)
 
     def _wants(self, column: str) -> bool:
-        return self._wanted is None or column in self._wanted or column.startswith(VALID_PREFIX)
+        wanted = self._wanted is None or column in self._wanted
+        return wanted or column == r.CLOCK or column.startswith(VALID_PREFIX)
 
     def _call(
-        self, rows: np.ndarray, payload: Columns, pending: int, sources: int, last: bool
+        self, rows: np.ndarray, payload: Columns, pending: int, clocks: int, last: bool
     ) -> Ordered:
         total = len(rows)
-        s = self._sequencer(rows, sources)
+        s = self._sequencer(rows, self._clock(payload), clocks)
         for name in ("events", "notes", "gone"):
             self._state[name] = 0
         if last:
@@ -293,9 +301,9 @@ class Sequence:
         self._row_bytes = max(self._row_bytes, sum(c.itemsize for c in payload.values()))
         return ordered
 
-    def _sequencer(self, rows: np.ndarray, sources: int) -> Sequencer:
+    def _sequencer(self, rows: np.ndarray, clock: np.ndarray, codes: int) -> Sequencer:
         """All that the kernels need, with a ring per lane as large as this call can need."""
-        clocks = self._lanes.link(self._clocks, sources)
+        clocks = self._lanes.link(self._clocks, codes)
         lanes = len(self._lanes.tables)
         low, high = np.empty((2, lanes), np.int64)
         offset = place_rings(rows, self._lanes.tables, low, high)
@@ -305,7 +313,8 @@ class Sequence:
         notes = 4 * len(rows) + 6 * lanes + 16
         return Sequencer(
             rows, self._lanes.tables, self._lanes.memories.pool, self._rings[:offset],
-            np.empty(2 * size, MERGE_NODE), np.empty(2 * size, TIMER_NODE), clocks, self._state,
+            np.empty(2 * size, MERGE_NODE), np.empty(2 * size, TIMER_NODE), clocks, clock,
+            self._state,
             np.empty(len(rows), EVENT), np.empty(notes, NOTE),
         )  # fmt: skip
 

@@ -87,7 +87,8 @@ LANE_FIELDS: Final = (
     "far_seq", "ann_inc", "ann_first", "ring_off", "ring_cap", "ring_count", "held_head",
     "held_tail", "dq_head", "dq_tail",
     # markers of how far the source has got: punctuation and end of stream
-    "pog_seq", "pog_ts", "pog_deadline", "next_pog_seq", "next_pog_ts", "next_pog_deadline",
+    "pog_seq", "pog_ts", "pog_clock", "pog_deadline",
+    "next_pog_seq", "next_pog_ts", "next_pog_clock", "next_pog_deadline",
     "eos_seq", "eos_deadline",
     # the merge
     "head", "tail", "idle", "closed", "bound", "last_ref", "top_ref", "last_arrival", "max_ts",
@@ -187,7 +188,8 @@ class Sequencer(NamedTuple):
 
     ``rows``: ROW, pending ones and then new ones. ``lanes``: LANE. ``memories``: MEMORY, at the
     lanes' ``memory``. ``ring``: the lanes' rings one after another, of rows. ``merge``, ``timer``:
-    trees over the lanes. ``clocks``: of the sources. ``state``: one STATE. ``events``, ``notes``:
+    trees over the lanes. ``clocks``: of the site, by code. ``clock``: the code of each row's clock,
+    or empty where every row has its source's own. ``state``: one STATE. ``events``, ``notes``:
     EVENT and NOTE, what a call gives.
     """
 
@@ -198,6 +200,7 @@ class Sequencer(NamedTuple):
     merge: np.ndarray
     timer: np.ndarray
     clocks: np.ndarray
+    clock: np.ndarray
     state: np.ndarray
     events: np.ndarray
     notes: np.ndarray

@@ -23,7 +23,7 @@ from engine.stream.released import IN_ORDER, Gaps, Progress
 Run = Callable[[Buffer, int, int, np.ndarray], None]
 """A kernel: ``run(buffer, start, end, own)`` over rows [start, end) in arrival order."""
 
-_ALWAYS: Final = (r.SOURCE, r.TS, r.ARRIVAL, "ref", "unc", "epoch")
+_ALWAYS: Final = (r.SOURCE, r.CLOCK, r.TS, r.ARRIVAL, "ref", "unc", "epoch")
 _INDEX_BYTES: Final = 4
 """A held row's number in the queue or in the heap."""
 
@@ -53,10 +53,6 @@ class HeldOrder(KeepsSources):
 
     def announce(self, sync: Sync) -> None:
         """First numbers are of no interest here."""
-
-    def newest_ts(self, source: int) -> int:
-        """Largest event time seen of the source with this code."""
-        return self._correction.newest_ts(source)
 
     def buffered(self) -> int:
         """Events held now."""

@@ -22,7 +22,7 @@ from engine.order.correction import Correction
 from engine.order.short_form import DUPLICATES, TIMES, choice, only_known
 from engine.order.unordered.proof import Proof
 from engine.order.unordered.proof_kernel import Counted
-from engine.stream.columns import Columns
+from engine.stream.columns import Columns, clock_codes
 from engine.stream.released import Gaps, Progress, Promises
 from engine.units import parse_duration
 
@@ -79,10 +79,6 @@ class NoOrder(KeepsSources):
         if self._proof is not None:
             self._proof.announce(sync)
 
-    def newest_ts(self, source: int) -> int:
-        """Largest event time seen of the source with this code."""
-        return self._correction.newest_ts(source)
-
     def buffered(self) -> int:
         """Nothing is ever held."""
         return 0
@@ -111,10 +107,9 @@ class NoOrder(KeepsSources):
             return None
         ref, kind = np.zeros(0, np.int64), columns.get(r.KIND)
         if kind is not None:
-            ref, source = columns[r.TS].copy(), columns[r.SOURCE]
-            named = np.flatnonzero((kind == _POG) & (source >= 0))
-            self._clocks.grow(int(source.max(initial=-1)) + 1)
-            ref[named], _, _ = self._clocks.correct(source[named], ref[named], 0)
+            ref, clock = columns[r.TS].copy(), clock_codes(columns)
+            named = np.flatnonzero((kind == _POG) & (clock >= 0))
+            ref[named], _, _ = self._clocks.correct(clock[named], ref[named], 0)
         return self._proof.process(columns, rows, ref)
 
     def flush(self) -> Ordered:

@@ -15,10 +15,10 @@ from engine.kernels.records import record
 
 EVENT: Final = record(
     "ref", "ref_end", "unc", "epoch", "order", "expires", "member", "horizon", "t_a",
-    narrow=("source", "doubted"),
+    narrow=("clock", "doubted"),
 )  # fmt: skip
 """An event held (``engine.pattern.store`` says more). ``ref_end``: ``te`` on the
-engine's clock; ``ref`` of a point. ``source``: its code. ``doubted``: 1: it may not have happened
+engine's clock; ``ref`` of a point. ``clock``: its code. ``doubted``: 1: it may not have happened
 at all (``engine.stream.chance``)."""
 
 JOIN_ORDER: Final = record(

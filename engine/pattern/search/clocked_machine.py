@@ -1,7 +1,7 @@
 """The instructions of ``engine.pattern.search.program_machine`` for values that clock errors move.
 
 A value lies within its *spread* of what the clocks said: the sum, over the clocks that it reads, of
-the clock's uncertainty times how far the value moves with its error. Events of one source and epoch
+the clock's uncertainty times how far the value moves with its error. Events of one clock and epoch
 share one error, so what moves with it both ways cancels out. R19's rule knows no shared clock: each
 event may err by T_a/2 (SPEC 4.3).
 
@@ -73,7 +73,7 @@ class Errors(NamedTuple):
 @inline
 def _one_clock(events: np.ndarray, first: int, second: int) -> bool:
     one, other = events[first], events[second]
-    return bool(one.epoch == other.epoch != NO_EPOCH and one.source == other.source)
+    return bool(one.epoch == other.epoch != NO_EPOCH and one.clock == other.clock)
 
 
 @kernel

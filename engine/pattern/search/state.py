@@ -116,7 +116,7 @@ def related(
     """Whether all relations of a pair are impossible, possible or certain."""
     one, two = e[mine], e[other]
     error = t_a if now.max_delay else one.unc + two.unc
-    shared = one.epoch == two.epoch and one.source == two.source
+    shared = one.epoch == two.epoch and one.clock == two.clock
     if shared and one.epoch != NO_EPOCH and not now.max_delay:
         error = 0
     found = CERTAIN

@@ -4,7 +4,7 @@ Source: R19 3.2.3.2, Pseudocode 3.1; SPEC 4.3. For e required before f with
 ``diff = ref_f - ref_e`` and bound b, the order is certain when ``diff > b``, uncertain when
 ``-b <= diff <= b``, else impossible; with b = 0 it must be ``diff > 0``. R19 takes the site's
 T_a as b (``max-delay``), ``pairwise`` the sum of both events' uncertainties. Under the latter two
-events of one source and epoch share one clock error, so their difference is exact; R19's rule knows
+events of one clock and epoch share one clock error, so their difference is exact; R19's rule knows
 no such exemption (SPEC 4.3). The kernel decides so pair by pair and condition by condition
 (``engine.pattern.search.construction``); here is the probability of what it leaves uncertain.
 """
@@ -33,25 +33,25 @@ from engine.stream.released import NO_EPOCH
 
 
 class EventTimes(Struct, frozen=True):
-    """What is known of some events' times: int64 ``ref unc epoch``, int32 ``source``, and
+    """What is known of some events' times: int64 ``ref unc epoch``, int32 ``clock``, and
     ``ref_end``, the ``te`` that goes with ``ref``.
     """
 
     ref: np.ndarray
     unc: np.ndarray
     epoch: np.ndarray
-    source: np.ndarray
+    clock: np.ndarray
     ref_end: np.ndarray
 
     def take(self, rows: Any) -> EventTimes:
         """The clocks of ``rows`` (whatever indexes an array)."""
-        columns = (self.ref, self.unc, self.epoch, self.source, self.ref_end)
+        columns = (self.ref, self.unc, self.epoch, self.clock, self.ref_end)
         return EventTimes(*(column[rows] for column in columns))
 
 
 def shares_clock(first: EventTimes, second: EventTimes) -> np.ndarray:
     """Where both events have one clock error."""
-    one = (first.source == second.source) & (first.epoch == second.epoch)
+    one = (first.clock == second.clock) & (first.epoch == second.epoch)
     return np.asarray(one & (first.epoch != NO_EPOCH))
 
 

@@ -1,6 +1,6 @@
 """The probability that an uncertain match is true, under independent uniform clock errors.
 
-Each clock error is uniform within its uncertainty; events of one source and epoch share one. For
+Each clock error is uniform within its uncertainty; events of one clock and epoch share one. For
 a pair this is exact: the difference of two uniform errors has a trapezoid density. For more
 steps the errors are sampled at the points of a Kronecker sequence whose generators are powers
 of the generalised golden ratio (Roberts 2018, "The unreasonable effectiveness of quasirandom

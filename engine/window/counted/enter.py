@@ -82,7 +82,7 @@ def _put(i: int, group: int, before: int, batch: OwnBatch, book: CountedBook) ->
     kept.tally[0].free = kept.next[place]
     kept.tally[0].live += 1
     kept.part[place] = PERHAPS if len(rows.how) > 0 and rows.how[i] != SURE else WHOLE
-    kept.source[place], kept.epoch[place] = rows.source[i], rows.epoch[i]
+    kept.clock[place], kept.epoch[place] = rows.clock[i], rows.epoch[i]
     kept.ref[place], kept.unc[place] = rows.ref[i], rows.unc[i]
     for m in range(kept.ints.shape[1]):
         kept.ints[place, m] = batch.values.ints[m, i]

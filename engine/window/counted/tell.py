@@ -39,7 +39,7 @@ from engine.window.told import settle
 @inline
 def _overtakes(kept: Kept, late: int, early: int) -> bool:
     """Whether event ``late`` may have come before ``early``, which is measured as the earlier."""
-    alike = kept.source[late] == kept.source[early] and kept.epoch[late] == kept.epoch[early]
+    alike = kept.clock[late] == kept.clock[early] and kept.epoch[late] == kept.epoch[early]
     if alike and kept.epoch[late] != NO_EPOCH:
         return False
     errs = kept.unc[late] + kept.unc[early]

@@ -1,6 +1,6 @@
 """Which of a key's ambiguous events can be in a window together.
 
-Events of one source and epoch share one clock error, so they move together: their true times keep
+Events of one clock and epoch share one clock error, so they move together: their true times keep
 their order, and the errors of two of them differ by at most what their uncertainties do (a skew
 that is not known exactly makes the uncertainty grow between two syncs, and never fall). What lies
 in the window is therefore a *run* of the events of a clock in order of time. A clock's runs are
@@ -63,9 +63,9 @@ def new_runs(events: int) -> Runs:
 
 @inline
 def _before(kept: Kept, i: int, j: int) -> bool:
-    """By source, epoch, time and uncertainty."""
-    if kept.source[i] != kept.source[j]:
-        return bool(kept.source[i] < kept.source[j])
+    """By clock, epoch, time and uncertainty."""
+    if kept.clock[i] != kept.clock[j]:
+        return bool(kept.clock[i] < kept.clock[j])
     if kept.epoch[i] != kept.epoch[j]:
         return bool(kept.epoch[i] < kept.epoch[j])
     if kept.ref[i] != kept.ref[j]:
@@ -125,7 +125,7 @@ def find_runs(kept: Kept, start: int, end: int, runs: Runs) -> None:
     for j in range(n):
         k, before = event[j], event[j - 1]
         alone = j == 0 or kept.epoch[k] == NO_EPOCH or kept.epoch[k] != kept.epoch[before]
-        alone = alone or kept.source[k] != kept.source[before]
+        alone = alone or kept.clock[k] != kept.clock[before]
         if alone:
             runs.clock[clocks] = units
             clocks += 1

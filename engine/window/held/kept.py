@@ -24,14 +24,14 @@ SPARE: Final = 16
 class Kept(NamedTuple):
     """``p`` records of events with the values of ``m`` attributes.
 
-    ``next``: of the same key, or the next free one. ``part``: as the cell's. ``source``, ``epoch``:
-    whose clock stamped it; ``ref``, ``unc`` [ns]. ``ints`` (p, m), seen as float64 ``floats``;
+    ``next``: of the same key, or the next free one. ``part``: as the cell's. ``clock``, ``epoch``:
+    what stamped it; ``ref``, ``unc`` [ns]. ``ints`` (p, m), seen as float64 ``floats``;
     ``valid`` (p, m). ``tally``: one TALLY.
     """
 
     next: np.ndarray
     part: np.ndarray
-    source: np.ndarray
+    clock: np.ndarray
     epoch: np.ndarray
     ref: np.ndarray
     unc: np.ndarray
@@ -49,7 +49,7 @@ def new_kept(capacity: int, attributes: int) -> Kept:
     return Kept(
         next=following,
         part=np.zeros(capacity, np.int8),
-        source=np.zeros(capacity, np.int32),
+        clock=np.zeros(capacity, np.int32),
         epoch=np.zeros(capacity, np.int64),
         ref=np.zeros(capacity, np.int64),
         unc=np.zeros(capacity, np.int64),
@@ -82,13 +82,13 @@ def keep(
     kept: Kept, cells: Cells, leader: int, part: int, values: Values, i: int,
     event: tuple[int, int, int, int],
 ) -> None:  # fmt: skip
-    """Remember row ``i`` for the key of ``leader``; ``event``: source, epoch, ref, unc."""
+    """Remember row ``i`` for the key of ``leader``; ``event``: clock, epoch, ref, unc."""
     place = kept.tally[0].free
     kept.tally[0].free = kept.next[place]
     kept.tally[0].live += 1
     kept.next[place] = NONE
     kept.part[place] = part
-    kept.source[place], kept.epoch[place], kept.ref[place], kept.unc[place] = event
+    kept.clock[place], kept.epoch[place], kept.ref[place], kept.unc[place] = event
     for m in range(kept.ints.shape[1]):
         kept.ints[place, m] = values.ints[m, i]
         kept.valid[place, m] = values.valid[m, i]

@@ -62,7 +62,7 @@ def enter(i: int, batch: OwnBatch, book: SessionBook, st: Record) -> bool:
             return True
     st.reach = max(st.reach, u)
     st.widest = max(st.widest, min(u, (gap - 1) // 2))
-    changed = _extend(book.sessions, one, r, u, vague, (rows.source[i], rows.epoch[i]), gap) or anew
+    changed = _extend(book.sessions, one, r, u, vague, (rows.clock[i], rows.epoch[i]), gap) or anew
     if changed:
         _reach(one, gap, book.sessions, st)
     cells.rows[one] += 1
@@ -70,7 +70,7 @@ def enter(i: int, batch: OwnBatch, book: SessionBook, st: Record) -> bool:
     book.entries.cell[st.entries] = one
     st.entries += 1
     if keeps_all(book.held):
-        event = (rows.source[i], rows.epoch[i], r, u)
+        event = (rows.clock[i], rows.epoch[i], r, u)
         keep(book.held.kept, cells, one, WHOLE, batch.values, i, event)
     if changed or of[one].told or batch.on_change:
         _correct(one, changed, batch, book.sessions, st)
@@ -99,9 +99,9 @@ def _begin(
     new.far_high = r if before == NONE else max(r, sessions.of[before].far_high)
     new.solid_from, new.solid_to, new.seams = 0, -1, NONE
     new.vague, new.told, new.stale, new.merged, new.in_kept = 0, 0, 0, 0, 0
-    new.source, new.epoch = rows.source[i], rows.epoch[i]
+    new.clock, new.epoch = rows.clock[i], rows.epoch[i]
     if new.epoch == NO_EPOCH:
-        new.source = SEVERAL
+        new.clock = SEVERAL
     new.group, new.before, new.after = group, before, after
     if before != NONE:
         sessions.of[before].after = one
@@ -138,9 +138,9 @@ def _extend(
     one.first, one.last = min(one.first, r), max(one.last, r)
     one.low, one.high = min(one.low, r - u), max(one.high, r + u)
     cover(sessions, one, r + u - gap + 1, r - u - 1)
-    source, epoch = clock
-    if one.source != SEVERAL and (one.source != source or one.epoch != epoch):
-        one.source = SEVERAL
+    code, epoch = clock
+    if one.clock != SEVERAL and (one.clock != code or one.epoch != epoch):
+        one.clock = SEVERAL
         changed = True
     if vague:
         one.vague = 1
@@ -187,8 +187,8 @@ def _merge(one: int, other: int, book: SessionBook, st: Record) -> int:
     into.first, into.low = min(into.first, lost.first), min(into.low, lost.low)
     into.far_high = max(into.far_high, lost.far_high)
     into.vague = max(into.vague, lost.vague)
-    if into.source != lost.source or into.epoch != lost.epoch:
-        into.source = SEVERAL
+    if into.clock != lost.clock or into.epoch != lost.epoch:
+        into.clock = SEVERAL
     cover_all(sessions, into, lost)
     into.after = lost.after
     sessions.of[lost.group if lost.after == NONE else lost.after].before = one

@@ -18,14 +18,14 @@ from engine.window.told import Outbox, Standing
 
 SESSION: Final = record(
     "first", "last", "low", "high", "far_low", "far_high", "solid_from", "solid_to", "seams",
-    "vague", "source", "epoch", "group", "before", "after", "told", "stale", "merged",
+    "vague", "clock", "epoch", "group", "before", "after", "told", "stale", "merged",
     "in_open", "in_kept",
 )  # fmt: skip
 """``first``, ``last``: times of its ends; ``low``, ``high``: the least and largest that any of its
 events may have [ns]; ``far_low``: the least of it and of all sessions of the group behind it,
 ``far_high``: the largest of it and of all before it. ``solid_from`` ... ``seams``: of
 ``engine.window.session.cover``. ``vague``: of some event more is open than silence tells.
-``source``, ``epoch``: the clock of all its events;
+``clock``, ``epoch``: the clock of all its events;
 ``SEVERAL`` clocks. ``group``: the group's cell; ``before``, ``after``: sessions next to it, or -1.
 ``told``: it is closed; ``stale``: what is missing has changed since. ``merged``: it is part of
 another one. ``in_open``, ``in_kept``: whether the heaps have it. Of a group's cell ``before`` is

@@ -17,7 +17,7 @@ from engine.window.told import settle
 @inline
 def is_apart(one: Record, other: Record, gap: int) -> bool:
     """Whether session ``other``, after ``one``, is another under every error of their clocks."""
-    alike = one.source != SEVERAL and one.source == other.source and one.epoch == other.epoch
+    alike = one.clock != SEVERAL and one.clock == other.clock and one.epoch == other.epoch
     return bool(alike or other.low - one.high >= gap)
 
 
@@ -27,7 +27,7 @@ def _is_unsure(place: int, book: SessionBook, gap: int) -> bool:
     one, before, after = of[place], of[place].before, of[place].after
     if one.vague:
         return True
-    several = one.source == SEVERAL and book.held.cells.rows[place] > 1
+    several = one.clock == SEVERAL and book.held.cells.rows[place] > 1
     if several and not is_whole(book.sessions, one, gap):
         return True
     if before != NONE and not is_apart(of[before], one, gap):

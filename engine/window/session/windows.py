@@ -70,7 +70,7 @@ class SessionWindows(OwnWindows):
 
     def codes(self) -> np.ndarray | None:
         base = super().codes()
-        clocks = self._sessions.of["source"]
+        clocks = self._sessions.of["clock"]
         return clocks if base is None else np.concatenate([base, np.unique(clocks)])
 
     def snapshot(self) -> dict[str, Any]:
