@@ -20,7 +20,9 @@ from engine.server.watch.answers_state import AnswersState
 OnResults = Callable[[Sequence[bytes]], None]
 """Takes lines of answers that have just been written, each a JSON object without its newline."""
 _AGAIN_S: Final = (1.0, 15.0)
-"""Waits between its lives [s]: the first, and the longest, so that answers are soon back."""
+"""Waits between its lives [s]: the first, and the longest."""
+_AGAIN_AFTER_ANSWERS_S: Final = 4.0
+"""The longest after a life in which it was at work, so that answers are soon back."""
 ENDED: Final = 1
 _STEADY_S: Final = 60.0
 """Who ran so long is started again soon."""
@@ -56,6 +58,7 @@ class EngineProcess:
         self._process: Process | None = None
         self._stopping = asyncio.Event()
         self._compiled_at = -COMPILING_STOP_S
+        self._was_at_work = False
         self._before: set[str] = set()
         self._said: set[str] = set()
         """Lines of the engine's life, and of the one before: what each says again is said once."""
@@ -114,7 +117,7 @@ class EngineProcess:
         loop = asyncio.get_running_loop()
         wait_s = _AGAIN_S[0]
         while not self._stopping.is_set():
-            begun = loop.time()
+            begun, self._was_at_work = loop.time(), False
             code = await self._once()
             if self._stopping.is_set():
                 if not code:
@@ -122,6 +125,8 @@ class EngineProcess:
                 break
             if loop.time() - begun > _STEADY_S:
                 wait_s, self._before = _AGAIN_S[0], set()
+            if self._was_at_work:
+                wait_s = min(wait_s, _AGAIN_AFTER_ANSWERS_S)
             self._say(f"answers: the engine ended ({code}); starts again in {wait_s:.0f} s")
             self._before, self._said = self._said, set()
             done = asyncio.create_task(self._stopping.wait())
@@ -165,7 +170,7 @@ class EngineProcess:
                 elif head[:1] == FAILED:
                     self._state.failed = json.loads(content)
                 elif head[:1] == RUNS:
-                    self._state.running = True
+                    self._state.running = self._was_at_work = True
                 elif head[:1] == COMPILING:
                     self._compiled_at = asyncio.get_running_loop().time()
                 else:
