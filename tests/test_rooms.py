@@ -41,10 +41,10 @@ ROOMS = {
         "chain", "check", "kernels", "log", "passes", "pattern", "query", "results", "spark",
         "stream",
     },
-    "log": {"stream"},
+    "log": {"kernels", "stream"},
     "order": {"clocks", "kernels", "query", "stream"},
     "passes": {
-        "barrier", "chain", "check", "constraint", "kernels", "log", "order", "pattern", "query",
+        "barrier", "chain", "check", "clocks", "constraint", "kernels", "log", "order", "pattern", "query",
         "report", "results", "spark", "stream", "window",
     },
     "pattern": {"barrier", "clocks", "kernels", "log", "query", "results", "stream"},

@@ -237,6 +237,7 @@ class LogReader:
 
     kind: Final = "log"
     bad_count: Final = 0
+    counted: Final = ()
 
     def __init__(self, directory: str | Path) -> None:
         self.directory = Path(directory)

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from engine.errors import UserError
 from engine.log.input.intake import RowIntake
 from engine.log.input.lines import CHUNK_LINES, STDIN
+from engine.log.input.numbering import CountedLane, Numbering
 from engine.log.input.sorting import Rows, Sorter
 from engine.log.record.record_rules import Fault
 from engine.log.record.times import Times
@@ -46,7 +47,7 @@ class InputForm(Struct, frozen=True):
     or keys that become attributes; None: all the rest. ``delimiter``: of CSV; None: guessed from
     the header. ``header``: names of the columns of CSV without a header. ``sort``: ``arrival`` |
     ``ts``; None: records stand in order of arrival. ``timezone``: of times that name none; None:
-    UTC.
+    UTC. ``seq_bits``: of counters that wrap around, by stream (``""``: every other one).
     """
 
     unit: str | None = None
@@ -56,6 +57,7 @@ class InputForm(Struct, frozen=True):
     header: Sequence[str] | None = None
     sort: str | None = None
     timezone: str | None = None
+    seq_bits: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def of_log(self) -> bool:
@@ -157,13 +159,18 @@ class InputRead(ABC):
         self.records = 0
         self._has_begun = False
         self._times = Times(self.name, self.form.unit, self.form.timezone)
-        self._intake = RowIntake(self._times.unit_ns)
+        self._intake = RowIntake(self._times.unit_ns, Numbering(self.form.seq_bits))
         self._sorter = None if self.form.sort is None else Sorter(self.name, self.form.sort)
 
     @property
     def bad_count(self) -> int:
         """Lines or rows refused so far and skipped."""
         return self._bad.count
+
+    @property
+    def counted(self) -> tuple[CountedLane, ...]:
+        """What was found of the numbers so far, of each lane where anything was."""
+        return self._intake.numbering.found()
 
     @property
     def arrival_given(self) -> bool:

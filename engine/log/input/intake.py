@@ -17,12 +17,12 @@ from edge_agent import records as r
 from edge_agent.limits import TIME_MAX_NS
 from edge_agent.records import Kind
 from engine.log.grouped import Groups, carry_forward, group_rows, ints, string_codes
+from engine.log.input.numbering import Numbering, digests
 from engine.log.record.record_rules import Fault, add_fault, in_units, row_faults
 from engine.stream.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
 
 _ALWAYS = (r.SOURCE, r.SEQ, r.TS, r.ARRIVAL)
 _SourceKey = tuple[str, str | None]
-_CountKey = tuple[str, str, str, int]
 
 
 class RowIntake(Struct):
@@ -30,12 +30,12 @@ class RowIntake(Struct):
 
     ``unit_ns``: ns of the unit of its times, for messages and for line numbers as arrivals.
 
-    ``arrival_given`` tells whether any row gave its arrival.
+    ``numbering``: of its events. ``arrival_given`` tells whether any row gave its arrival.
     """
 
     unit_ns: int
+    numbering: Numbering = field(default_factory=Numbering)
     arrival_given: bool = False
-    _next_seq: dict[_CountKey, int] = field(default_factory=dict)
     _incarnation: dict[_SourceKey, int] = field(default_factory=dict)
     _arrived: dict[str, tuple[int, int]] = field(default_factory=dict)
     """By site: (arrival, line) of the row that arrived last."""
@@ -61,10 +61,25 @@ class RowIntake(Struct):
                 "its line number, taken as arrival, is beyond 146 years in nanoseconds; "
                 'give "arrival" or a finer --time-unit',
             )  # fmt: skip
+        self._check_bits(columns, found, len(lines))
         bad = np.zeros(len(lines), bool)
         bad[list(found)] = True
         faults = [Fault(int(lines[row]), reason) for row, reason in found.items()]
         return faults + (self._backward(columns, lines, np.flatnonzero(~bad)) if ordered else [])
+
+    def _check_bits(self, columns: dict[str, pa.Array], found: dict[int, str], rows: int) -> None:
+        """Numbers that the counters, as the user declares them, do not have."""
+        if r.SEQ not in columns or not self.numbering.declares:
+            return
+        seq, _ = ints(columns[r.SEQ])
+        codes, streams = _texts(columns, r.STREAM, r.DEFAULT_STREAM, rows)
+        bits = np.array([self.numbering.declared(stream) for stream in streams])
+        for each in (bits_ for bits_ in set(bits.tolist()) if bits_):
+            add_fault(
+                found, (bits[codes] == each) & (seq >= 1 << each),
+                f'"seq" does not fit in {each} bits, as seq_bits says; leave seq_bits out, or '
+                "declare more",
+            )  # fmt: skip
 
     def _backward(
         self, columns: dict[str, pa.Array], lines: np.ndarray, rows: np.ndarray
@@ -129,7 +144,7 @@ class RowIntake(Struct):
         if r.TE in full:
             full[r.TE] = pc.coalesce(full[r.TE], full[r.TS])
         site_codes, sites = _texts(columns, r.SITE, r.DEFAULT_SITE, rows)
-        self._number(full, kind, site_codes, sites)
+        self._number(full, columns, attrs, kind, (site_codes, sites))
         encoded = {
             name: full[name].cast(STRING) if type_ == STRING else full[name]
             for name, type_ in FIXED_TYPES.items()
@@ -142,18 +157,18 @@ class RowIntake(Struct):
         return _by_site(batch, site_codes, sites)
 
     def _number(
-        self, full: dict[str, pa.Array], kind: np.ndarray, site_codes: np.ndarray, sites: list[str]
-    ) -> None:
-        """Fills ``incarnation`` and ``seq`` where rows do not give them."""
-        rows = len(kind)
+        self, full: dict[str, pa.Array], columns: dict[str, pa.Array], attrs: dict[str, pa.Array],
+        kind: np.ndarray, site: tuple[np.ndarray, list[str]],
+    ) -> None:  # fmt: skip
+        """``incarnation`` and ``seq`` of the rows (``engine.log.input.numbering``)."""
+        rows, (site_codes, sites) = len(kind), site
         source_codes, sources = string_codes(full[r.SOURCE])
         incarnation = np.zeros(rows, np.int64)
         if r.INCARNATION in full or self._incarnation:
             of_site, of_source = (site_codes, sites), (source_codes, sources)
             incarnation = self._incarnations(full, kind, of_site, of_source)
-        full[r.INCARNATION] = pa.array(incarnation)
         own, given = ints(full.get(r.SEQ, pa.nulls(rows, pa.int64())))
-        seq, given = own.copy(), given.copy()
+        seq = np.where(given, own, -1)
         counted = np.flatnonzero(kind == Kind.EVENT)
         if len(counted):
             stream_codes, streams = string_codes(full[r.STREAM])
@@ -164,16 +179,24 @@ class RowIntake(Struct):
                  streams[stream_codes[row]], int(incarnation[row]))
                 for row in counted[groups.first_row]
             ]  # fmt: skip
-            initial = np.array([self._next_seq.get(key, 0) for key in named], np.int64)
-            at = counted[groups.order]
-            rank = np.arange(len(at)) - groups.starts[groups.code]
-            # Numbers count on from the last one given: seq - rank stays the same until the next.
-            base = carry_forward(groups, seq[at] - rank, given[at], initial)
-            seq[at] = base + rank
-            last = at[_ends(groups)]
-            self._next_seq |= {key: int(seq[row]) + 1 for key, row in zip(named, last, strict=True)}
-            given[counted] = True
-        full[r.SEQ] = pa.array(seq, mask=~given)
+            stated = np.zeros(len(named), np.bool_)
+            if r.INCARNATION in columns or self._incarnation:
+                _, said = ints(columns.get(r.INCARNATION, pa.nulls(rows, pa.int64())))
+                stated = np.bincount(groups.code, said[counted][groups.order]) > 0
+                stated |= [(name[0], name[1]) in self._incarnation for name in named]
+            events = pa.array(counted)
+
+            def content() -> np.ndarray:
+                of = {name: column.take(events) for name, column in full.items()}
+                return digests(of, {n: c.take(events) for n, c in attrs.items()}, len(counted))
+
+            ts, _ = ints(full[r.TS])
+            seq[counted], restarts = self.numbering.count(
+                named, stated, groups, seq[counted], ts[counted], content
+            )
+            incarnation[counted] += restarts
+        full[r.INCARNATION] = pa.array(incarnation)
+        full[r.SEQ] = pa.array(seq, mask=seq < 0)
 
     def _incarnations(
         self,

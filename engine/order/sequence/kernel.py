@@ -19,6 +19,7 @@ from engine.order.sequence.markers import apply_markers, next_deadline
 from engine.order.sequence.merge import (
     clock_of,
     correct,
+    insert,
     is_future,
     note,
     push,
@@ -283,11 +284,26 @@ def jumped(s: Sequencer, row: int, now: int) -> bool:
     return True
 
 
+@kernel
+def accept_unnumbered(s: Sequencer, row: int) -> None:
+    """An event without a number: waits while its lane does, then goes to the merge by ``ref``."""
+    of = s.lanes[s.rows[row].lane]
+    if of.ring_count > 0:
+        hold(s, row)
+    elif correct(s, row):
+        insert(s, row)
+    else:
+        s.rows[row].stage = 0
+
+
 @inline
 def accept(s: Sequencer, row: int, now: int) -> None:
     """One event through the flow of R19 Fig 4.2, without the drain of the merge."""
     lane, seq, inc = s.rows[row].lane, s.rows[row].seq, s.rows[row].inc
     of = s.lanes[lane]
+    if seq < 0:
+        accept_unnumbered(s, row)
+        return
     if not of.started or (inc > of.inc and of.ring_count == 0 and of.held_head == NONE):
         begin(s, lane, row)
         set_key(s, lane)  # what ended before may hold others back again

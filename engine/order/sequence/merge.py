@@ -190,8 +190,17 @@ def push_late(s: Sequencer, row: int, now: int) -> None:
         new.stage = 0
         emit(s, row, now, LATE)
         return
+    insert(s, row)
+
+
+@kernel
+def insert(s: Sequencer, row: int) -> None:
+    """Put an event among its lane's queue by ``ref``."""
+    new = s.rows[row]
+    lane = new.lane
+    of = s.lanes[lane]
     new.stage = STAGE_QUEUE
-    state.queued += 1
+    s.state[0].queued += 1
     before, after = NONE, of.head
     while after != NONE and s.rows[after].ref <= new.ref:
         before, after = after, s.rows[after].nxt

@@ -46,7 +46,7 @@ from engine.order.sequence.timeout import silence_window
 from engine.order.sequence.wait_sketch import resolution_bits
 from engine.order.sequence.waits import memory_window
 from engine.order.short_form import TIMES, choice, only_known, share
-from engine.stream.columns import VALID_PREFIX, Columns, join, lacking_event
+from engine.stream.columns import VALID_PREFIX, Columns, join
 from engine.stream.released import Gaps, Progress, Strings
 from engine.units import parse_duration
 
@@ -188,14 +188,8 @@ class Sequence:
     def process(self, columns: Columns, rows: int) -> Ordered:
         """Records in arrival order; see ``engine.order.base.Order``.
 
-        Raises:
-            UserError: an event without a number.
+        An event without a number goes to the merge when no number is waited for.
         """
-        if lacking_event(columns, r.SEQ):
-            raise UserError(
-                "order sequence: an event without a number; number them (seq), or take an order "
-                "that asks for none, as kslack:2s"
-            )
         if self._lanes.quiet.used:
             self._wake(columns[r.SOURCE])
         pending = len(self._rows)

@@ -137,7 +137,7 @@ def _take_event(s: Sequencer, row: int, now: int) -> None:
     refused = of.duplicate + of.quarantined_jump
     touch(s, lane, now)
     accept(s, row, now)
-    if refused == of.duplicate + of.quarantined_jump and new.inc == of.inc:
+    if new.seq >= 0 and refused == of.duplicate + of.quarantined_jump and new.inc == of.inc:
         saw_arrival(s.state[0], of, s.memories[of.memory], new.seq, now, before)
     if of.held_head != NONE:
         resume_held(s, lane, now)
@@ -239,7 +239,7 @@ def _needed(rows: np.ndarray, lanes: np.ndarray, low: np.ndarray, high: np.ndarr
         if lanes[lane].ann_inc > lanes[lane].inc:  # may begin during this call
             low[lane] = min(low[lane], lanes[lane].ann_first)
     for row in range(len(rows)):
-        if rows[row].kind == _EVENT:
+        if rows[row].kind == _EVENT and rows[row].seq >= 0:
             lane, seq = rows[row].lane, rows[row].seq
             low[lane] = min(low[lane], seq)
             high[lane] = max(high[lane], seq)

@@ -1,0 +1,426 @@
+"""Numbers of an input's events: counters unwrapped, restarts and reused numbers found.
+
+Devices count in 8, 16 or 32 bits, begin again at 0, or use a number twice. Here, where rows become
+events, a number becomes one of 64 bits (SPEC 3.1):
+
+* **Unwrapped.** With ``seq_bits`` a number is the one nearest to the newest. Without, a fall from
+  near 2^8, 2^16 or 2^32 to near 0 in an event that is later in time is a wrap-around; from there
+  on the lane counts in so many bits, until a number does not fit.
+* **Restarted.** A fall to 0, or to the lane's first number, in an event that is later in time
+  begins the next incarnation, where the source states none. Earlier events go to the one before.
+* **Reused.** A number that came before with the same time, type, id and attributes is a copy, and
+  keeps its number, by which orders find it. With any other it is *reused*: it loses the number.
+* **None.** An event without a number takes none once its lane has numbers; before, it is counted.
+
+A lane is one (site, source, stream, stated incarnation). Content is remembered as 64 bits for each
+of the newest ``REMEMBERED`` numbers of the input at least; one further back counts as not seen, and
+an order that goes by numbers takes it for late or a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from hashlib import blake2b
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Struct
+
+from edge_agent import records as r
+from engine.errors import UserError
+from engine.kernels.hashing import mixed
+from engine.kernels.integers import NONE
+from engine.kernels.jit import inline, kernel, plain
+from engine.kernels.records import Record, record
+from engine.log.grouped import Groups
+
+BITS: Final = (8, 16, 32)
+REMEMBERED: Final = 1 << 18
+_SLOTS_LEAST: Final = 1 << 12
+_FEW: Final = 128
+"""Events that are numbered before kernels were loaded."""
+LaneName = tuple[str, str, str, int]
+"""Site, source, stream, incarnation as stated."""
+LANE: Final = record(
+    "bits", "declared", "base", "newest", "newest_ts", "first", "numbered", "next",
+    "restarts", "began", "base_before", "newest_before", "stated",
+    "found_bits", "wraps", "reused", "unnumbered",
+)  # fmt: skip
+"""``bits``: of the counter, 0: not known; ``declared``: by the user. ``base``: what the newest raw
+number is counted from. ``newest``: the largest number, and the ts of its event. ``numbered``: some
+event had a number; ``next``: what one without gets before that. ``restarts``: found; the newest
+``began`` at that ts. ``stated``: the source states its incarnations. ``found_bits``: recognised."""
+
+
+class SeenNumbers(NamedTuple):
+    """Hash table of numbers seen: ``keys`` (0: free) and the ``digests`` of their content."""
+
+    keys: np.ndarray
+    digests: np.ndarray
+
+
+@inline
+def _near(bits: int) -> int:
+    return 1 << (bits >> 1)
+
+
+@inline
+def _unwrapped(of: Record, raw: int, newest: int, ts: int) -> int:
+    """The number that ``raw`` of a counter of ``of.bits`` stands for, nearest to ``newest``."""
+    modulus = 1 << of.bits
+    number = (newest >> of.bits << of.bits) + raw
+    if number - newest > modulus >> 1 and number >= modulus:
+        number -= modulus
+    elif newest - number > modulus >> 1:
+        number += modulus
+    if number < newest - _near(of.bits) and ts > of.newest_ts:
+        number += modulus  # more than half of the counter was lost: the time tells
+    return int(number)
+
+
+@inline
+def _recognised(of: Record, raw: int) -> int:
+    """Of how many bits the counter is that falls to ``raw``; 0: it is no wrap-around."""
+    last = of.newest - of.base
+    for bits in (8, 16, 32):
+        if (1 << bits) - _near(bits) <= last < 1 << bits and raw < _near(bits):
+            return int(bits)
+    return 0
+
+
+@inline
+def _restarts(of: Record, raw: int) -> bool:
+    """Whether a number that falls to ``raw``, in a later event, says that the device restarted."""
+    if of.stated:
+        return False
+    if of.bits:
+        modulus = 1 << of.bits
+        return bool(raw == 0 and of.newest & (modulus - 1) < modulus - (modulus >> 2))
+    return bool(raw == 0 or (raw == of.first and of.newest > of.first))
+
+
+@kernel
+def _numbered(of: Record, raw: int, ts: int) -> int:
+    """The number of an event that gives ``raw``; the lane learns it."""
+    if not of.numbered and of.next == 0:
+        of.newest, of.newest_ts = raw - 1, ts
+    of.numbered = 1
+    if of.restarts and ts < of.began:
+        return int(_unwrapped(of, raw, of.newest_before, ts) if of.bits else of.base_before + raw)
+    later = ts > of.newest_ts
+    if of.bits and raw >= 1 << of.bits:
+        of.base = of.newest >> of.bits << of.bits
+        of.bits = 0
+    if not of.bits and later and of.base + raw <= of.newest:
+        bits = _recognised(of, raw)
+        if bits:
+            of.bits = bits
+            of.found_bits = bits
+    if later and of.base + raw <= of.newest and _restarts(of, raw):
+        of.restarts += 1
+        of.began, of.base_before, of.newest_before = ts, of.base, of.newest
+        of.base, of.first, of.newest, of.newest_ts = 0, raw, raw, ts
+        return raw
+    number = _unwrapped(of, raw, of.newest, ts) if of.bits else of.base + raw
+    if number > of.newest:
+        if of.bits:
+            of.wraps += number >> of.bits != of.newest >> of.bits
+            of.base = number >> of.bits << of.bits
+        of.newest, of.newest_ts = number, ts
+    if of.first < 0:
+        of.first = raw
+    return int(number)
+
+
+@inline
+def _slot(seen: SeenNumbers, key: int) -> int:
+    mask = len(seen.keys) - 1
+    slot = key & mask
+    while seen.keys[slot] != 0 and seen.keys[slot] != key:
+        slot = (slot + 1) & mask
+    return slot
+
+
+@inline
+def _enter(seen: SeenNumbers, key: int, digest: int) -> int:
+    slot = _slot(seen, key)
+    new = seen.keys[slot] == 0
+    seen.keys[slot], seen.digests[slot] = key, digest
+    return int(new)
+
+
+@kernel
+def _count(
+    lanes: np.ndarray, young: SeenNumbers, old: SeenNumbers, lane: np.ndarray, seq: np.ndarray,
+    ts: np.ndarray, digest: np.ndarray, restarts: np.ndarray,
+) -> int:  # fmt: skip
+    """Events in order of arrival; ``seq`` (-1: none) in place, ``restarts`` before each event.
+
+    Gives how many numbers ``young`` has got; there must be room for two of each event.
+    """
+    entered = 0
+    for row in range(len(seq)):
+        of = lanes[lane[row]]
+        if seq[row] < 0:
+            if of.numbered:
+                of.unnumbered += 1
+            else:
+                seq[row] = of.newest = of.next
+                of.newest_ts = ts[row]
+                of.next += 1
+            restarts[row] = of.restarts
+            continue
+        seq[row] = _numbered(of, seq[row], ts[row])
+        restarts[row] = of.restarts - (of.restarts > 0 and ts[row] < of.began)
+        if restarts[row] == 0 and seq[row] < of.next:
+            of.reused += 1  # by an event that was counted, as none had a number before
+            seq[row] = -1
+            continue
+        key = mixed(mixed(mixed(1, lane[row]), restarts[row]), seq[row]) | 1
+        slot, before = _slot(young, key), _slot(old, key)
+        if young.keys[slot] == 0 and old.keys[before] == 0:
+            entered += _enter(young, key, digest[row])
+            continue
+        first = young.digests[slot] if young.keys[slot] != 0 else old.digests[before]
+        both = mixed(key, digest[row]) | 1
+        if first == digest[row]:
+            entered += _enter(young, key, digest[row])  # a copy: remembered for longer
+        elif young.keys[_slot(young, both)] == 0 and old.keys[_slot(old, both)] == 0:
+            entered += _enter(young, both, digest[row])
+            of.reused += 1
+            seq[row] = -1
+    return entered
+
+
+@kernel
+def _enter_all(seen: SeenNumbers, keys: np.ndarray, digests: np.ndarray) -> None:
+    for i in range(len(keys)):
+        if keys[i] != 0:
+            _enter(seen, keys[i], digests[i])
+
+
+class CountedLane(Struct, frozen=True):
+    """What was found of the numbers of one lane; 0 where nothing was.
+
+    ``bits``: of a counter that wraps around, recognised and not declared. ``wraps``: how often it
+    did. ``restarts``: incarnations begun. ``reused``: events whose number had another event.
+    ``unnumbered``: events without a number among numbered ones.
+    """
+
+    site: str
+    source: str
+    stream: str
+    bits: int
+    wraps: int
+    restarts: int
+    reused: int
+    unnumbered: int
+
+
+class Numbering:
+    """The numbers of one input's events, part by part.
+
+    Args:
+        bits: of the counters, by stream; ``""``: of all other streams.
+    """
+
+    def __init__(self, bits: Mapping[str, int] | None = None) -> None:
+        self._bits = dict(bits or {})
+        self._names: dict[LaneName, int] = {}
+        self._lanes = np.zeros(0, LANE)
+        self._young, self._old = _nothing(_SLOTS_LEAST), _nothing(1)
+        self._entered = 0
+        self._some = False
+
+    def count(
+        self, names: list[LaneName], stated: np.ndarray, groups: Groups, seq: np.ndarray,
+        ts: np.ndarray, digest: Callable[[], np.ndarray],
+    ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+        """Numbers of events in order of arrival (-1: none), and how often each lane restarted.
+
+        Args:
+            names: of the lanes of this part.
+            stated: of each whether its source has stated an incarnation.
+            groups: the events by lane.
+            seq: as given; -1: none.
+            ts: event times [ns].
+            digest: gives 64 bits of each event's content.
+        """
+        places = np.array([self._place(*each) for each in zip(names, stated, strict=True)])
+        numbers, restarts = seq.copy(), np.zeros(len(seq), np.int64)
+        of = np.empty(len(seq), np.int64)
+        of[groups.order] = places[groups.code]
+        if not self._some and seq.max(initial=-1) < 0:
+            self._count_up(places, groups, numbers, ts)
+            return numbers, restarts
+        self._some, content = True, digest()
+        for start in range(0, len(seq), REMEMBERED // 2):
+            part = slice(start, start + REMEMBERED // 2)
+            self._make_room(2 * len(of[part]))
+            with plain() if len(seq) <= _FEW else nullcontext():
+                self._entered += _count(
+                    self._lanes, self._young, self._old, of[part], numbers[part], ts[part],
+                    content[part], restarts[part],
+                )  # fmt: skip
+        return numbers, restarts
+
+    def _count_up(
+        self, places: np.ndarray, groups: Groups, numbers: np.ndarray, ts: np.ndarray
+    ) -> None:
+        """Number events by lane, as ``_count`` does while none has a number."""
+        rank = np.arange(len(numbers)) - groups.starts[groups.code]
+        counts = np.bincount(groups.code, minlength=len(places))
+        first = self._lanes["next"][places]
+        numbers[groups.order] = first[groups.code] + rank
+        self._lanes["next"][places] += counts
+        self._lanes["newest"][places] = first + counts - 1
+        self._lanes["newest_ts"][places] = ts[groups.order[groups.starts + counts - 1]]
+
+    def found(self) -> tuple[CountedLane, ...]:
+        """The lanes of which there is something to say."""
+        listed = []
+        for (site, source, stream, _), place in self._names.items():
+            of = self._lanes[place]
+            counts = [int(of[name]) for name in
+                      ("found_bits", "wraps", "restarts", "reused", "unnumbered")]  # fmt: skip
+            if any(counts[2:]) or counts[0]:
+                listed.append(CountedLane(site, source, stream, *counts))
+        return tuple(listed)
+
+    @property
+    def declares(self) -> bool:
+        """Whether the user declares bits of some stream."""
+        return bool(self._bits)
+
+    def declared(self, stream: str) -> int:
+        """Bits of the counters of ``stream``; 0: not declared."""
+        return self._bits.get(stream, self._bits.get("", 0))
+
+    def _place(self, name: LaneName, stated: bool) -> int:
+        place = self._names.setdefault(name, len(self._names))
+        if place >= len(self._lanes):
+            more = np.zeros(max(16, 2 * len(self._lanes)), LANE)
+            more["first"], more["newest"] = NONE, NONE
+            more[: len(self._lanes)] = self._lanes
+            self._lanes = more
+        of = self._lanes[place]
+        if not of["declared"]:
+            of["bits"] = of["bits"] or self.declared(name[2])
+            of["declared"] = self.declared(name[2])
+        of["stated"] |= bool(stated)
+        return place
+
+    def _make_room(self, more: int) -> None:
+        """Room for ``more`` numbers in the young table, at most half full."""
+        if self._entered + more > REMEMBERED * 2:
+            self._old, self._young, self._entered = self._young, _nothing(_SLOTS_LEAST), 0
+        slots = len(self._young.keys)
+        while slots < 2 * (self._entered + more):
+            slots *= 2
+        if slots > len(self._young.keys):
+            before, self._young = self._young, _nothing(slots)
+            _enter_all(self._young, *before)
+
+
+def _nothing(slots: int) -> SeenNumbers:
+    return SeenNumbers(np.zeros(slots, np.int64), np.zeros(slots, np.int64))
+
+
+def read_seq_bits(given: object) -> dict[str, int]:
+    """``seq_bits`` as a user writes it: bits of every stream, or by stream.
+
+    Args:
+        given: None, 8, 16, 32, or these by name of the stream.
+
+    Raises:
+        UserError: other bits.
+    """
+    if given is None:
+        return {}
+    named: dict[Any, Any] = dict(given) if isinstance(given, Mapping) else {"": given}
+    for stream, bits in named.items():
+        if bits not in BITS or isinstance(bits, bool):
+            of = f" of stream {stream}" if stream else ""
+            raise UserError(f"seq_bits{of}: {bits!r}; a counter has 8, 16 or 32 bits")
+    return named
+
+
+# --- content ------------------------------------------------------------------------------------
+
+_ODD: Final = np.uint64(0x9E3779B97F4A7C15)
+
+
+def digests(
+    columns: Mapping[str, pa.Array], attrs: Mapping[str, pa.Array], rows: int
+) -> np.ndarray:
+    """64 bits of each row's time, duration, type, id and attributes; equal content, equal bits.
+
+    A null counts as no value, so that it does not matter which columns a part of an input has.
+    """
+    total = np.zeros(rows, np.uint64)
+    of = {name: columns[name] for name in (r.TS, r.TYPE, r.ID) if name in columns}
+    if r.TE in columns:
+        of[r.TE] = pc.subtract(columns[r.TE], columns[r.TS])
+    of |= {f"attrs.{name}": column for name, column in attrs.items()}
+    for name, column in of.items():
+        if column.null_count == rows:
+            continue
+        salt = np.frombuffer(blake2b(name.encode(), digest_size=8).digest(), np.uint64)
+        bits = _mixed(_value_bits(column) ^ salt)
+        if name == r.TE:
+            bits[pc.equal(pc.fill_null(column, 0), 0).to_numpy(zero_copy_only=False)] = 0
+        if column.null_count:
+            bits[column.is_null().to_numpy(zero_copy_only=False)] = 0
+        total += bits
+    return total.view(np.int64)
+
+
+def _mixed(bits: np.ndarray) -> np.ndarray:
+    """Every bit of the result depends on every bit given (splitmix64, Steele et al. 2014)."""
+    bits = (bits ^ bits >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ bits >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    mixed_bits: np.ndarray = bits ^ bits >> np.uint64(31)
+    return mixed_bits
+
+
+def _value_bits(column: pa.Array) -> np.ndarray:
+    """64 bits of each value; whole numbers have the same as int and as float."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        codes = pc.fill_null(column.indices, 0).to_numpy(zero_copy_only=False)
+        texts = np.append(_text_bits(column.dictionary.cast(pa.large_string())), np.uint64(0))
+        return np.asarray(texts[codes])
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return _text_bits(column.cast(pa.large_string()))
+    if pa.types.is_null(kind):
+        return np.zeros(len(column), np.uint64)
+    if pa.types.is_boolean(kind):
+        column = column.cast(pa.int64())
+    values = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
+    if values.dtype.kind != "f":
+        return np.asarray(values.astype(np.int64).view(np.uint64))
+    values = values.astype(np.float64)
+    bits: np.ndarray = values.view(np.uint64).copy()
+    whole = (np.abs(values) < 2.0**63) & (np.trunc(values) == values)
+    bits[whole] = values[whole].astype(np.int64).view(np.uint64)
+    return bits
+
+
+def _text_bits(texts: pa.Array) -> np.ndarray:
+    """A polynomial hash of each text's bytes, modulo 2^64."""
+    if not len(texts):
+        return np.zeros(0, np.uint64)
+    _, offsets, data = texts.buffers()
+    ends = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    length = np.diff(ends)
+    if data is None or not length.any():
+        return length.astype(np.uint64)
+    letters = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]].astype(np.uint64)
+    powers = np.cumprod(np.full(int(length.max()), _ODD))
+    letters += np.uint64(1)
+    letters *= powers[np.arange(len(letters)) - np.repeat(ends[:-1] - ends[0], length)]
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(letters)])
+    return np.asarray(sums[ends[1:] - ends[0]] - sums[ends[:-1] - ends[0]])
