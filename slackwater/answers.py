@@ -11,7 +11,8 @@ from engine.chain import ChainSettings
 from engine.errors import SparkFailure, UserError
 from engine.passes.asked import asked_of_order, asked_of_queries, guarded
 from engine.passes.definitions_file import read_definitions
-from engine.passes.doubts import before_pass, of_numbers, of_streams
+from engine.passes.doubts import before_pass, of_counted, of_numbers, of_streams, with_counted
+from engine.passes.excluded import excluded_lines
 from engine.passes.output import Answers, Events
 from engine.passes.pipeline import Host, check_plans, with_log_kept
 from engine.passes.unseen import unseen_types
@@ -78,7 +79,8 @@ def order(
         folder, parts, counters = _pass(given, asked, Host(master))
         output = Events(parts, given.time_unit)
         found = Results(output, counters, folder, _set_aside(output, counters, folder, late=late))
-    doubt(of_numbers(counters, _SEE))
+        told = _after(given, counters)
+    doubt(told)
     return found
 
 
@@ -149,7 +151,8 @@ def query(
         folder, parts, counters = _pass(given, asked, Host(master))
         aside = _set_aside(Events(parts, given.time_unit), counters, folder, late=late)
         found = Results(Answers(parts, plans, given.time_unit), counters, folder, aside)
-    doubt([*of_numbers(counters, _SEE), *of_streams(plans, counters)])
+        told = _after(given, counters)
+    doubt([*told, *of_streams(plans, counters)])
     return found
 
 
@@ -226,7 +229,13 @@ def _pass(
     except BaseException:
         folder.close()
         raise
-    return folder, parts, counters
+    return folder, parts, with_counted(counters, given.counted)
+
+
+def _after(given: Input, counters: dict[str, Any]) -> list[str]:
+    """Warnings that need a pass."""
+    excluded = excluded_lines(counters, given.log)
+    return [*excluded, *of_counted(given.counted), *of_numbers(counters, _SEE)]
 
 
 def _set_aside(

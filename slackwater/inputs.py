@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from engine.log.input.input_read import InputForm, InputKind
+from engine.log.input.numbering import CountedLane, read_seq_bits
 from engine.log.input.table_import import as_arrow
 from engine.log.record.times import DEFAULT_UNIT
 from engine.passes.pipeline import prepare
@@ -39,16 +40,18 @@ class Input(ClosesItself):
         time_unit: of the times of results, and of durations without one.
         arrival_given: whether arrivals are instants; else line numbers stand for them.
         bad_count: lines or rows left out under ``on_bad="skip"``.
+        counted: what was found of the events' numbers, of each lane where anything was.
     """
 
     def __init__(
         self, name: str, log: Path, time_unit: str, folder: Folder,
-        *, arrival_given: bool, bad_count: int,
+        *, arrival_given: bool, bad_count: int, counted: tuple[CountedLane, ...] = (),
     ) -> None:  # fmt: skip
         self.name = name
         self.time_unit = time_unit
         self.arrival_given = arrival_given
         self.bad_count = bad_count
+        self.counted = counted
         self._log = log
         self._folder = folder
 
@@ -81,6 +84,7 @@ def read(
     header: Sequence[str] | None = None,
     sort: str | None = None,
     timezone: str | None = None,
+    seq_bits: int | Mapping[str, int] | None = None,
     on_bad: str = "stop",
     dead_letter: str | os.PathLike[str] | None = None,
 ) -> Input:
@@ -99,6 +103,7 @@ def read(
         header: names of the columns of CSV without a header.
         sort: ``arrival`` or ``ts`` puts the records of an unsorted input into order.
         timezone: of times that name none; None: UTC.
+        seq_bits: numbers are counters of 8, 16 or 32 bits that wrap around; or these by stream.
         on_bad: ``stop`` at a bad line or row, or ``skip`` and count it.
         dead_letter: JSONL file for those skipped.
 
@@ -110,7 +115,9 @@ def read(
         UserError: it cannot be read, or a line or row is at fault; names the place.
     """
     unit_ns(time_unit or DEFAULT_UNIT)
-    form = InputForm(time_unit, mapping or {}, attrs, delimiter, header, sort, timezone)
+    form = InputForm(
+        time_unit, mapping or {}, attrs, delimiter, header, sort, timezone, read_seq_bits(seq_bits)
+    )
     path = os.fspath(source) if isinstance(source, str | os.PathLike) else None
     folder = Folder()
     try:
@@ -123,6 +130,7 @@ def read(
     return Input(
         path or str(InputKind.TABLE), prepared.directory, time_unit or DEFAULT_UNIT, folder,
         arrival_given=prepared.log.arrival_given, bad_count=prepared.bad_count,
+        counted=prepared.counted,
     )  # fmt: skip
 
 

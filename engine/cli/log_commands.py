@@ -31,6 +31,7 @@ from engine.log.row_export import write_csv, write_parquet_rows
 from engine.log.show import summary_tables
 from engine.log.trace_writer import write_trace
 from engine.log.whole_file import sync_folder
+from engine.passes.doubts import of_counted
 from engine.results.export import text_out
 from engine.stream.frame import Frame
 from engine.units import unit_ns
@@ -73,6 +74,8 @@ def import_log(
     log = open_input(source, form, on_bad, dead_letter)
     frames, records = _write_log(log, out, quiet=quiet)
     _tell_bad(source, log.bad_count, dead_letter)
+    for line in of_counted(log.counted):
+        tell(f"warning: {line}\n")
     if as_json:
         made: dict[str, Any] = {"input": source, "kind": str(log.kind), "log": str(out)}
         typer.echo(json.dumps(made | {"frames": frames, "records": records, "bad": log.bad_count}))

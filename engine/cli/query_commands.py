@@ -36,7 +36,8 @@ from engine.log.input.lines import STDIN
 from engine.order.registry import ORDERS
 from engine.passes.asked import Asked, asked_of_order, asked_of_queries, guarded
 from engine.passes.definitions_file import read_definitions
-from engine.passes.doubts import before_pass, of_numbers
+from engine.passes.doubts import before_pass, of_counted, of_numbers, with_counted
+from engine.passes.excluded import excluded_lines
 from engine.passes.output import TABLES, Answers, Events, check_name, mixed_kinds, write
 from engine.passes.pipeline import Host, Prepared, check_plans, prepare
 from engine.query import explain
@@ -213,9 +214,10 @@ def query(
             counters = _run(host, given, asked, made, "processing", keeps=keeps, quiet=quiet)
             export()
         _export_late(made, late, time_unit)
-        _report(Asked(source, plans, order_text, barrier_text, typed()), given, made, report)
+        own = Asked(source, plans, order_text, barrier_text, typed())
+        excluded = _report(own, given, made, counters, report)
     _tell_bad(given, letters, kept=dead_letter is not None)
-    _warn(of_numbers(counters, f"slackwater compare --input {source}"))
+    _tell_after(given, counters, excluded, source)
     if not quiet:
         tell_summary(counters, host)
         tell_streams(plans, counters)
@@ -256,19 +258,26 @@ def order(
             counters = _run(host, given, asked, made, "ordering", keeps=keeps, quiet=quiet)
             export()
         _export_late(made, late, time_unit)
-        _report(Asked(source, (), order_text, None, typed()), given, made, report)
+        of = Asked(source, (), order_text, None, typed())
+        excluded = _report(of, given, made, counters, report)
     _tell_bad(given, letters, kept=dead_letter is not None)
-    _warn(of_numbers(counters, f"slackwater compare --input {source}"))
+    _tell_after(given, counters, excluded, source)
     if not quiet:
         tell_summary(counters, host)
     _tell_report(report, against, quiet=quiet)
 
 
-def _report(asked: Asked, given: Prepared, made: PartStore, into: Path | None) -> None:
+def _report(
+    asked: Asked, given: Prepared, made: PartStore, counters: dict[str, Any], into: Path | None
+) -> list[str]:
+    """Writes the report, if any is wanted; gives a line per source that was excluded."""
+    excluded = excluded_lines(counters, given.log)
     if into is not None:
         from engine.passes.own_report import write_own_report  # noqa: PLC0415 - needs an extra
 
+        asked = replace(asked, excluded=tuple(excluded))
         write_own_report(asked, made, into, arrival_given=given.log.arrival_given)
+    return excluded
 
 
 def _tell_report(report: Path | None, against: Path | None, *, quiet: bool) -> None:
@@ -287,7 +296,15 @@ def _run(
     saying = if_interrupted("the same command goes on") if goes_on else nullcontext()
     settings = guarded(settings, arrival_given=given.log.arrival_given)
     with saying, watched(verb, quiet=quiet) as advanced:
-        return host.run(given.log, settings, made, advanced)
+        return with_counted(host.run(given.log, settings, made, advanced), given.counted)
+
+
+def _tell_after(
+    given: Prepared, counters: dict[str, Any], excluded: list[str], source: str
+) -> None:
+    """What a pass has shown, first of all events that are in no result; also with --quiet."""
+    _warn([*excluded, *of_counted(given.counted)])
+    _warn(of_numbers(counters, f"slackwater compare --input {source}"))
 
 
 def _warn(doubts: Iterable[str]) -> None:

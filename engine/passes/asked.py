@@ -27,7 +27,8 @@ from engine.window.settings import read_window
 class Asked:
     """What was asked of a pass, as it was typed, for its report.
 
-    ``source``: the input; ``command``: all of it.
+    ``source``: the input; ``command``: all of it. ``excluded``: a line per source of which events
+    were set aside.
     """
 
     source: str
@@ -35,6 +36,7 @@ class Asked:
     order: str
     barrier: str | None
     command: str
+    excluded: tuple[str, ...] = ()
 
 
 def asked_of_queries(

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+from edge_agent import records as r
 from engine.barrier.registry import BARRIERS, BarrierSettings
 from engine.chain import ChainSettings
 from engine.log.held_log import Log
+from engine.log.input.numbering import CountedLane
 from engine.order.backwards import numbers_mislead
 from engine.order.base import OrderSettings
 from engine.passes.unpromised import never_promised
@@ -21,6 +23,8 @@ from engine.query.monitor_plan import without_room
 from engine.query.plan import Plan
 from engine.stream.timeline import ANY_TYPE
 from engine.units import neat, unit_ns
+
+_LINES: Final = 3
 
 
 def of_promises(
@@ -76,6 +80,58 @@ def of_numbers(counters: dict[str, Any], see: str) -> list[str]:
         f"place. One that goes by event time can: --order kslack:{neat(most)}, or see {see}"
     )
     return [text]
+
+
+def of_counted(lanes: Sequence[CountedLane]) -> list[str]:
+    """Numbers that were taken otherwise than they stand in the input."""
+    found = [(lane, _source(lane)) for lane in lanes]
+    wrapped = [
+        f"{name}: its numbers fall from near {2**of.bits - 1:,} to near 0, so they are taken for a "
+        f"counter of {of.bits} bits that wrapped around {_times(of.wraps)}; --seq-bits {of.bits} "
+        "says so from the first event on"
+        for of, name in found if of.bits
+    ]  # fmt: skip
+    restarted = [
+        f"{name}: its numbers begin again {_times(of.restarts)} while its time goes on, so it is "
+        "taken to have restarted; a column incarnation that rises with each start says so, and a "
+        "number that wraps around needs --seq-bits 8, 16 or 32"
+        for of, name in found if of.restarts
+    ]  # fmt: skip
+    reused = [
+        f"{name}: {of.reused:,} events have a number that another event of it had before, with "
+        "another time or content; they are kept, without a number. Say how the device counts: "
+        "--seq-bits 8, 16 or 32 if its counter wraps around, a column incarnation if it begins "
+        "again, or --map attrs.number=COLUMN if these are no numbers of events"
+        for of, name in found if of.reused
+    ]  # fmt: skip
+    return [*_few(wrapped), *_few(restarted), *_few(reused)]
+
+
+def with_counted(counters: dict[str, Any], counted: Sequence[CountedLane]) -> dict[str, Any]:
+    """``counters`` whose lanes have ``reused``, ``unnumbered`` and ``restarts``, where any are."""
+    for of in counted:
+        for lane in counters["sites"].get(of.site, {"lanes": ()})["lanes"]:
+            if (lane["source"], lane["stream"]) == (of.source, of.stream):
+                for name in ("reused", "unnumbered", "restarts"):
+                    lane[name] = lane.get(name, 0) + getattr(of, name)
+    return counters
+
+
+def _source(lane: CountedLane) -> str:
+    site = "" if lane.site == r.DEFAULT_SITE else f" of site {lane.site}"
+    stream = "" if lane.stream == r.DEFAULT_STREAM else f", stream {lane.stream}"
+    return f"source {lane.source}{site}{stream}"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
+
+
+def _few(lines: list[str]) -> list[str]:
+    """At most so many lines of one kind as one reads."""
+    if len(lines) > _LINES:
+        lines = [*lines[:_LINES], f"the same of {len(lines) - _LINES:,} more sources"]
+    return lines
 
 
 def of_joins(plans: Iterable[Plan]) -> list[str]:

@@ -48,8 +48,9 @@ def write_own_report(asked: Asked, made: PartStore, into: Path, *, arrival_given
     label = asked.order.partition(":")[0]
     name = Path(asked.source).name if asked.source != "-" else "standard input"
     count = f"{len(queries)} quer{'y' if len(queries) == 1 else 'ies'}" if queries else "Order"
+    score = Score((), facts={"excluded": list(asked.excluded)} if asked.excluded else {})
     return write_report(
         into, f"{count} over {name}", f"What is in {name}, as it came and in order.", queries,
-        [Pass(label, asked.order, barrier=asked.barrier)], Score(()), {}, asked.command,
+        [Pass(label, asked.order, barrier=asked.barrier)], score, {}, asked.command,
         Places({label: made.directory}, into, {}, arrival_given), drawings_of(asked.plans),
     )  # fmt: skip

@@ -21,6 +21,7 @@ from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.held_log import HeldLog, Log, gathered, held, opened
 from engine.log.input.input_log import open_input
 from engine.log.input.input_read import PLAIN_FORM, InputForm
+from engine.log.input.numbering import CountedLane
 from engine.log.whole_file import parquet_files, sync_folder
 from engine.passes.inprocess import run_in_process
 from engine.query import check_attributes
@@ -69,10 +70,13 @@ def with_log_kept(failure: SparkFailure, log: Path) -> SparkFailure:
 
 
 class Prepared(Struct, frozen=True):
-    """An input as an arrival log. ``bad_count``: lines refused under ``on_bad="skip"``."""
+    """An input as an arrival log. ``bad_count``: lines refused under ``on_bad="skip"``.
+    ``counted``: what was found of the numbers of an input that was no log yet.
+    """
 
     log: Log
     bad_count: int
+    counted: tuple[CountedLane, ...] = ()
 
     @property
     def directory(self) -> Path:
@@ -112,7 +116,7 @@ def prepare(
     if hold:
         found, frames = held(frames)
         if found is not None:
-            return Prepared(HeldLog(found, given.arrival_given), given.bad_count)
+            return Prepared(HeldLog(found, given.arrival_given), given.bad_count, given.counted)
     log, unfinished = work / "log", work / ".log.making"
     try:
         with taking_name(unfinished, log):
@@ -129,7 +133,7 @@ def prepare(
                 raise UserError(f"{log}: is the log of another input; choose another --work")
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-    return Prepared(LogReader(log), given.bad_count)
+    return Prepared(LogReader(log), given.bad_count, given.counted)
 
 
 def _content(log: Path) -> list[tuple[str, bytes]]:

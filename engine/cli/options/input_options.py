@@ -14,6 +14,7 @@ import typer
 
 from engine.errors import UserError
 from engine.log.input.input_read import InputForm
+from engine.log.input.numbering import BITS
 from engine.log.input.sorting import SORTS
 from engine.log.record.times import DEFAULT_UNIT
 
@@ -55,12 +56,19 @@ Timezone = Annotated[
     str | None,
     typer.Option(metavar="ZONE", help="Of times that name none, as Europe/Berlin; default: UTC."),
 ]
+SeqBits = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="8|16|32",
+        help="Numbers are counters of so many bits that wrap around; or STREAM=8, repeatable.",
+    ),
+]
 Unit = Annotated[
     str | None, typer.Option("--time-unit", metavar="UNIT", help="Of times: ns us ms s min h d.")
 ]
 _OPTIONS: Final = {
     "columns": Map, "attrs": Attrs, "delimiter": Delimiter, "header": Header, "sort": Sort,
-    "timezone": Timezone,
+    "timezone": Timezone, "seq_bits": SeqBits,
 }  # fmt: skip
 _FORM: Final = "form"
 _UNIT: Final = "time_unit"
@@ -101,6 +109,7 @@ def reads_input(command: Callable[..., None]) -> Callable[..., None]:
             _names(told["header"]),
             told["sort"],
             told["timezone"],
+            parse_seq_bits(told["seq_bits"] or []),
         )
         if given_on:
             given[_UNIT] = unit or DEFAULT_UNIT
@@ -130,6 +139,21 @@ def parse_mapping(pairs: Iterable[str]) -> dict[str, str]:
             raise UserError(f'--map {pair}: "{field}" is "{mapping[field]}" already')
         mapping[field] = column
     return mapping
+
+
+def parse_seq_bits(words: Iterable[str]) -> dict[str, int]:
+    """``8`` or ``STREAM=8`` words as bits by stream.
+
+    Raises:
+        UserError: other bits, or a stream given twice.
+    """
+    bits: dict[str, int] = {}
+    for word in words:
+        stream, _, of = word.rpartition("=")
+        if of not in map(str, BITS) or stream in bits:
+            raise UserError(f"--seq-bits {word}: write 8, 16 or 32, once for each stream")
+        bits[stream] = int(of)
+    return bits
 
 
 def bad_file(beside: Path) -> Path:

@@ -27,6 +27,8 @@ def tell_summary(counters: dict[str, Any], host: Host) -> None:
         "residual disorder": total("residual", "residual_dropped"),
         "missing": total("missing_total") - total("missing_filled"),
         "duplicates": total("duplicate"),
+        "reused numbers": total("reused"),
+        "without a number": total("unnumbered"),
         "quarantined": total("quarantined_future", "quarantined_jump"),
         "promises before their events": total("promises_unproven"),
     }

@@ -67,7 +67,7 @@ def hero(report: Mapping[str, Any], time: TimeLine) -> Hero | None:
         return _clocks(report, clocks, time)
     if report["disorder"]["arrived_ref"]["out_of_order"]:
         return _disorder(report, over["lateness"], time)
-    return _counts(over["reconciled"], time)
+    return _counts(report, time)
 
 
 def _left_of(report: Mapping[str, Any]) -> int:
@@ -247,7 +247,8 @@ def _disorder(report: Mapping[str, Any], late: Mapping[str, Sequence[int]], time
     )  # fmt: skip
 
 
-def _counts(found: Mapping[str, Any], time: TimeLine) -> Hero:
+def _counts(report: Mapping[str, Any], time: TimeLine) -> Hero:
+    found = report["over_time"]["reconciled"]
     xs, ys = found["starts_ns"], found["in_place"]
     scale = _Scale(time, xs, 0, max(ys))
     shape = Stroke(scale.bars(xs, ys), COLOURS[0], f"{amount(sum(ys))} events", "solid")
@@ -255,4 +256,10 @@ def _counts(found: Mapping[str, Any], time: TimeLine) -> Hero:
         f"{amount(sum(ys))} events", f"in moments of {duration(found['width_ns'])}", (shape,),
         scale.x_ticks(), scale.y_ticks(lasts=False),
     )  # fmt: skip
+    main = report["run"]["passes"][0]["label"]
+    counts = report["conservation"]["passes"][main]["total"]
+    aside = counts["quarantined_future"] + counts["quarantined_jump"]
+    if aside:
+        title = f"{amount(aside)} of {amount(counts['arrived'])} events excluded, the rest in order"
+        return Hero(title, (panel,), "Excluded events are in no result; the verdict says whose.")
     return Hero("All in order", (panel,), "Nothing was out of order, and no clock was corrected.")

@@ -144,6 +144,7 @@ def _colour(report: Mapping[str, Any]) -> str:
     main = report["run"]["passes"][0]["label"]
     counts = report["conservation"]["passes"][main]["total"]
     lacking = counts["missing"] or counts["late_dropped"] or counts["residual_dropped"]
+    lacking = lacking or report["facts"].get("excluded")
     return "care" if lacking and not report["verdict"]["claims"] else "holds"
 
 

@@ -1,0 +1,163 @@
+"""What arrivals say of a clock that was never compared: the minimum filter (R19 3.2.2; Moon 1999).
+
+An event arrives after it happened, so ``arrival - ts = offset + delay`` with a delay of at least 0:
+the least difference is the largest offset that the clock can have. How much smaller the offset is,
+arrivals cannot tell: a clock that is slow by 2 s and a link that takes 2 s longer look the same.
+That needs the delay of the fastest message, which other sources may show (``fastest_delay``).
+
+Source: S. Moon, P. Skelly, D. Towsley, *Estimation and removal of clock skew from network delay
+measurements*, INFOCOM 1999: the line below all points that lies closest to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+
+from engine.kernels.integers import NS_PER_S
+
+_BINS: Final = 240
+"""Of the least differences over time: what a figure shows, and what the line is fitted to."""
+_RUN: Final = 5
+"""So many events in a row on either side must agree that the clock was set."""
+_STEP_NS: Final = NS_PER_S // 2
+_SPREADS: Final = 10
+_LINE_EVENTS: Final = 20
+_LINE_NS: Final = 60 * NS_PER_S
+_UNITS: Final = (("s", NS_PER_S), ("ms", 10**6), ("us", 1000))
+
+
+class ArrivalEstimate(Struct, frozen=True):
+    """A clock as its events' arrivals show it; times in ns.
+
+    ``most_ns``: the largest offset (reference less clock) that it can have at its last event, and
+    ``most_first_ns`` at the first after the last step. ``skew_ppb``: d(offset)/dt, None: too few
+    events. ``jitter_ns``: how far half of the events lie above the least. ``resolution_ns``: the
+    largest unit of which all times are multiples. ``steps``: (event time after it, change of the
+    offset). ``at_ns``, ``least_ns``: event times and least differences, for a figure.
+    """
+
+    events: int
+    most_ns: int
+    most_first_ns: int
+    skew_ppb: int | None
+    jitter_ns: int
+    resolution_ns: int
+    steps: tuple[tuple[int, int], ...]
+    at_ns: tuple[int, ...]
+    least_ns: tuple[int, ...]
+
+
+def estimate(ts: np.ndarray, arrival: np.ndarray) -> ArrivalEstimate:
+    """Of one clock's events in order of arrival, at least one of them."""
+    difference = arrival - ts
+    steps = _steps(difference)
+    since = steps[-1] if steps else 0
+    at, least = _least(ts, difference)
+    own_at, own_least = (at, least) if not since else _least(ts[since:], difference[since:])
+    skew, first, last = _line(ts[since:], own_at, own_least)
+    above = difference[since:] - np.interp(ts[since:], own_at, own_least)
+    changes = tuple((int(ts[row]), _change(difference, row)) for row in steps)
+    return ArrivalEstimate(
+        len(ts), last, first, skew, max(int(np.median(above)), 0),
+        int(np.gcd.reduce(ts)) or 1, changes, tuple(at.tolist()), tuple(least.tolist()),
+    )  # fmt: skip
+
+
+def fastest_delay(estimates: Iterable[ArrivalEstimate]) -> int:
+    """How long the fastest message may have taken [ns], as far as the sources show it together.
+
+    The least difference of a clock that is right is that delay; of one that is fast it is less, and
+    may be negative; of one that is slow it is more. So: the smallest that is not negative, if there
+    are several clocks, but at least the jitter, as a way that varies takes time.
+    """
+    found = list(estimates)
+    jitter = min((each.jitter_ns for each in found), default=0)
+    least = [each.most_ns for each in found if each.most_ns >= 0]
+    return max(min(least), jitter) if len(found) > 1 and least else jitter
+
+
+def _least(ts: np.ndarray, difference: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Event times and differences of the least of each of some parts, by arrival; times ascend."""
+    parts = min(_BINS, -(-len(ts) // _RUN))
+    starts = np.unique(np.linspace(0, len(ts), parts, endpoint=False).astype(int))
+    least = np.minimum.reduceat(difference, starts)
+    part = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, len(ts))))
+    rows = np.flatnonzero(difference == least[part])
+    rows = rows[np.unique(part[rows], return_index=True)[1]]
+    order = np.argsort(ts[rows], kind="stable")
+    return ts[rows][order], difference[rows][order]
+
+
+def _steps(difference: np.ndarray) -> list[int]:
+    """Rows from which on the least differences are others, by more than they vary."""
+    if len(difference) < 2 * _RUN:
+        return []
+    runs = np.lib.stride_tricks.sliding_window_view(difference, _RUN)
+    before, after = runs[:-_RUN].min(axis=1), runs[_RUN:].min(axis=1)
+    spread = int(np.median(np.ptp(runs, axis=1)))
+    change = np.abs(after - before)
+    is_step = change > max(_STEP_NS, _SPREADS * spread)
+    found: list[int] = []
+    rows = np.flatnonzero(is_step)
+    for group in np.split(rows, np.flatnonzero(np.diff(rows) > _RUN) + 1) if len(rows) else ():
+        # Where single differences change most: runs around a step see it, too.
+        around = np.arange(group[0] + 1, group[-1] + _RUN + 1)
+        found.append(int(around[np.argmax(np.abs(np.diff(difference)[around - 1]))]))
+    return found
+
+
+def _change(difference: np.ndarray, row: int) -> int:
+    return int(difference[row : row + _RUN].min() - difference[max(row - _RUN, 0) : row].min())
+
+
+def _line(ts: np.ndarray, at: np.ndarray, least: np.ndarray) -> tuple[int | None, int, int]:
+    """Slope [ppb] and both ends of the line below all of them that is closest to their middle."""
+    lowest = int(least.min())
+    span = int(at[-1] - at[0])
+    if len(ts) < _LINE_EVENTS or span < _LINE_NS:
+        return None, lowest, lowest
+    hull: list[int] = []
+    for place in range(len(at)):
+        while len(hull) > 1 and _turns_down(at, least, hull[-2], hull[-1], place):
+            hull.pop()
+        hull.append(place)
+    middle = (int(at[0]) + int(at[-1])) // 2
+    left = max((place for place in range(len(hull) - 1) if at[hull[place]] <= middle), default=0)
+    a, b = hull[left], hull[left + 1]
+    rise, run = int(least[b]) - int(least[a]), max(int(at[b]) - int(at[a]), 1)
+
+    def height(when: int) -> int:
+        return int(least[a]) + rise * (when - int(at[a])) // run
+
+    return rise * NS_PER_S // run, height(int(ts.min())), height(int(ts.max()))
+
+
+def _turns_down(at: np.ndarray, least: np.ndarray, a: int, b: int, c: int) -> bool:
+    """Whether ``b`` lies on or above the line from ``a`` to ``c``; in Python's integers."""
+    return (int(least[b]) - int(least[a])) * (int(at[c]) - int(at[a])) >= (
+        int(least[c]) - int(least[a])
+    ) * (int(at[b]) - int(at[a]))
+
+
+def declaration(name: str, low_ns: int, high_ns: int) -> str:
+    """``NAME=OFFSET±BOUND`` of an offset from ``low_ns`` to ``high_ns``, as ``--clock`` takes it.
+
+    >>> declaration("d2", -2_520_000_000, -2_480_000_000), declaration("a", 0, 0)
+    ('d2=-2.5s±20.2ms', 'a=0s±2ns')
+    """
+    middle, half = (low_ns + high_ns) // 2, (high_ns - low_ns + 1) // 2
+    step = 10 ** max(len(str(half)) - 3, 0)
+    rounded = (middle + step // 2) // step * step
+    return f"{name}={_written(rounded)}\N{PLUS-MINUS SIGN}{_written((half // step + 2) * step)}"
+
+
+def _written(ns: int) -> str:
+    """Exactly, in the largest unit of which it has one."""
+    size = abs(ns)
+    unit, length = next((each for each in _UNITS if size >= each[1]), ("ns", 1))
+    return f"{(Decimal(ns) / length).normalize():f}{unit}" if ns else "0s"

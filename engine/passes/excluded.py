@@ -1,0 +1,94 @@
+"""Sources whose events were set aside: whose, how many, why, and what to do."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+
+from engine.clocks.arrivals import ArrivalEstimate, declaration, estimate, fastest_delay
+from engine.log.clock_readings import ClockReadings, clock_readings
+from engine.log.held_log import Log, opened
+from engine.report.units import duration
+
+_MOST: Final = 3
+"""Sources that are named one by one."""
+
+
+def excluded_lines(counters: dict[str, Any], log: Path | Log) -> list[str]:
+    """A line per source of which events were set aside, the most first; none where none was.
+
+    Args:
+        counters: of the pass.
+        log: its input, in which the clocks of these sources are looked at.
+    """
+    lost = _excluded(counters)
+    if not lost:
+        return []
+    readings = {(of.site, source): of for of in clock_readings(opened(log).of_sites(
+        sorted({site for site, _ in lost}))) for source in of.sources if len(of.ts)}  # fmt: skip
+    known = {key: estimate(of.ts, of.arrival) for key, of in readings.items()}
+    fastest = {
+        site: fastest_delay(each for (own, _), each in known.items() if own == site)
+        for site, _ in lost
+    }
+    several = len(counters["sites"]) > 1
+    worst = sorted(lost.items(), key=lambda each: (-_out(each[1]), each[0]))[:_MOST]
+    lines = [
+        f"{_said_of(counts, f'{site}/{source}' if several else source)}: "
+        + _why(counts, readings[site, source], known[site, source], fastest[site])
+        for (site, source), counts in worst
+    ]
+    if len(lost) > _MOST:
+        more = sum(map(_out, lost.values()))
+        lines.append(f"events of {len(lost) - _MOST:,} more sources excluded, {more:,} in all")
+    return lines
+
+
+def _excluded(counters: dict[str, Any]) -> dict[tuple[str, str], Counter[str]]:
+    """``arrived``, ``future`` and ``jump`` of each source that lost any."""
+    found: dict[tuple[str, str], Counter[str]] = {}
+    for site, of in counters["sites"].items():
+        for lane in of["lanes"]:
+            if lane["source"] is None:
+                continue
+            counts = found.setdefault((site, lane["source"]), Counter())
+            counts["arrived"] += lane.get("arrived", 0)
+            counts["future"] += lane.get("quarantined_future", 0)
+            counts["jump"] += lane.get("quarantined_jump", 0)
+    return {key: counts for key, counts in found.items() if _out(counts)}
+
+
+def _out(counts: Counter[str]) -> int:
+    return counts["future"] + counts["jump"]
+
+
+def _said_of(counts: Counter[str], name: str) -> str:
+    out = _out(counts)
+    if out == counts["arrived"]:
+        what = f"all {out:,} events" if out > 1 else "the only event"
+        return f"{what} of {name} excluded"
+    return f"{out:,} of {counts['arrived']:,} events of {name} excluded"
+
+
+def _why(counts: Counter[str], of: ClockReadings, known: ArrivalEstimate, fastest: int) -> str:
+    if not counts["future"]:
+        return (
+            "their numbers jump ahead by more than 262,144; a column incarnation that rises with "
+            "each start of the device lets them in, and so does --order kslack:5s"
+        )
+    if 2 * counts["future"] < counts["arrived"]:
+        most = duration(int((of.ts - of.arrival).max())).replace("\N{NO-BREAK SPACE}", " ")
+        return (
+            f"they are stamped up to {most} after they arrived, the others are not; correct these "
+            "times, or let them in with --guard off"
+        )
+    high = max(known.most_ns, known.most_first_ns)
+    low = min(known.most_ns, known.most_first_ns) - 2 * fastest
+    amount = duration(float(f"{abs(known.most_ns - fastest):.2g}"))
+    said = f"its clock is about {amount} fast".replace("\N{NO-BREAK SPACE}", " ")
+    if len(of.syncs["ts"]):
+        return f"{said} even after its syncs; slackwater clocks shows it over time"
+    option = declaration(of.name, low, high)
+    return f"{said}; try --clock {option if shlex.quote(of.name) == of.name else repr(option)}"
