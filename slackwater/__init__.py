@@ -22,6 +22,7 @@ __all__ = [
     "Run",
     "SlackwaterError",
     "UserError",
+    "clocks",
     "compare",
     "explain",
     "order",
@@ -33,6 +34,7 @@ __all__ = [
 if TYPE_CHECKING:
     from engine.errors import SlackwaterError, UserError
     from slackwater.answers import explain, order, query
+    from slackwater.clocks import clocks
     from slackwater.comparison import Comparison, compare
     from slackwater.doubt import Doubt
     from slackwater.inputs import Input, read
@@ -42,6 +44,7 @@ else:
     _HOMES: Final = {
         "engine.errors": ("SlackwaterError", "UserError"),
         "slackwater.answers": ("explain", "order", "query"),
+        "slackwater.clocks": ("clocks",),
         "slackwater.comparison": ("Comparison", "compare"),
         "slackwater.doubt": ("Doubt",),
         "slackwater.inputs": ("Input", "read"),

@@ -31,6 +31,7 @@ _NAMES: Final = {
     "serve": "Receives the events of agents into a log.",
     "emulate": "A scenario's links between real sockets.",
     "validate": "Is this hardware good enough?",
+    "clocks": "Whose clock is off, and by how much.",
     "constraint": "What a recording says of its traces.",
     "history": "What runs found before, by key.",
     "log": "Between arrival logs and JSONL, CSV, Parquet.",
@@ -104,6 +105,10 @@ def _command(name: str) -> Any:
             from engine.cli.validate_command import validate_setup
 
             return validate_setup
+        case "clocks":
+            from engine.cli.clocks_command import show_clocks
+
+            return show_clocks
         case "constraint":
             from engine.cli.constraint_commands import constraint_app
 

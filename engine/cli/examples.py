@@ -48,6 +48,10 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "slackwater validate --log short.log --query 'EVENT SEQ(A a, B b) WITHIN 5 s'",
         "slackwater validate --two-logs short.log short.log",
     ),
+    "clocks": (
+        "slackwater clocks short.log",
+        "slackwater clocks trace.jsonl --time-unit ms --out clocks",
+    ),
     "constraint": (
         "slackwater constraint learn orders.jsonl --trace order --out flow.txt",
         "slackwater constraint check orders.jsonl flow.txt",

@@ -1,0 +1,80 @@
+"""``slackwater clocks``: whose clock is off, by how much, and how to say so."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from engine.cli.options.input_options import reads_input
+from engine.cli.options.report_option import typed
+from engine.cli.terminal.plain_console import PlainConsole
+from engine.cli.terminal.visible import json_out
+from engine.cli.terminal.watch import watched
+from engine.cli.work_folder import work_folder
+from engine.log.input.input_read import PLAIN_FORM, InputForm
+from engine.passes.pipeline import prepare
+from engine.report.page.page_folder import check_new_page
+from engine.report.plain import as_json as json_text
+from engine.validate.logs.clock_reports import clock_reports, remarks
+from engine.validate.logs.clocks_page import (
+    HTML,
+    JSON,
+    as_plain,
+    clocks_table,
+    headline,
+    write_clocks,
+)
+
+_WIDTH: Final = 200
+
+
+@reads_input
+def show_clocks(
+    source: Annotated[
+        str, typer.Argument(metavar="PATH", help="Trace, CSV, Parquet or arrival log; - = stdin.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder for clocks.html and clocks.json.")
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="All numbers as JSON on standard output, no table.")
+    ] = False,
+    form: InputForm = PLAIN_FORM,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+) -> None:
+    """Says of each clock how far it is off, how well that is known, and the --clock to go on with.
+
+    By its syncs, or by arrivals less stamps: an event arrives after it happened, so the least
+    difference is the largest offset. That the clock is slow and not the way long, it cannot tell.
+    """
+    # ruff: noqa: PLC0415 - for a table
+    from rich.markup import escape
+    from rich.table import Table
+
+    if out is not None:
+        check_new_page(out, (HTML, JSON))
+    with work_folder(None) as folder, watched("reading", quiet=quiet) as advanced:
+        given = prepare(source, folder, form, hold=True)
+        arrives = given.log.arrival_given
+        found = clock_reports(given.log, arrival_given=arrives, advanced=advanced)
+    if out is not None:
+        write_clocks(found, source, out, typed())
+    if as_json:
+        json_out().write(json_text(as_plain(found, source), indent=1) + "\n")
+        return
+    console = PlainConsole(width=None if sys.stdout.isatty() else _WIDTH)
+    console.print(headline(found), highlight=False, markup=False)
+    table = clocks_table(found)
+    shown = Table(box=None, padding=(0, 2, 0, 0))
+    for place, heading in enumerate(table.headings):
+        shown.add_column(escape(heading), justify="right" if place else "left", overflow="fold")
+    for row in table.rows:
+        shown.add_row(*("\N{EN DASH}" if cell is None else escape(str(cell)) for cell in row))
+    console.print(shown)
+    for each in remarks(found):
+        console.print(each, highlight=False, markup=False)
+    if out is not None:
+        sys.stdout.write(f"{out / HTML}\n")

@@ -1,0 +1,202 @@
+"""Each clock of a log: how far off it is, how well that is known, and how to declare it.
+
+From its syncs where it has any; else from arrivals less stamps (``engine.clocks.arrivals``). The
+bounds of a clock's events are those that the engine declares: its own chain is run over the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+from msgspec import Struct
+
+from edge_agent import records as r
+from engine.chain import Chain, ChainSettings
+from engine.clocks.arrivals import ArrivalEstimate, declaration, estimate, fastest_delay
+from engine.clocks.prediction import SKEW_MAX_PPB, SYNCS_KEPT, Sample, explained
+from engine.kernels.integers import NS_PER_S
+from engine.log.clock_readings import ClockReadings, clock_readings
+from engine.log.held_log import Log, opened
+from engine.order.base import Guards
+from engine.order.registry import parse_order
+from engine.stream.frame import by_site
+
+_ROWS: Final = 1 << 18
+_SHOWN: Final = 240
+
+
+class ClockReport(Struct, frozen=True):
+    """One clock; times and durations in ns, None where it cannot be told.
+
+    ``known_by``: ``syncs``, ``arrivals`` (a largest offset, and an assumed least delay) or
+    ``nothing`` (there are no arrivals). ``offset_ns``: to be added to its times, at its last event;
+    ``low_ns``, ``high_ns``: between which it lies over the whole log. ``skew_ppb``: d(offset)/dt.
+    ``steps``: (event time, change of the offset). ``jitter_ns``: of the readings. ``age_ns``: the
+    longest that it is left alone, before its first and after its last sync, too. ``declared_ns``:
+    the largest bound that the engine declares of one of its events. ``clock``: for ``--clock``.
+    ``at_ns``, ``series_ns``: offsets over its own time, for a figure.
+    """
+
+    site: str
+    name: str
+    sources: tuple[str, ...]
+    events: int
+    known_by: str
+    offset_ns: int | None
+    low_ns: int | None
+    high_ns: int | None
+    skew_ppb: int | None
+    steps: tuple[tuple[int, int], ...]
+    resolution_ns: int
+    jitter_ns: int | None
+    syncs: int
+    last_sync_ns: int | None
+    age_ns: int | None
+    declared_ns: int | None
+    clock: str | None
+    at_ns: tuple[int, ...]
+    series_ns: tuple[int, ...]
+
+
+def clock_reports(
+    log: Log, *, arrival_given: bool, advanced: Callable[[int], None] = lambda _rows: None
+) -> list[ClockReport]:
+    """Every clock that stamped events, by site and name.
+
+    Args:
+        log: its records in order of arrival.
+        arrival_given: whether arrivals are instants, not line numbers.
+        advanced: takes the number of records, for progress.
+    """
+    readings = [of for of in clock_readings(opened(log).of_sites(None), advanced) if len(of.ts)]
+    declared = declared_bounds(log)
+    by_arrival = {
+        (of.site, of.name): estimate(of.ts, of.arrival) for of in readings if arrival_given
+    }
+    fastest = {
+        site: fastest_delay(each for (own, _), each in by_arrival.items() if own == site)
+        for site in {of.site for of in readings}
+    }
+    return [
+        _report(
+            of, by_arrival.get((of.site, of.name)), fastest[of.site],
+            declared.get((of.site, of.name)),
+        )
+        for of in readings
+    ]  # fmt: skip
+
+
+def declared_bounds(log: Log) -> dict[tuple[str, str], int]:
+    """The largest bound that the engine declares of an event of each clock [ns].
+
+    By the engine itself, with every sync in its place among the events, and without its guard.
+    """
+    settings = ChainSettings(parse_order("none"), guards=Guards(None), ordered="full")
+    chains: dict[str, Chain] = {}
+    found: dict[tuple[str, str], int] = {}
+    for frames in by_site(opened(log).of_sites(None), _ROWS):
+        for site, given in sorted(frames.items()):
+            chain = chains.setdefault(site, Chain(settings, site))
+            for released in chain.process(given).ordered:
+                columns = released.columns
+                clock = columns.get(_CLOCK, columns[r.SOURCE])
+                codes, which = np.unique(clock, return_inverse=True)
+                worst = np.zeros(len(codes), np.int64)
+                np.maximum.at(worst, which, columns["unc"])
+                for code, bound in zip(codes.tolist(), worst.tolist(), strict=True):
+                    key = (site, str(released.strings.text(code)))
+                    found[key] = max(found.get(key, 0), bound)
+    return found
+
+
+_CLOCK: Final = "clock"
+
+
+def _report(
+    of: ClockReadings, known: ArrivalEstimate | None, fastest: int, declared: int | None
+) -> ClockReport:
+    resolution = int(np.gcd.reduce(of.ts)) or 1
+    common: dict[str, Any] = {
+        "site": of.site, "name": of.name, "sources": of.sources, "events": len(of.ts),
+        "resolution_ns": resolution, "syncs": len(of.syncs[r.TS]),
+    }  # fmt: skip
+    if len(of.syncs[r.TS]):
+        return ClockReport(**common, **_synced(of), declared_ns=declared, clock=None)
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("offset_ns", "low_ns", "high_ns", "skew_ppb", "jitter_ns", "last_sync_ns", "age_ns",
+         "declared_ns", "clock")
+    )  # fmt: skip
+    if known is None:
+        return ClockReport(
+            **common, **nothing, known_by="nothing", steps=(), at_ns=(), series_ns=()
+        )
+    high = max(known.most_ns, known.most_first_ns)
+    low = min(known.most_ns, known.most_first_ns) - 2 * fastest
+    return ClockReport(**common, **nothing | {
+        "known_by": "arrivals", "offset_ns": known.most_ns - fastest, "low_ns": low,
+        "high_ns": high, "skew_ppb": known.skew_ppb, "jitter_ns": known.jitter_ns,
+        "clock": declaration(of.name, low, high), "steps": known.steps, "at_ns": known.at_ns,
+        "series_ns": tuple(each - fastest for each in known.least_ns),
+    })  # fmt: skip
+
+
+def _synced(of: ClockReadings) -> dict[str, Any]:
+    """What its syncs say, in order of its own time."""
+    order = np.argsort(of.syncs[r.TS], kind="stable")
+    ts, offset, delay, precision = (
+        of.syncs[name][order] for name in (r.TS, r.OFFSET, r.DELAY, r.PRECISION)
+    )
+    bound = (delay + 1) // 2 + precision
+    allowed = bound[1:] + bound[:-1] + np.diff(ts) * SKEW_MAX_PPB // NS_PER_S
+    jumps = np.diff(offset)
+    stepped = np.flatnonzero(np.abs(jumps) > allowed)
+    since = slice(int(stepped[-1]) + 1 if len(stepped) else 0, None)
+    recent = _ascending(ts[since], offset[since], bound[since])
+    _, line = explained(recent, None)
+    left = [
+        each.offset - line.offset - (each.ts - line.anchor) * line.skew_ppb // NS_PER_S
+        for each in recent
+    ]
+    first, last = int(of.ts.min()), int(of.ts.max())
+    ages = [*np.diff(ts).tolist(), int(ts[0]) - first, last - int(ts[-1])]
+    shown = np.unique(np.linspace(0, len(ts) - 1, min(len(ts), _SHOWN)).astype(int))
+    return {
+        "known_by": "syncs", "offset_ns": line.offset_at(last),
+        "low_ns": int((offset - bound).min()), "high_ns": int((offset + bound).max()),
+        "skew_ppb": line.skew_ppb if len(recent) > 1 else None,
+        "steps": tuple(
+            (int(at), int(by)) for at, by in zip(ts[1:][stepped], jumps[stepped], strict=True)
+        ),
+        "jitter_ns": round(float(np.std(left))) if len(left) > 2 else None,
+        "last_sync_ns": int(ts[-1]), "age_ns": max(ages),
+        "at_ns": tuple(ts[shown].tolist()), "series_ns": tuple(offset[shown].tolist()),
+    }  # fmt: skip
+
+
+def _ascending(ts: np.ndarray, offset: np.ndarray, bound: np.ndarray) -> list[Sample]:
+    """The last syncs, each after the one before."""
+    kept: list[Sample] = []
+    for each in zip(ts.tolist(), offset.tolist(), bound.tolist(), strict=True):
+        if not kept or each[0] > kept[-1].ts:
+            kept.append(Sample(*each))
+    return kept[-SYNCS_KEPT:]
+
+
+def remarks(found: Sequence[ClockReport]) -> list[str]:
+    """What follows for who asks: which clocks are unknown, and what arrivals cannot tell."""
+    told = []
+    guessed = [each for each in found if each.known_by == "arrivals"]
+    if any(each.known_by == "nothing" for each in found):
+        told.append(
+            "the input has no arrival times, so its clocks cannot be told: map their column, as in "
+            "--map arrival=received_at, or give sync records"
+        )
+    if guessed:
+        told.append(
+            "offsets without syncs are from arrivals less stamps: a clock that is slow and a way "
+            "that is long look the same. They assume that the fastest message of each clock took "
+            "as long as that of the fastest; pass what you believe as --clock NAME=OFFSET±BOUND"
+        )
+    return told

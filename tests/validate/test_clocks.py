@@ -1,0 +1,201 @@
+"""``slackwater clocks``, the verdict on excluded sources, and validate's bounds of a log."""
+
+from __future__ import annotations
+
+import json
+import random
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import slackwater as sw
+from engine.cli.app import run
+from engine.clocks.arrivals import declaration, estimate, fastest_delay
+from engine.units import parse_duration
+
+S, MS = 10**9, 10**6
+BASE = 1_772_352_000 * S
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def gateway(d2_fast_ns: int) -> list[dict[str, Any]]:
+    """d1, d2 and d3, an event every 600 ms; six numbers of d1 are lost, d3 gains 50 us a second."""
+    rng = random.Random(3)
+    rows = []
+    for n in range(300):
+        for name, phase, fast in (("d1", 0, 0), ("d2", 200, d2_fast_ns), ("d3", 400, 108 * MS)):
+            true = BASE + (600 * n + phase) * MS
+            gained = 50 * (true - BASE) // 10**6 if name == "d3" else 0
+            if name == "d1" and n in (20, 21, 99, 150, 151, 260):
+                continue
+            arrival = true + 20 * MS + int(rng.expovariate(1 / (15 * MS)))
+            rows.append(
+                {"source": name, "seq": n, "ts": true + fast + gained, "arrival": arrival, "t": 1.0}
+            )
+    return sorted(rows, key=lambda row: int(row["arrival"]))
+
+
+def clocks_of(rows: list[dict[str, Any]], tmp_path: Path) -> dict[str, dict[str, Any]]:
+    return {each["name"]: each for each in sw.clocks(write(tmp_path / "in.jsonl", rows))}
+
+
+def test_own_files_09_and_09c(tmp_path: Path) -> None:
+    for fast in (-2500 * MS, 2500 * MS, 5000 * MS):
+        found = clocks_of(gateway(fast), tmp_path)
+        d2, d3, d1 = found["d2"], found["d3"], found["d1"]
+        assert abs(d2["offset_ns"] + fast) < 5 * MS
+        assert d2["low_ns"] <= -fast <= d2["high_ns"]
+        assert d1["low_ns"] <= 0 <= d1["high_ns"]
+        assert d3["low_ns"] <= -108 * MS <= d3["high_ns"]
+        assert d3["low_ns"] <= -117 * MS <= d3["high_ns"]
+        assert d3["skew_ppb"] == pytest.approx(-50_000, abs=8_000)
+        assert {each["known_by"] for each in found.values()} == {"arrivals"}
+        name, _, rest = d2["clock"].partition("=")
+        offset, _, bound = rest.partition("±")
+        assert name == "d2"
+        middle = parse_duration(offset.removeprefix("-")) * (-1 if offset[0] == "-" else 1)
+        half = parse_duration(bound)
+        assert middle - half <= d2["low_ns"] <= d2["high_ns"] <= middle + half
+
+
+def test_09c_an_excluded_source_is_a_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "in.jsonl", gateway(5000 * MS))
+    query = "SELECT count(*) AS n GROUP BY source WINDOW TUMBLING 1 h"
+    report = tmp_path / "report"
+    assert run(["query", query, "--input", str(path), "--quiet", "--report", str(report)]) == 0
+    told = capsys.readouterr().err.splitlines()
+    assert told[0].startswith(
+        "warning: all 300 events of d2 excluded: its clock is about 5 s fast; try --clock d2=-5s±"
+    )
+    found = json.loads((report / "report.json").read_text())
+    assert found["verdict"]["headline"].startswith("All 300 events of d2 excluded: its clock")
+    page = (report / "report.html").read_text()
+    assert "All in order" not in page
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        sw.query(path, query)
+    assert "all 300 events of d2 excluded" in str(caught[0].message)
+
+
+def test_07_rfid_reader_ahead(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = """logged,epc,rssi,timestamp
+2021-01-24 17:14:09.154,E2000000000000000000AAAA,-33,2021-01-24 17:14:23.346000
+2021-01-24 17:14:09.193,E2000000000000000000AAAA,-33,2021-01-24 17:14:23.385000
+2021-01-24 17:14:09.234,E2000000000000000000BBBB,-41,2021-01-24 17:14:23.427000
+2021-01-24 17:14:09.274,E2000000000000000000AAAA,-33,2021-01-24 17:14:23.467000
+2021-01-24 17:14:10.301,E2000000000000000000BBBB,-40,2021-01-24 17:14:24.493000
+"""
+    path = tmp_path / "reads.csv"
+    path.write_text(text, encoding="utf-8")
+    arguments = ["--map", "ts=timestamp", "--map", "arrival=logged"]
+    query = "SELECT count(*) AS n GROUP BY epc WINDOW TUMBLING 1 s"
+    assert run(["query", query, "--input", str(path), "--quiet", *arguments]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("warning: all 5 events of s0 excluded: its clock is about 14 s fast")
+    assert "--clock s0=-14.19" in line
+
+
+def test_few_excluded_events_do_not_blame_the_clock(tmp_path: Path) -> None:
+    rows = gateway(0)
+    rows[500]["ts"] += 7200 * S
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        list(sw.order(write(tmp_path / "in.jsonl", rows)))
+    (first, *_) = [str(each.message) for each in caught]
+    assert first.startswith(f"1 of {294 if rows[500]['source'] == 'd1' else 300} events of")
+    assert "up to 120 min after they arrived" in first
+    assert "clock=" not in first
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "in.jsonl", gateway(-2500 * MS))
+    assert run(["clocks", str(path), "--quiet", "--out", str(tmp_path / "page")]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("d2 is about 2.5 s slow.")
+    assert "--clock d2=2.5s±" in shown
+    assert "a way that is long look the same" in " ".join(shown.split())
+    assert run(["clocks", str(path), "--quiet", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [each["name"] for each in found["clocks"]] == ["d1", "d2", "d3"]
+    stored = json.loads((tmp_path / "page" / "clocks.json").read_text())
+    assert stored["clocks"] == found["clocks"]
+    assert "Offset over time" in (tmp_path / "page" / "clocks.html").read_text()
+
+
+def test_without_arrivals_nothing_is_told(tmp_path: Path) -> None:
+    found = clocks_of([{"ts": n, "source": "a"} for n in range(9)], tmp_path)
+    assert (found["a"]["known_by"], found["a"]["offset_ns"], found["a"]["clock"]) == (
+        "nothing", None, None,
+    )  # fmt: skip
+
+
+def test_syncs_tell_offset_skew_steps_and_age(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = []
+    for n in range(40):
+        at = BASE + n * 60 * S
+        offset = n * 60 * 20_000 + (3 * S if n >= 25 else 0)
+        rows.append({"kind": "sync", "source": "a", "ts": at, "offset": offset, "delay": 2 * MS,
+                     "arrival": at + offset + MS})  # fmt: skip
+        rows.append({"source": "a", "ts": at + S, "arrival": at + offset + S + 5 * MS})
+    (found,) = sw.clocks(write(tmp_path / "in.jsonl", rows))
+    assert found["known_by"] == "syncs"
+    assert found["syncs"] == 40
+    assert [(at - BASE) // (60 * S) for at, _ in found["steps"]] == [25]
+    assert found["steps"][0][1] == pytest.approx(3 * S, abs=2 * MS)
+    assert found["skew_ppb"] == pytest.approx(20_000, abs=100)
+    assert found["offset_ns"] == pytest.approx(39 * 60 * 20_000 + 3 * S, abs=MS)
+    assert found["age_ns"] == 60 * S
+    assert found["last_sync_ns"] == BASE + 39 * 60 * S
+    assert found["declared_ns"] >= 3 * S // 2, "the step leaves what came before it in doubt"
+
+
+def test_the_minimum_filter_against_brute_force() -> None:
+    """No offset that arrivals refute is allowed, and the line lies below every difference."""
+    rng = np.random.default_rng(5)
+    for _ in range(20):
+        n = int(rng.integers(30, 400))
+        true = np.sort(rng.integers(0, 3600 * S, n))
+        skew = int(rng.integers(-60, 60))
+        offset = int(rng.integers(-5 * S, 5 * S)) + true * skew // 10**6
+        delay = 10 * MS + rng.exponential(20 * MS, n).astype(np.int64)
+        arrival = np.sort(true + delay)
+        found = estimate(true - offset, arrival)
+        assert not found.steps
+        least = int((arrival - true + offset).min())
+        assert min(found.most_ns, found.most_first_ns) <= least + MS
+        assert found.skew_ppb is not None
+        assert abs(found.skew_ppb - skew * 1000) < 20_000
+        assert fastest_delay([found]) == found.jitter_ns
+
+
+def test_a_clock_that_was_set_is_seen_in_arrivals() -> None:
+    true = np.arange(400) * S
+    arrival = true + 20 * MS + (np.arange(400) * 7919 % 13) * MS
+    stamps = true - np.where(np.arange(400) >= 250, 30 * S, 0)
+    found = estimate(stamps, arrival)
+    ((at, by),) = found.steps
+    assert at == stamps[250]
+    assert by == pytest.approx(30 * S, abs=20 * MS)
+    assert found.most_ns == pytest.approx(30 * S, abs=30 * MS)
+
+
+def test_a_declaration_covers_its_range() -> None:
+    rng = random.Random(1)
+    for _ in range(300):
+        low = rng.randint(-(10 ** rng.randint(1, 12)), 10 ** rng.randint(1, 12))
+        high = low + rng.randint(0, 10 ** rng.randint(1, 11))
+        _, _, rest = declaration("x", low, high).partition("=")
+        offset, _, bound = rest.partition("±")
+        middle = parse_duration(offset.removeprefix("-")) * (-1 if offset[0] == "-" else 1)
+        half = parse_duration(bound)
+        assert middle - half <= low <= high <= middle + half
+        assert 2 * half <= 2 * (high - low) + 8
