@@ -14,7 +14,6 @@ from edge_agent.records import Kind
 from engine.log.grouped import group_rows, ints, string_codes
 from engine.stream.frame import Frame
 
-_CLOCK: Final = "clock"
 _OF_SYNC: Final = (r.TS, r.ARRIVAL, r.OFFSET, r.DELAY, r.PRECISION)
 
 
@@ -79,8 +78,8 @@ def _add(found: dict[tuple[str, str], _Parts], frame: Frame) -> None:
     kind = numbers(r.KIND)[0]
     source, sources = string_codes(batch.column(r.SOURCE))
     clock, clocks = source, list(sources)
-    if _CLOCK in names and not pa.types.is_null(batch.column(_CLOCK).type):
-        own, own_names = string_codes(batch.column(_CLOCK))
+    if r.CLOCK in names and not pa.types.is_null(batch.column(r.CLOCK).type):
+        own, own_names = string_codes(batch.column(r.CLOCK))
         known = {name: code for code, name in enumerate(sources)}
         clocks += [name for name in own_names if name not in known]
         known = {name: code for code, name in enumerate(clocks)}

@@ -101,7 +101,7 @@ def declared_bounds(log: Log) -> dict[tuple[str, str], int]:
             chain = chains.setdefault(site, Chain(settings, site))
             for released in chain.process(given).ordered:
                 columns = released.columns
-                clock = columns.get(_CLOCK, columns[r.SOURCE])
+                clock = columns.get(r.CLOCK, columns[r.SOURCE])
                 codes, which = np.unique(clock, return_inverse=True)
                 worst = np.zeros(len(codes), np.int64)
                 np.maximum.at(worst, which, columns["unc"])
@@ -109,9 +109,6 @@ def declared_bounds(log: Log) -> dict[tuple[str, str], int]:
                     key = (site, str(released.strings.text(code)))
                     found[key] = max(found.get(key, 0), bound)
     return found
-
-
-_CLOCK: Final = "clock"
 
 
 def _report(
