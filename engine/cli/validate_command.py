@@ -225,7 +225,9 @@ def _of_log(log: Path, asked: Questions, wanted: Wanted, *, quiet: bool) -> Vali
     from engine.cli.terminal.pass_summary import tell_types
     from engine.cli.terminal.watch import tell_compiling, watched
     from engine.cli.work_folder import work_folder
+    from engine.log.arrival_log import LogReader
     from engine.passes.pipeline import check_plans
+    from engine.validate.logs.clock_reports import declared_bounds
     from engine.validate.logs.log_answers import measured_answers
     from engine.validate.logs.log_columns import read_columns
     from engine.validate.logs.log_quality import setup_of_log
@@ -233,7 +235,7 @@ def _of_log(log: Path, asked: Questions, wanted: Wanted, *, quiet: bool) -> Vali
 
     settings = asked.chain_settings() if asked.queries else None
     with watched("reading", quiet=quiet) as advanced:
-        setup = setup_of_log(read_columns(log, advanced))
+        setup = setup_of_log(read_columns(log, advanced), declared_bounds(LogReader(log)))
     if settings is None:
         return validation(str(log), "log", setup, (), wanted)
     check_plans(log, settings.plans)

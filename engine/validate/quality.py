@@ -42,6 +42,8 @@ class ClockQuality:
     steps: tuple[int, ...] = ()
     jitter_ns: int | None = None
     wander_ppb: float = 0.0
+    declared_ns: int | None = None
+    """The largest bound that the engine declares of the clock's events in a log."""
     resolution_ns: int = 1
     deviations: tuple[tuple[int, float], ...] = ()
 
@@ -59,8 +61,11 @@ class ClockQuality:
     def bound_ns(self, age_ns: int | None = None) -> int:
         """How wrong it may become until the next sync, once the engine follows the clock's line.
 
-        ``age_ns``: what it would be with a sync so often; None: as it is.
+        ``age_ns``: what it would be with a sync so often; None: as it is, which in a log is what
+        the engine declares.
         """
+        if age_ns is None and self.declared_ns is not None:
+            return self.declared_ns
         age = self.age_ns if age_ns is None else age_ns
         samples = [Sample(n * age, 0, self.fresh_ns) for n in range(SYNCS_KEPT)]
         _, line = explained(samples, self.skew_error_ppb)
@@ -74,8 +79,8 @@ class ClockQuality:
 class LinkQuality:
     """A source's way to the gateway. ``transit``: one way, from event time to arrival.
 
-    ``transit_error_ns``: how wrong transits are, by the clock's error. ``asked``, ``lost``: what
-    should have come, and what did not. ``waits_ns``: least, p50, p99, p99.9 and most of how long a
+    ``transit_error_ns``: how wrong transits are, by the clock's error; None: unknown. ``asked``,
+    ``lost``: what should have come, and what did not. ``waits_ns``: least, p50, p99, p99.9 and most of how long a
     number that came late was waited for; empty: none did.
     """
 
@@ -84,7 +89,7 @@ class LinkQuality:
     p95_ns: int
     p999_ns: int
     most_ns: int
-    transit_error_ns: int
+    transit_error_ns: int | None
     round_trip_ns: int | None = None
     asked: int = 0
     lost: int = 0

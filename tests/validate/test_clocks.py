@@ -199,3 +199,53 @@ def test_a_declaration_covers_its_range() -> None:
         half = parse_duration(bound)
         assert middle - half <= low <= high <= middle + half
         assert 2 * half <= 2 * (high - low) + 8
+
+
+def one_sync_a_day() -> list[dict[str, Any]]:
+    """Case 14: a sync at the start, and a clock that is 1.778 s further off after 24 h."""
+    rows: list[dict[str, Any]] = [
+        {"kind": "sync", "source": "h10", "offset": 0, "delay": 40, "ts": -1000, "arrival": -900},
+        {"kind": "sync", "source": "verity", "offset": -622, "delay": 40, "ts": -378,
+         "arrival": -900},
+    ]  # fmt: skip
+    for n in range(5):
+        true = 5000 + n * 21_600_000
+        fast = 622 + round(true / 86_400_000 * 1778)
+        rows.append({"source": "h10", "seq": n, "type": "TAP_H10", "ts": true,
+                     "arrival": true + 100})  # fmt: skip
+        rows.append({"source": "verity", "seq": n, "type": "TAP_VERITY", "ts": true + fast,
+                     "arrival": true + 130})  # fmt: skip
+    return rows
+
+
+def test_14_polar_two_devices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace, log = write(tmp_path / "one.jsonl", one_sync_a_day()), tmp_path / "one.log"
+    imported = ["log", "import", str(trace), "--out", str(log), "--time-unit", "ms", "--quiet"]
+    assert run(imported) == 0
+    capsys.readouterr()
+    query = "EVENT SEQ(TAP_H10 a, TAP_VERITY b) WITHIN 10 s"
+    validating = ["validate", "--log", str(log), "--query", query, "--json", "--quiet"]
+    assert run(validating) == 1, "not fit"
+    found = json.loads(capsys.readouterr().out)
+    report = tmp_path / "report"
+    ordering = ["order", "--input", str(log), "--order", "none", "--report", str(report)]
+    assert run([*ordering, "--quiet", "--out", str(tmp_path / "o.jsonl")]) == 0
+    engine = json.loads((report / "report.json").read_text())["clock_error"]["sources"]
+    for source in found["sources"]:
+        clock = source["clock"]
+        assert clock["bound_ns"] == engine[f"main/{source['name']}"]["bound_ns"]["max"]
+        assert clock["bound_ns"] > 1778 * MS, "the truth"
+        assert clock["age_ns"] > 24 * 3600 * S
+
+
+def test_unknown_clocks_are_never_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace, log = write(tmp_path / "in.jsonl", gateway(2500 * MS)), tmp_path / "in.log"
+    assert run(["log", "import", str(trace), "--out", str(log), "--quiet"]) == 0
+    capsys.readouterr()
+    assert run(["validate", "--log", str(log), "--quiet"]) == 1
+    shown = capsys.readouterr().out
+    assert shown.startswith("NOT FIT")
+    assert "clocks are unknown" in shown
+    (row,) = [line.split() for line in shown.splitlines() if line.startswith("d2") and "-2" in line]
+    assert row[:3] == ["d2", "-2.48", "s"]
+    assert "0 ms" not in " ".join(row), "a delay below 0 is not known to 0 ms"

@@ -33,7 +33,8 @@ class LogColumns:
     """Records in the order of the log, site by site in that of each site.
 
     ``numbers``: int64 by field name, ``NONE`` where null; ``source``, ``stream``, ``type``: codes
-    of ``sources`` ((site, source) pairs), ``streams`` and ``types``; -1: null.
+    of ``sources`` ((site, source) pairs), ``streams`` and ``types``; -1: null. ``clock``: codes of
+    ``sources``, too, as (site, clock) pairs; None: every record is of its source's own clock.
     """
 
     numbers: dict[str, np.ndarray]
@@ -43,9 +44,15 @@ class LogColumns:
     sources: list[tuple[str, str]]
     streams: list[str]
     types: list[str]
+    clock: np.ndarray | None = None
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self.numbers[name]
+
+    @property
+    def clocks(self) -> np.ndarray:
+        """Code of each record's clock."""
+        return self.source if self.clock is None else self.clock
 
     def rows(self, kind: Kind) -> np.ndarray:
         """Places of the records of ``kind``."""
@@ -95,6 +102,7 @@ def read_columns(log: Path, advanced: Callable[[int], None] = lambda _rows: None
         {name: found[name] for name in _NUMBERS}, found["source"], found["stream"], found["type"],
         [(str(each[0]), str(each[1])) for each in sources.known if isinstance(each, tuple)],
         [str(each) for each in streams.known], [str(each) for each in types.known],
+        found["clock"],
     )  # fmt: skip
 
 
@@ -118,10 +126,11 @@ def _codes(frame: Frame, sources: _Texts, streams: _Texts, types: _Texts) -> dic
     def column(name: str) -> pa.Array | None:
         return batch.column(name) if name in names else None
 
+    source = sources.codes(column(r.SOURCE), frame.rows, None, lambda text: (frame.site, text))
+    clock = sources.codes(column(r.CLOCK), frame.rows, None, lambda text: (frame.site, text))
     return {
-        "source": sources.codes(
-            column(r.SOURCE), frame.rows, None, lambda text: (frame.site, text)
-        ),
+        "source": source,
+        "clock": np.where(clock >= 0, clock, source),
         "stream": streams.codes(column(r.STREAM), frame.rows, r.DEFAULT_STREAM, lambda text: text),
         "type": types.codes(column(r.TYPE), frame.rows, None, lambda text: text),
     }

@@ -1,15 +1,17 @@
 """The quality of every clock and link of a site, from its arrival log's syncs, delays and gaps.
 
 Whole columns throughout. A source's offset at an event is the straight line between the syncs
-before and after it, in its own time; before the first and after the last it is held. An event's
+before and after it, in its own time; before the first and after the last it is held. Syncs are of
+the clock that they name, and a source whose events several clocks stamped is as good as the worst
+of them. An event's
 transit is its arrival less its time so corrected: the way from the event to the gateway, with the
 device's own waiting in it, wrong by what the clock is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -23,13 +25,12 @@ from engine.validate.logs.log_columns import NONE, LogColumns
 from engine.validate.quality import IN_TIME, ClockQuality, LinkQuality, Setup, SourceQuality
 
 _QUANTILES: Final = (0.0, 0.5, 0.95, IN_TIME, 1.0)
-_RESYNC_NS: Final = 60 * NS_PER_S
 _STREAMS_SHOWN: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class _Syncs:
-    """Measured offsets by source, then the source's time; ``starts[code]``: its first."""
+    """Measured offsets by clock, then the clock's time; ``starts[code]``: its first."""
 
     source: np.ndarray
     ts: np.ndarray
@@ -40,16 +41,19 @@ class _Syncs:
     starts: np.ndarray
 
     def of(self, code: int) -> slice:
-        """Those of one source."""
+        """Those of one clock."""
         return slice(int(self.starts[code]), int(self.starts[code + 1]))
 
 
-def setup_of_log(log: LogColumns) -> Setup:
-    """Every source that sent events; those of different sites apart."""
+def setup_of_log(log: LogColumns, declared: Mapping[tuple[str, str], int] | None = None) -> Setup:
+    """Every source that sent events; those of different sites apart.
+
+    ``declared``: by (site, clock) the largest bound that the engine declares of its events [ns].
+    """
     syncs = _syncs(log)
     events = log.rows(Kind.EVENT)
-    source = log.source[events]
-    offset = offsets_at(syncs, source, log[r.TS][events])
+    source, clock_of = log.source[events], log.clocks[events]
+    offset = offsets_at(syncs, clock_of, log[r.TS][events])
     ref = log[r.TS][events] + offset
     transit = log[r.ARRIVAL][events] - ref
     lanes = _lanes(log, events)
@@ -57,20 +61,28 @@ def setup_of_log(log: LogColumns) -> Setup:
     present = np.flatnonzero(np.bincount(source, minlength=len(log.sources)))
     several = len({log.sources[code][0] for code in present.tolist()}) > 1
     found = []
+    first, last = _range(log[r.TS][events], clock_of, len(log.sources))
+    clocks = {
+        code: replace(
+            _clock(syncs, syncs.of(code), first[code], last[code]),
+            declared_ns=(declared or {}).get(log.sources[code]),
+        )
+        for code in np.unique(clock_of).tolist()
+    }
     for code in present.tolist():
-        clock = _clock(syncs, syncs.of(code))
-        found.append(facts.source(code, clock, several=several))
+        own = [clocks[each] for each in np.unique(clock_of[source == code]).tolist()]
+        found.append(facts.source(code, max(own, key=_badness), several=several))
     return Setup(
         sources=tuple(found), alike=False, lateness_ns=_lateness(log, source, ref),
         facts={"events": len(events), "syncs": len(syncs.ts)},
-        concerns=tuple(_concerns(found)),
+        concerns=tuple(_concerns(found, len(clocks))),
     )  # fmt: skip
 
 
 def _syncs(log: LogColumns) -> _Syncs:
     rows = log.rows(Kind.SYNC)
     rows = rows[(log[r.OFFSET][rows] != NONE) & (log[r.DELAY][rows] != NONE)]
-    source, ts = log.source[rows], log[r.TS][rows]
+    source, ts = log.clocks[rows], log[r.TS][rows]
     # A sync of a trace may lack its time: then it holds from its arrival on, as near as is known.
     ts = np.where(ts == NONE, log[r.ARRIVAL][rows] - log[r.OFFSET][rows], ts)
     order = np.lexsort((ts, source))
@@ -112,7 +124,20 @@ def _place(syncs: _Syncs, source: np.ndarray, ts: np.ndarray) -> np.ndarray:
     return found[: len(ts)]
 
 
-def _clock(syncs: _Syncs, own: slice) -> ClockQuality:
+def _badness(clock: ClockQuality) -> tuple[bool, int]:
+    return clock.offset_ns is None, clock.bound_ns() if clock.offset_ns is not None else 0
+
+
+def _range(ts: np.ndarray, code: np.ndarray, count: int) -> tuple[list[int], list[int]]:
+    """The least and the largest of each code's times; without any, the wrong way round."""
+    first, last = np.full(count, np.iinfo(np.int64).max), np.full(count, NONE)
+    np.minimum.at(first, code, ts)
+    np.maximum.at(last, code, ts)
+    return first.tolist(), last.tolist()
+
+
+def _clock(syncs: _Syncs, own: slice, first: int, last: int) -> ClockQuality:
+    """The quality of a clock whose events lie between ``first`` and ``last``, by its own time."""
     ts, offset, delay = syncs.ts[own], syncs.offset[own], syncs.delay[own]
     if not len(ts):
         return ClockQuality(offset_ns=None)
@@ -133,7 +158,8 @@ def _clock(syncs: _Syncs, own: slice) -> ClockQuality:
     left = offset[-SYNCS_KEPT:] - (
         offset[-1] + (ts[-SYNCS_KEPT:] - ts[-1]) * line.skew_ppb / NS_PER_S
     )
-    age = int(np.diff(ts).max()) if len(ts) > 1 else _RESYNC_NS
+    # It is left alone before its first sync and after its last one, too.
+    age = max([*np.diff(ts).tolist(), int(ts[0]) - first, last - int(ts[-1])])
     return ClockQuality(
         offset_ns=int(offset[-1]), offset_bound_ns=int(bound[-1]), delay_ns=int(delay.max()),
         precision_ns=int(precision.max()),
@@ -251,7 +277,7 @@ class _Facts:
         least, p50, p95, p999, most = (_ranked(mine, share) for share in _QUANTILES)
         link = LinkQuality(
             least_ns=least, p50_ns=p50, p95_ns=p95, p999_ns=p999, most_ns=most,
-            transit_error_ns=clock.bound_ns() if clock.offset_ns is not None else 0,
+            transit_error_ns=clock.bound_ns() if clock.offset_ns is not None else None,
             round_trip_ns=clock.delay_ns or None, asked=int(self._asked[code]),
             lost=int(self._lost[code]), duplicates=int(self._duplicates[code]),
             reordered=int(self._reordered[code]),
@@ -272,9 +298,7 @@ def _ranked(ascending: np.ndarray, share: float) -> int:
 
 def _spans(ts: np.ndarray, source: np.ndarray, count: int) -> np.ndarray:
     """From each source's first event to its last [ns]."""
-    low, high = np.full(count, np.iinfo(np.int64).max), np.full(count, NONE)
-    np.minimum.at(low, source, ts)
-    np.maximum.at(high, source, ts)
+    low, high = map(np.array, _range(ts, source, count))
     return np.where(high >= low, high - low, 0)
 
 
@@ -312,8 +336,13 @@ def _lateness(log: LogColumns, source: np.ndarray, ref: np.ndarray) -> tuple[int
     return p50, p99, p999, int(late[-1])
 
 
-def _concerns(sources: Sequence[SourceQuality]) -> list[tuple[str, bool]]:
+def _concerns(sources: Sequence[SourceQuality], clocks: int) -> list[tuple[str, bool]]:
     made = []
+    unknown = [each for each in sources if each.clock.offset_ns is None]
+    if unknown and clocks > 1:
+        names = ", ".join(each.name for each in unknown[:3]) + (" ..." if len(unknown) > 3 else "")
+        said = f"clocks are unknown, so events of different ones cannot be compared: {names}"
+        made.append((f"{said}; slackwater clocks says how far off they seem", True))
     stepped = [each for each in sources if each.clock.steps]
     if stepped:
         names = ", ".join(each.name for each in stepped[:3])
