@@ -10,9 +10,9 @@ from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
 from engine.errors import SparkFailure, UserError
 from engine.passes.asked import asked_of_order, asked_of_queries, guarded
+from engine.passes.clock_faults import excluded_lines
 from engine.passes.definitions_file import read_definitions
 from engine.passes.doubts import before_pass, of_counted, of_numbers, of_streams, with_counted
-from engine.passes.excluded import excluded_lines
 from engine.passes.output import Answers, Events
 from engine.passes.pipeline import Host, check_plans, with_log_kept
 from engine.passes.unseen import unseen_types
@@ -235,7 +235,8 @@ def _pass(
 def _after(given: Input, counters: dict[str, Any]) -> list[str]:
     """Warnings that need a pass."""
     excluded = excluded_lines(counters, given.log)
-    return [*excluded, *of_counted(given.counted), *of_numbers(counters, _SEE)]
+    told = of_numbers(counters, _SEE, given.log, numbered=given.numbered)
+    return [*excluded, *of_counted(given.counted), *told]
 
 
 def _set_aside(

@@ -40,18 +40,21 @@ class Input(ClosesItself):
         time_unit: of the times of results, and of durations without one.
         arrival_given: whether arrivals are instants; else line numbers stand for them.
         bad_count: lines or rows left out under ``on_bad="skip"``.
+        numbered: whether the events have numbers of their own, as far as is known.
         counted: what was found of the events' numbers, of each lane where anything was.
     """
 
     def __init__(
         self, name: str, log: Path, time_unit: str, folder: Folder,
         *, arrival_given: bool, bad_count: int, counted: tuple[CountedLane, ...] = (),
+        numbered: bool = True,
     ) -> None:  # fmt: skip
         self.name = name
         self.time_unit = time_unit
         self.arrival_given = arrival_given
         self.bad_count = bad_count
         self.counted = counted
+        self.numbered = numbered
         self._log = log
         self._folder = folder
 
@@ -130,7 +133,7 @@ def read(
     return Input(
         path or str(InputKind.TABLE), prepared.directory, time_unit or DEFAULT_UNIT, folder,
         arrival_given=prepared.log.arrival_given, bad_count=prepared.bad_count,
-        counted=prepared.counted,
+        counted=prepared.counted, numbered=prepared.numbered,
     )  # fmt: skip
 
 

@@ -35,9 +35,9 @@ from engine.log.input.input_read import PLAIN_FORM, InputForm, InputKind
 from engine.log.input.lines import STDIN
 from engine.order.registry import ORDERS
 from engine.passes.asked import Asked, asked_of_order, asked_of_queries, guarded
+from engine.passes.clock_faults import excluded_lines
 from engine.passes.definitions_file import read_definitions
 from engine.passes.doubts import before_pass, of_counted, of_numbers, with_counted
-from engine.passes.excluded import excluded_lines
 from engine.passes.output import TABLES, Answers, Events, check_name, mixed_kinds, write
 from engine.passes.pipeline import Host, Prepared, check_plans, prepare
 from engine.query import explain
@@ -304,7 +304,8 @@ def _tell_after(
 ) -> None:
     """What a pass has shown, first of all events that are in no result; also with --quiet."""
     _warn([*excluded, *of_counted(given.counted)])
-    _warn(of_numbers(counters, f"slackwater compare --input {source}"))
+    see = f"slackwater compare --input {source}"
+    _warn(of_numbers(counters, see, given.log, numbered=given.numbered))
 
 
 def _warn(doubts: Iterable[str]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from engine.compare.measure import Arrivals, Measures
-from engine.compare.slacks import slacks
+from engine.compare.slacks import slacks, usable
 from engine.order.sequence.order import SequenceSettings
 from engine.units import neat, parse_duration
 
@@ -27,8 +27,9 @@ _ALWAYS: Final = ("none", "sequence")
 
 def families(before: Arrivals) -> list[list[str]]:
     """Short forms, one list per family, each in ascending order of patience."""
-    waits = slacks(before, _SHARES)
+    waits = _short(slacks(before, _SHARES))
     beyond = [neat(round(before.slack_for(1.0) * times)) for times in _BEYOND] if waits else []
+    beyond = _short(beyond)
     waits_ns = {parse_duration(each): each for each in (*waits, *beyond)}
     latencies = sorted({*waits_ns, _LATENCY_NS})
 
@@ -50,7 +51,12 @@ def families(before: Arrivals) -> list[list[str]]:
         [f"aq-kslack:error={each}" for each in _ERRORS],
         [f"ldop:window={each}" for each in waits] or ["ldop"],
     ]
-    return [family for family in found if family]
+    return [family for family in map(usable, found) if family]
+
+
+def _short(waits: Sequence[str]) -> list[str]:
+    """Those that a slack may be."""
+    return [each for each in waits if usable([f"kslack:{each}"])]
 
 
 def best_of_each(

@@ -8,13 +8,14 @@ any more.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
 
 from engine.compare.measure import Arrivals
 from engine.errors import UserError
-from engine.order.registry import parse_order
+from engine.order.registry import is_order, parse_order
 from engine.units import neat, parse_duration
 
 _SWEPT: Final = (0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999, 1.0)
@@ -26,7 +27,12 @@ def default_sweep(before: Arrivals) -> list[str]:
     """K-slack without any slack, and with ever more, up to the largest lateness."""
     if not len(before.lateness):
         return []
-    return [f"kslack:{k}" for k in dict.fromkeys(["0ns", *slacks(before, _SWEPT)])]
+    return usable(f"kslack:{k}" for k in dict.fromkeys(["0ns", *slacks(before, _SWEPT)]))
+
+
+def usable(orders: Iterable[str]) -> list[str]:
+    """Those that can be run: a stamp that is off by years makes slacks that no order takes."""
+    return [order for order in orders if is_order(order)]
 
 
 def read_sweep(text: str, time_unit: str = "ns") -> list[str]:

@@ -66,3 +66,16 @@ def parse_order(text: str, time_unit: str = "ns") -> OrderSettings:
         return settings.read(pairs, time_unit)
     except UserError as error:
         raise UserError(f"order {text!r}: {error}") from error
+
+
+def is_order(text: str) -> bool:
+    """Whether ``text`` is the short form of an ordering operator, so that advice can name it.
+
+    >>> is_order("kslack:2s"), is_order("kslack:397222.23h")
+    (True, False)
+    """
+    try:
+        parse_order(text)
+    except UserError:
+        return False
+    return True

@@ -16,6 +16,8 @@ from engine.log.held_log import Log
 from engine.log.input.numbering import CountedLane
 from engine.order.backwards import numbers_mislead
 from engine.order.base import OrderSettings
+from engine.order.registry import is_order
+from engine.passes.clock_faults import clocks_set_back
 from engine.passes.unpromised import never_promised
 from engine.query.explain_join import cost_without_key
 from engine.query.explain_repetition import cost_of_repetition
@@ -25,6 +27,10 @@ from engine.stream.timeline import ANY_TYPE
 from engine.units import neat, unit_ns
 
 _LINES: Final = 3
+_AFTER_STEP: Final = (
+    "give a sync record (offset, delay) after each step, or a column incarnation that rises with "
+    "each start of the device"
+)
 
 
 def of_promises(
@@ -59,12 +65,16 @@ def of_line_numbers(
     return [text]
 
 
-def of_numbers(counters: dict[str, Any], see: str) -> list[str]:
+def of_numbers(
+    counters: dict[str, Any], see: str, log: Path | Log, *, numbered: bool = True
+) -> list[str]:
     """Numbers that do not tell the order of events in time.
 
     Args:
         counters: of a run, see ``engine.scenario``.
         see: what says more.
+        log: the input of the run.
+        numbered: whether its events have numbers of their own; False: its lines were counted.
     """
     lanes = _lanes(counters)
     arrived, back = (sum(lane.get(name, 0) for lane in lanes) for name in ("arrived", "backwards"))
@@ -74,12 +84,34 @@ def of_numbers(counters: dict[str, Any], see: str) -> list[str]:
 
     most = max(lane.get("backwards_ns", 0) for lane in lanes)
     text = (
-        f"{back:,} of {arrived:,} events lie before one of their source with a smaller "
-        f"number, by up to {readable_duration(most)}: the input has no numbers (its lines are "
-        "counted), or they do not follow event time, so order sequence cannot put these in their "
-        f"place. One that goes by event time can: --order kslack:{neat(most)}, or see {see}"
+        f"{back:,} of {arrived:,} events lie before one of their source with a smaller number, by "
+        f"up to {readable_duration(most)}: "
     )
-    return [text]
+    behind = {
+        (site, lane["source"]): lane["backwards_ns"]
+        for site, of in counters["sites"].items()
+        for lane in of["lanes"] if lane.get("backwards") and lane["source"] is not None
+    }  # fmt: skip
+    was_set = {
+        source for (site, source), by in clocks_set_back(set(behind), log).items()
+        if 2 * by >= behind[site, source]
+    }  # fmt: skip
+    if was_set:
+        names = ", ".join(sorted(was_set)[:_LINES]) + (" ..." if len(was_set) > _LINES else "")
+        said = f"the clock was set back, not the network slow (source {names})"
+        return [f"{text}{said}, and no order can mend that; {_AFTER_STEP}"]
+    slack = f"kslack:{neat(most)}"
+    can = f"can: --order {slack}, or see" if is_order(slack) else "needs a slack beyond all; see"
+    remedy = f"{can} {see}"
+    if numbered:
+        text += (
+            f"if the clock was set back, {_AFTER_STEP}. If the numbers do not follow event time,"
+        )
+    else:
+        text += "the input has no numbers (its lines are counted), so"
+    return [
+        f"{text} order sequence cannot put these in their place, and one by event time {remedy}"
+    ]
 
 
 def of_counted(lanes: Sequence[CountedLane]) -> list[str]:

@@ -71,12 +71,14 @@ def with_log_kept(failure: SparkFailure, log: Path) -> SparkFailure:
 
 class Prepared(Struct, frozen=True):
     """An input as an arrival log. ``bad_count``: lines refused under ``on_bad="skip"``.
-    ``counted``: what was found of the numbers of an input that was no log yet.
+    ``counted``: what was found of the numbers of an input that was no log yet; ``numbered``:
+    whether it has any, as far as is known.
     """
 
     log: Log
     bad_count: int
     counted: tuple[CountedLane, ...] = ()
+    numbered: bool = True
 
     @property
     def directory(self) -> Path:
@@ -116,7 +118,9 @@ def prepare(
     if hold:
         found, frames = held(frames)
         if found is not None:
-            return Prepared(HeldLog(found, given.arrival_given), given.bad_count, given.counted)
+            return Prepared(
+                HeldLog(found, given.arrival_given), given.bad_count, given.counted, given.numbered
+            )
     log, unfinished = work / "log", work / ".log.making"
     try:
         with taking_name(unfinished, log):
@@ -133,7 +137,7 @@ def prepare(
                 raise UserError(f"{log}: is the log of another input; choose another --work")
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-    return Prepared(LogReader(log), given.bad_count, given.counted)
+    return Prepared(LogReader(log), given.bad_count, given.counted, given.numbered)
 
 
 def _content(log: Path) -> list[tuple[str, bytes]]:

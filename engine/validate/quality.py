@@ -80,8 +80,8 @@ class LinkQuality:
     """A source's way to the gateway. ``transit``: one way, from event time to arrival.
 
     ``transit_error_ns``: how wrong transits are, by the clock's error; None: unknown. ``asked``,
-    ``lost``: what should have come, and what did not. ``waits_ns``: least, p50, p99, p99.9 and most of how long a
-    number that came late was waited for; empty: none did.
+    ``lost``: what should have come, and what did not. ``waits_ns``: least, p50, p99, p99.9 and most
+    of how long a number that came late was waited for; empty: none did.
     """
 
     least_ns: int

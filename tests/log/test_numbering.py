@@ -240,3 +240,76 @@ def test_content_of_later_parts_is_compared() -> None:
     for parts in (1, 2, 5):
         found, _ = numbers(rows, parts)
         assert [seq for _, seq in found] == [5, 6, 5, 6, None], parts
+
+
+def imu() -> Events:
+    """Case 06: 80 samples at 10 Hz, of which 19 (31 to 49) are stamped in 1980."""
+    start, odd = 1_740_564_855_000_000_000, 315_965_245_100_000_000
+    return [
+        {
+            "seq": n, "arrival": start + n * 10**8 + 2_000_000,
+            "ts": odd + (n - 31) * 10**8 if 31 <= n < 50 else start + n * 10**8,
+        }
+        for n in range(80)
+    ]  # fmt: skip
+
+
+def test_06_imu_1980() -> None:
+    _, told, sums = said(imu())
+    (line,) = told
+    assert "the clock was set back, not the network slow (source s0)" in line
+    assert "sync record" in line
+    assert "incarnation" in line
+    assert "order=" not in line
+    assert sums["arrived"] == 80
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        windows = sw.query(table(imu()), "SELECT count(*) AS n WINDOW TUMBLING 1 s")
+    good = [each["value"]["n"] for each in windows if each["window"]["start"] > 10**18]
+    assert good == [10, 10, 10, 1, 10, 10, 10]
+
+
+@pytest.mark.parametrize("rows", [imu(), imu()[30:32], [{"ts": 1_740_564_858 * 10**9}, {"ts": 1}]])
+def test_06_compare_lives_through_an_odd_stamp(rows: Events) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compared = sw.compare(table(rows))
+        swept = sw.compare(table(rows), sweep="measured")
+    assert {"none", "sequence"} <= {each["order"] for each in compared}
+    assert len(swept) >= 2
+
+
+def test_15_xdf_clock_resets() -> None:
+    rows: Events = [
+        {"kind": "sync", "source": "d", "ts": 1000, "offset": 0, "delay": 2, "arrival": 1000},
+        {"source": "d", "seq": 0, "ts": 2000, "arrival": 2001},
+        {"source": "d", "seq": 1, "ts": 3000, "arrival": 3001},
+        {"source": "d", "seq": 2, "ts": 0, "arrival": 4001},
+        {"source": "d", "seq": 3, "ts": 1000, "arrival": 5001},
+        {"kind": "sync", "source": "d", "ts": 1500, "offset": 4000, "delay": 2, "arrival": 5501},
+        {"source": "d", "seq": 4, "ts": 2000, "arrival": 6001},
+    ]
+    _, told, _ = said(rows, time_unit="ms")
+    (line,) = [each for each in told if "smaller number" in each]
+    assert "if the clock was set back, give a sync record" in line
+    assert "incarnation" in line
+    assert 'order="kslack:3s"' in line
+    more = rows[:2] + [
+        {"source": "d", "seq": n, "ts": (n if n < 60 else n - 60) * 1000, "arrival": n * 1000 + 1}
+        for n in range(3, 120)
+    ]
+    _, told, _ = said(more, time_unit="ms")
+    (line,) = [each for each in told if "smaller number" in each]
+    assert "the clock was set back, not the network slow (source d)" in line
+    assert "order=" not in line
+
+
+@pytest.mark.parametrize("back_ns", [1, 10**9, 2**59, 2**60, 2**60 + 1, 2**61])
+def test_every_recommended_order_is_one(back_ns: int) -> None:
+    rows: Events = [{"ts": 2**61 + n} for n in range(4)] + [{"ts": 2**61 - back_ns}]
+    _, told, _ = said(rows)
+    (line,) = [each for each in told if "smaller number" in each]
+    for word in line.split():
+        if word.startswith("order="):
+            events, _, _ = said(rows, order=word.removeprefix("order=").strip('",'))
+            assert len(events) == 5

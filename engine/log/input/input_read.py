@@ -168,6 +168,11 @@ class InputRead(ABC):
         return self._bad.count
 
     @property
+    def numbered(self) -> bool:
+        """Whether an event so far had a number of its own (else they are counted)."""
+        return self._intake.numbering.some
+
+    @property
     def counted(self) -> tuple[CountedLane, ...]:
         """What was found of the numbers so far, of each lane where anything was."""
         return self._intake.numbering.found()

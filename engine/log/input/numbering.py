@@ -291,6 +291,11 @@ class Numbering:
         return tuple(listed)
 
     @property
+    def some(self) -> bool:
+        """Whether an event so far had a number of its own."""
+        return self._some
+
+    @property
     def declares(self) -> bool:
         """Whether the user declares bits of some stream."""
         return bool(self._bits)

@@ -1,4 +1,4 @@
-"""Sources whose events were set aside: whose, how many, why, and what to do."""
+"""Sources whose clocks keep their events out of results, or out of order: whose, and what to do."""
 
 from __future__ import annotations
 
@@ -44,6 +44,25 @@ def excluded_lines(counters: dict[str, Any], log: Path | Log) -> list[str]:
         more = sum(map(_out, lost.values()))
         lines.append(f"events of {len(lost) - _MOST:,} more sources excluded, {more:,} in all")
     return lines
+
+
+def clocks_set_back(names: set[tuple[str, str]], log: Path | Log) -> dict[tuple[str, str], int]:
+    """By how much at most the clock of each of these sources was set back [ns], as arrivals show.
+
+    Args:
+        names: (site, source).
+        log: the input; nothing is told where it has no arrivals.
+    """
+    reader = opened(log)
+    found: dict[tuple[str, str], int] = {}
+    if not reader.arrival_given:
+        return found
+    for of in clock_readings(reader.of_sites(sorted({site for site, _ in names}))):
+        back = [by for _, by in estimate(of.ts, of.arrival).steps if by > 0] if len(of.ts) else []
+        for source in of.sources if back else ():
+            if (of.site, source) in names:
+                found[of.site, source] = max(back)
+    return found
 
 
 def _excluded(counters: dict[str, Any]) -> dict[tuple[str, str], Counter[str]]:
