@@ -44,8 +44,8 @@ ROOMS = {
     "log": {"kernels", "stream"},
     "order": {"clocks", "kernels", "query", "stream"},
     "passes": {
-        "barrier", "chain", "check", "clocks", "constraint", "kernels", "log", "order", "pattern", "query",
-        "report", "results", "spark", "stream", "window",
+        "barrier", "chain", "check", "clocks", "constraint", "kernels", "log", "order", "pattern",
+        "query", "report", "results", "spark", "stream", "window",
     },
     "pattern": {"barrier", "clocks", "kernels", "log", "query", "results", "stream"},
     "query": {"barrier", "stream"},

@@ -131,7 +131,7 @@ def load(name: str) -> Paper:
     """
     if name not in known_papers():
         raise UserError(f"no paper {name!r}; there are {', '.join(known_papers())}")
-    found: Paper = importlib.import_module(f"scenarios.papers.{name}").paper()
+    found: Paper = importlib.import_module(f"scenarios.papers.{name}.paper").paper()
     return found
 
 

@@ -17,8 +17,9 @@ from edge_agent import records as r
 from engine.report.page.paper_page import Reproduced, write_reproduced
 from engine.report.paper import Finding, PaperRun
 from scenarios.papers.curves import ascending, growth, spread
-from scenarios.papers.l09 import conservative, disk, paper, window_state
+from scenarios.papers.l09 import conservative, disk, window_state
 from scenarios.papers.l09.comparison import crossing
+from scenarios.papers.l09.paper import paper
 from scenarios.papers.l09.passes import (
     AGGRESSIVE,
     CONSERVATIVE,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from engine.report.paper import Finding, PaperRun
-from scenarios.papers.z10 import buffer, methods, paper
+from scenarios.papers.z10 import buffer, methods
 from scenarios.papers.z10.grids import holds_with
 from scenarios.papers.z10.methods import (
     CORRECT,
@@ -24,6 +24,7 @@ from scenarios.papers.z10.methods import (
     counted,
     truth,
 )
+from scenarios.papers.z10.paper import paper
 from scenarios.papers.z10.workload import NEGATED, TYPES, WITHIN_NS, Arriving, Shape, arriving
 
 POINTS = Shape(400)

@@ -1,16 +1,1 @@
 """L10: Li 2010, robust detection of event patterns; one folder per chapter that is made anew."""
-
-from scenarios.papers.l10 import ch3, ch4, ch5
-from slackwater.paper import Paper, joined
-
-__all__ = ["paper"]
-
-
-def paper() -> Paper:
-    """The evaluation of L10, chapter by chapter."""
-    return joined(
-        "L10: robust detection of event patterns",
-        "M. Li, Robust Complex Event Pattern Detection over Streams, dissertation, Worcester "
-        "Polytechnic Institute 2010",
-        {"ch3": ch3.chapter(), "ch4": ch4.chapter(), "ch5": ch5.chapter()},
-    )

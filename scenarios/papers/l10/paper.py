@@ -1,0 +1,16 @@
+"""L10: Li 2010, robust detection of event patterns; one folder per chapter that is made anew."""
+
+from scenarios.papers.l10.ch3 import chapter as ch3
+from scenarios.papers.l10.ch4 import chapter as ch4
+from scenarios.papers.l10.ch5 import chapter as ch5
+from slackwater.paper import Paper, joined
+
+
+def paper() -> Paper:
+    """The evaluation of L10, chapter by chapter."""
+    return joined(
+        "L10: robust detection of event patterns",
+        "M. Li, Robust Complex Event Pattern Detection over Streams, dissertation, Worcester "
+        "Polytechnic Institute 2010",
+        {"ch3": ch3.chapter(), "ch4": ch4.chapter(), "ch5": ch5.chapter()},
+    )
