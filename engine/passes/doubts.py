@@ -104,9 +104,7 @@ def of_numbers(
     can = f"can: --order {slack}, or see" if is_order(slack) else "needs a slack beyond all; see"
     remedy = f"{can} {see}"
     if numbered:
-        text += (
-            f"if the clock was set back, {_AFTER_STEP}. If the numbers do not follow event time,"
-        )
+        text += f"if the clock was set back, {_AFTER_STEP}. If numbers do not follow event time,"
     else:
         text += "the input has no numbers (its lines are counted), so"
     return [
