@@ -75,6 +75,7 @@ def derived_events(piece: Sequence[Result], stream: str, strings: Strings) -> Fo
     code = np.full(n, strings.code(stream), np.int32)
     columns |= {r.STREAM: code, r.TYPE: code}
     columns.setdefault(r.SOURCE, code)
+    columns[r.CLOCK] = columns[r.SOURCE]
     columns[r.TS], columns[r.TE] = columns["ref"], columns[REF_END]
     columns[r.SEQ], columns["epoch"] = np.full(n, -1), np.full(n, NO_EPOCH)
     columns.setdefault(UNCERTAINTY, np.zeros(n, np.int64))
