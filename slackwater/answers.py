@@ -12,7 +12,15 @@ from engine.errors import SparkFailure, UserError
 from engine.passes.asked import asked_of_order, asked_of_queries, guarded
 from engine.passes.clock_faults import excluded_lines
 from engine.passes.definitions_file import read_definitions
-from engine.passes.doubts import before_pass, of_counted, of_numbers, of_streams, with_counted
+from engine.passes.doubts import (
+    before_pass,
+    of_clocks,
+    of_counted,
+    of_numbers,
+    of_streams,
+    with_counted,
+)
+from engine.passes.foreseen import with_clocks_foreseen
 from engine.passes.output import Answers, Events
 from engine.passes.pipeline import Host, check_plans, with_log_kept
 from engine.passes.unseen import unseen_types
@@ -55,6 +63,7 @@ def order(
     order: str = "sequence",
     *,
     guard: str = "1s",
+    clock: str | Sequence[str] = (),
     late: bool = False,
     master: str | None = None,
 ) -> Results:
@@ -64,6 +73,8 @@ def order(
         source: what ``read`` gave, or takes.
         order: the ordering operator, such as ``sequence:latency=500ms`` or ``kslack:1s``.
         guard: events stamped this far beyond their arrival are quarantined; ``off``: never.
+        clock: of clocks without a sync: ``exact`` (one clock stamped all), offsets as
+            ``badge=-3.2s±0.1s``, several in a list, or a TOML file of these; else they are unknown.
         late: keep late and quarantined events, with their reasons, as ``Results.late``.
         master: a Spark master, such as ``local[2]``; None: in this process.
 
@@ -75,7 +86,7 @@ def order(
         UserError: the input or an option is at fault.
     """
     with opened(source) as given:
-        asked = asked_of_order(given.time_unit, order=order, guard=guard, late=late)
+        asked = asked_of_order(given.time_unit, order=order, guard=guard, late=late, clock=clock)
         folder, parts, counters = _pass(given, asked, Host(master))
         output = Events(parts, given.time_unit)
         found = Results(output, counters, folder, _set_aside(output, counters, folder, late=late))
@@ -99,6 +110,7 @@ def query(
     constraints: str | Path | None = None,
     history: str | Path | None = None,
     guard: str = "1s",
+    clock: str | Sequence[str] = (),
     late: bool = False,
     spill: str | None = None,
     matches_max: int = MATCHES_MAX,
@@ -123,6 +135,8 @@ def query(
         constraints: a file of constraints that queries name.
         history: a file: what CHECK knows of runs before, and leaves to runs to come.
         guard: events stamped this far beyond their arrival are quarantined; ``off``: never.
+        clock: of clocks without a sync: ``exact`` (one clock stamped all), offsets as
+            ``badge=-3.2s±0.1s``, several in a list, or a TOML file of these; else they are unknown.
         late: keep late and quarantined events, with their reasons, as ``Results.late``.
         spill: where old events of patterns go, as ``FOLDER,hot=10min``; None: they stay in memory.
         matches_max: so many matches may one event complete or change; beyond that the call fails.
@@ -143,6 +157,7 @@ def query(
             plans, given.time_unit, order=order, barrier=barrier, certainty=certainty, purge=purge,
             intervals=intervals, window=window, monitor=monitor, guard=guard, late=late,
             spill=spill, on_spark=master is not None, history=history, matches_max=matches_max,
+            clock=clock,
         )  # fmt: skip
         check_plans(given.log, plans, attributes)
         arrives = given.arrival_given
@@ -152,7 +167,7 @@ def query(
         aside = _set_aside(Events(parts, given.time_unit), counters, folder, late=late)
         found = Results(Answers(parts, plans, given.time_unit), counters, folder, aside)
         told = _after(given, counters)
-    doubt([*told, *of_streams(plans, counters)])
+    doubt([*told, *of_streams(plans, counters), *of_clocks(counters)])
     return found
 
 
@@ -220,6 +235,7 @@ def _pass(
     parts = PartStore(folder.path / "parts")
     try:
         settings = guarded(asked, arrival_given=given.arrival_given)
+        settings = with_clocks_foreseen(given.log, settings)
         counters = host.run(given.log, settings, parts, lambda _rows: None)
     except SparkFailure as failure:
         log = folder.path.with_name(f"{folder.path.name}.spark.log")

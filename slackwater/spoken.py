@@ -23,6 +23,7 @@ _VALUES: Final = {
     "time-unit": r"(?:ns|us|ms|s|min|h|d)\b",
     "purge": r"(?:late|slack|promises)\b(?:\[:D\]|:[^\s;,)]+)?",
     "order": r"[a-z-]+:[^\s;,:)]+",
+    "clock": r"(?:exact\b|[^\s;,=]+=[^\s;,]+)",
     "spill": r"(?:state\b|/[^\s;)]*)",
 }
 """What follows an option in a message, where it is what one would write."""

@@ -23,7 +23,7 @@ from edge_agent import records as r
 from engine.constraint.alerts import Alerts
 from engine.errors import ContractViolation
 from engine.operator import Result, ResultColumns
-from engine.pattern.match_results import UNCERTAINTY, Matches
+from engine.pattern.match_results import CERTAINTIES, UNCERTAINTY, Matches, certainties_of
 from engine.query.analysis.returned import OF_ALERTS, returned_values
 from engine.query.plan import WindowKind
 from engine.results.identity import identities
@@ -159,9 +159,9 @@ def _of_matches(piece: Matches, _strings: Strings) -> Found:
     latest = np.iinfo(np.int64).max
     own = Attributes(n)
     chance = np.where(given.confirmed, 1.0, np.minimum(given.chance, _ALMOST))
-    own.put("probability", "float", given.chance, ~np.isnan(given.chance))
-    codes = np.array([_strings.code("uncertain"), _strings.code("confirmed")], np.int32)
-    own.put("certainty", "str", codes[given.confirmed.astype(np.int64)])
+    own.put("probability", "float", given.chance, given.chance >= 0)
+    codes = np.array([_strings.code(text) for text in CERTAINTIES], np.int32)
+    own.put("certainty", "str", codes[certainties_of(given)])
     asked = [replace(branch, computed=returned_values(branch)) for branch in piece.layout.branches]
     for mine, values in piece.value_columns(asked):
         for label, value in values.items():

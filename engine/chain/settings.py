@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.barrier.registry import BarrierSettings, barrier_of_windows
+from engine.clocks.choice import ClockChoice
 from engine.constraint.settings import MonitorSettings
 from engine.operator import ResultPieces
 from engine.order.base import Guards, OrderSettings
@@ -38,6 +39,7 @@ class ChainSettings:
     and refused events, too: likewise ``no`` | ``bare`` | ``full``. ``pattern``: what matchers
     of patterns keep, and how; its certainty is the one above. ``spill``: what of it leaves
     memory; None: nothing. ``window``: of windows. ``monitor``: of patterns under a constraint.
+    ``clock``: what the user says of clocks that no sync speaks of.
     ``history``: file of results of runs before, and for runs to come; only in process.
     ``isolate_failures``: a query that fails at a site is set aside there, and all others go on;
     else the failure is raised.
@@ -56,6 +58,7 @@ class ChainSettings:
     barrier: BarrierSettings | None = None
     certainty: str = "pairwise"
     guards: Guards = field(default_factory=Guards)
+    clock: ClockChoice = field(default_factory=ClockChoice)
     ordered: str = "no"
     carried: frozenset[str] = frozenset()
     aside: str = "no"

@@ -22,6 +22,7 @@ from engine.chain.settings import ChainOutput, ChainSettings, ChunksOf
 from engine.chain.state_bytes import NotPlainError, StateDamagedError, from_bytes, to_bytes
 from engine.chain.stream_readers import StreamReaders
 from engine.clocks.reference import SourceClocks, Sync
+from engine.clocks.seen import ClocksSeen
 from engine.errors import ContractViolation, Interrupted, UserError
 from engine.kernels.integers import INT_MIN
 from engine.operator import Operator, Result, ResultPieces
@@ -79,7 +80,11 @@ class Chain:
         self.site = site
         self.strings = Strings([r.DEFAULT_STREAM])
         least_ns, predicts = settings.guards.default_uncertainty_ns, settings.order.time == "ref"
-        self.clocks = SourceClocks(self.strings, predict=predicts, default_uncertainty_ns=least_ns)
+        self.clocks = SourceClocks(
+            self.strings, predict=predicts, default_uncertainty_ns=least_ns, choice=settings.clock
+        )
+        self._clocks_seen = dict[int, ClocksSeen]()
+        """By the place of what a query reads among the order's taps."""
         self._site_code = self.strings.code(site) if names(settings.plans, r.SITE) else -1
         self._types: dict[str, str] = {}
         self._operators: list[Operator] = [
@@ -259,6 +264,7 @@ class Chain:
         held = [self._order.codes(), self.clocks.codes()]
         held += [operator.codes() for operator in self._operators]
         held += [] if self.judging is None else self.judging.codes()
+        held += [np.array(seen.held, np.int64) for seen in self._clocks_seen.values()]
         if self._site_code >= 0:
             held.append(np.array([self._site_code]))
         table = self.strings.without_unused(held)
@@ -319,6 +325,8 @@ class Chain:
                 self._hand_on(order.process(part, end - start), output, halves)
                 gone = order.forget()
                 if len(gone):
+                    for seen in self._clocks_seen.values():
+                        seen.forget(list(gone))
                     self.clocks.forget(list(gone))
                 start = end
             self._ask_readers(lambda operator: operator.advance(now), output)
@@ -356,6 +364,9 @@ class Chain:
             if halves is not None and len(halves[0]["ref"]):
                 both = among(tap, *halves)
                 more = self._seen(both.n, both.columns, both)
+            self._mark(number, more)
+            if released is not more:
+                self._mark(-1 - number, released)
             if more is not None:
                 self._readers.tell((number, end), released, more, output.results)
             if released is None:
@@ -364,6 +375,18 @@ class Chain:
                 output.ordered.append(released)
             if tap is ordered and self.settings.aside != "no":
                 output.late += self._side.late_of(released)
+
+    def _new_clocks_seen(self) -> ClocksSeen:
+        return ClocksSeen(self.settings.clock, self.site, self.strings)
+
+    def _mark(self, stream: int, released: Released | None) -> None:
+        """Which rows come when clocks are mixed of which one is unknown."""
+        if released is None or not self.settings.plans or self.settings.clock.exact:
+            return
+        if released.n:
+            if stream not in self._clocks_seen:
+                self._clocks_seen[stream] = self._new_clocks_seen()
+            self._clocks_seen[stream].mark(released.columns, self.clocks.known)
 
     def _released(self, ordered: Ordered, *, goes_out: bool) -> Released | None:
         """What query operators read; None when nothing has happened. ``goes_out``: of all taps."""
@@ -432,8 +455,14 @@ class Chain:
             "clocks": self.clocks.counters(),
             "quarantined": self._quarantined,
             **sources,
+            **self._unknown_clocks(),
             "queries": queries,
         }
+
+    def _unknown_clocks(self) -> dict[str, list[str]]:
+        codes = set[int]().union(*(seen.unknown for seen in self._clocks_seen.values()))
+        names = sorted(text for code in codes if (text := self.strings.text(code)))
+        return {"unknown_clocks": names} if names else {}
 
     def snapshot(self) -> bytes:
         """The whole state, as bytes that only this version reads.
@@ -447,6 +476,7 @@ class Chain:
             "strings": self.strings.snapshot(),
             "types": dict(self._types),
             "clocks": self.clocks.snapshot(),
+            "seen": {stream: seen.snapshot() for stream, seen in self._clocks_seen.items()},
             "order": self._order.snapshot(),
             "operators": operators,
             "readers": self._readers.snapshot(),
@@ -491,6 +521,9 @@ class Chain:
         self._order.adopt(self.strings)
         self._types.update(state["types"])
         self.clocks.restore(state["clocks"])
+        for stream, seen in state["seen"].items():
+            self._clocks_seen[stream] = self._new_clocks_seen()
+            self._clocks_seen[stream].restore(seen)
         self._order.restore(state["order"])
         self._failures.restore(state["failed"])
         for operator, saved in zip(self._operators, state["operators"], strict=True):

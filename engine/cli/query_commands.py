@@ -37,7 +37,8 @@ from engine.order.registry import ORDERS
 from engine.passes.asked import Asked, asked_of_order, asked_of_queries, guarded
 from engine.passes.clock_faults import excluded_lines
 from engine.passes.definitions_file import read_definitions
-from engine.passes.doubts import before_pass, of_counted, of_numbers, with_counted
+from engine.passes.doubts import before_pass, of_clocks, of_counted, of_numbers, with_counted
+from engine.passes.foreseen import with_clocks_foreseen
 from engine.passes.output import TABLES, Answers, Events, check_name, mixed_kinds, write
 from engine.passes.pipeline import Host, Prepared, check_plans, prepare
 from engine.query import explain
@@ -73,6 +74,15 @@ Guard = Annotated[
     typer.Option(
         metavar="DURATION",
         help="Quarantine events stamped this far beyond their arrival; off = never.",
+    ),
+]
+Clock = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--clock",
+        metavar="CLOCK",
+        help="Of clocks without a sync: exact, or NAME=OFFSET±BOUND as in badge=-3.2s±0.1s "
+        "(repeatable), or a TOML file of these.",
     ),
 ]
 Work = Annotated[
@@ -170,6 +180,7 @@ def query(
     in_process: InProcess = False,
     time_unit: TimeUnit = "ns",
     guard: Guard = "1s",
+    clock: Clock = None,
     on_bad: OnBad = "stop",
     dead_letter: DeadLetter = None,
     form: InputForm = PLAIN_FORM,
@@ -197,7 +208,7 @@ def query(
         plans, time_unit, order=order_text, barrier=barrier_text, certainty=certainty,
         purge=purge_text, intervals=intervals, window=window, monitor=monitor, guard=guard,
         late=late is not None, spill=spill, on_spark=host.master is not None, joins=joins,
-        history=history, matches_max=matches_max,
+        history=history, matches_max=matches_max, clock=clock or (),
     )  # fmt: skip
     asked = asked if report is None else replace(asked, ordered="bare")
     letters = _letters(on_bad, dead_letter, out, source)
@@ -218,6 +229,7 @@ def query(
         excluded = _report(own, given, made, counters, report)
     _tell_bad(given, letters, kept=dead_letter is not None)
     _tell_after(given, counters, excluded, source)
+    _warn(of_clocks(counters))
     if not quiet:
         tell_summary(counters, host)
         tell_streams(plans, counters)
@@ -234,6 +246,7 @@ def order(
     in_process: InProcess = False,
     time_unit: TimeUnit = "ns",
     guard: Guard = "1s",
+    clock: Clock = None,
     on_bad: OnBad = "stop",
     dead_letter: DeadLetter = None,
     form: InputForm = PLAIN_FORM,
@@ -247,7 +260,9 @@ def order(
     host = choose_host(on_spark=on_spark, master=master, in_process=in_process)
     _check_files(out, late, source)
     check_folders(report, against)
-    asked = asked_of_order(time_unit, order=order_text, guard=guard, late=late is not None)
+    asked = asked_of_order(
+        time_unit, order=order_text, guard=guard, late=late is not None, clock=clock or ()
+    )
     letters = _letters(on_bad, dead_letter, out, source)
     with work_folder(work) as folder:
         given = prepare(source, folder, form, on_bad, letters, hold=not (work or host.master))
@@ -295,6 +310,7 @@ def _run(
     goes_on = keeps and host.master is not None
     saying = if_interrupted("the same command goes on") if goes_on else nullcontext()
     settings = guarded(settings, arrival_given=given.log.arrival_given)
+    settings = with_clocks_foreseen(given.log, settings)
     with saying, watched(verb, quiet=quiet) as advanced:
         return with_counted(host.run(given.log, settings, made, advanced), given.counted)
 

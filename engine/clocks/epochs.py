@@ -27,14 +27,17 @@ CLOCK: Final = np.dtype(
         ("gone", "i8"),
         ("older", "i8"),
         ("max_ts", "i8"),
+        ("unsynced", "i8"),
         ("epochs", EPOCH, (EPOCHS_KEPT,)),
     ]
 )
 """A clock's ``n`` offsets, oldest first. ``gone``: events released by the newest. ``older``: what
 steps before the oldest one add to the uncertainty of events before its start. ``max_ts``: the
-largest time that it stamped, of the events that are trusted. ``first_lane``: of the source of this
-code.
+largest time that it stamped, of the events that are trusted. ``unsynced``: the epoch of
+its events while it has no offset. ``first_lane``: of the source of this code.
 """
+UNKNOWN_EPOCH: Final = -2
+"""Of events of a clock of which nothing is known: no sync, and nothing that the user says."""
 UNANCHORED: Final = 2**62
 """The anchor of a sync that came before any event of its clock and says not when it was made."""
 
@@ -47,7 +50,7 @@ def reference(clocks: np.ndarray, default: int, clock: int, ts: int) -> tuple[in
     """
     of = clocks[clock]
     if of.n == 0:
-        return ts, default, NONE
+        return ts, default, of.unsynced
     j = of.n - 1
     while j > 0 and ts < of.epochs[j].start:
         j -= 1

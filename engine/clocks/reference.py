@@ -25,7 +25,8 @@ from msgspec.structs import replace
 from edge_agent import records as r
 from edge_agent.limits import UNC_MAX_NS
 from engine.clocks.bound import SiteClocks
-from engine.clocks.epochs import CLOCK, EPOCHS_KEPT, UNANCHORED, reference
+from engine.clocks.choice import ClockChoice
+from engine.clocks.epochs import CLOCK, EPOCHS_KEPT, UNANCHORED, UNKNOWN_EPOCH, reference
 from engine.clocks.prediction import (
     SYNCS_KEPT,
     SYNCS_MIN,
@@ -118,15 +119,20 @@ class SourceClocks:
     """Offsets of every clock of a site, by the code of its name in ``strings``.
 
     ``predict``: False holds every offset until the next sync, as R19 does, and looks for no steps.
-    ``default_uncertainty_ns``: of a source that was never synchronised.
+    ``default_uncertainty_ns``: of a source that was never synchronised. ``choice``: what the user
+    says of clocks that no sync speaks of.
     """
 
     def __init__(
-        self, strings: Strings, *, predict: bool = True, default_uncertainty_ns: int = 0
-    ) -> None:
+        self, strings: Strings, *, predict: bool = True, default_uncertainty_ns: int = 0,
+        choice: ClockChoice | None = None,
+    ) -> None:  # fmt: skip
         self.strings = strings
+        choice = choice or ClockChoice()
+        exact = choice.exact or default_uncertainty_ns > 0
+        self._unsynced = NONE if exact else UNKNOWN_EPOCH
         self.next_epoch = 0
-        self.clocks = _empty(0)
+        self.clocks = self._empty(0)
         self._predict = predict
         self.unanchored: set[int] = set()
         self._known: dict[str, _Known] = {}
@@ -134,6 +140,27 @@ class SourceClocks:
         """Code of a clock that is not its source's own: codes of the sources that have named it."""
         self._forgotten_delay = 0
         self.site = SiteClocks(default_uncertainty_ns)
+        self._declared = {name: (offset, bound) for name, offset, bound in choice.declared}
+        for name in self._declared:
+            self._declare(name)
+
+    def _declare(self, name: str) -> None:
+        """The offset that the user states, until a sync says more."""
+        offset, bound = self._declared[name]
+        self.learn(Sync(name, r.DEFAULT_STREAM, 0, offset, 2 * bound, skew_error_ppb=0))
+
+    @property
+    def known(self) -> np.ndarray:
+        """Whether an offset is known of a clock, by its code."""
+        return np.asarray(self.clocks["n"] > 0)
+
+    def _empty(self, codes: int) -> np.ndarray:
+        """Clock tables of ``codes`` codes, none of them synchronised."""
+        table = np.zeros(codes, CLOCK)
+        table["first_lane"] = NONE
+        table["max_ts"] = INT_MIN
+        table["unsynced"] = self._unsynced
+        return table
 
     @property
     def t_a(self) -> int:
@@ -148,7 +175,7 @@ class SourceClocks:
         """Make room for codes of clocks below ``codes``; codes of other texts need none."""
         have = len(self.clocks)
         if codes > have:
-            more = _empty(max(codes, 2 * have))
+            more = self._empty(max(codes, 2 * have))
             more[:have] = self.clocks
             self.clocks = more
 
@@ -179,7 +206,10 @@ class SourceClocks:
                 self.site.forget(code)
                 self.unanchored.discard(code)
         known_codes = [code for code in codes if code < len(self.clocks)]
-        self.clocks[known_codes] = _empty(1)
+        self.clocks[known_codes] = self._empty(1)
+        for name in self._declared:
+            if name not in self._known:
+                self._declare(name)
 
     def learn(self, sync: Sync) -> None:
         """Take over ``sync``."""
@@ -418,7 +448,7 @@ def _release(
 ) -> None:  # fmt: skip
     """Count what the newest offset of a clock released; widen what an offset in doubt did."""
     for i in range(len(clock)):
-        if epoch[i] == NONE:
+        if epoch[i] < 0:
             continue
         of = clocks[clock[i]]
         j = of.n - 1
@@ -431,11 +461,3 @@ def _release(
         if j >= 0 and of.epochs[j].doubt > 0:
             unc[i] = max(unc[i], of.epochs[j].doubt)
             epoch[i] = NONE
-
-
-def _empty(codes: int) -> np.ndarray:
-    """Clock tables of ``codes`` codes, none of them synchronised."""
-    table = np.zeros(codes, CLOCK)
-    table["first_lane"] = NONE
-    table["max_ts"] = INT_MIN
-    return table

@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from engine.clocks.epochs import UNKNOWN_EPOCH
 from engine.constraint.basic import Basic, derived
 from engine.constraint.traces import (
     ALERT,
@@ -233,6 +234,8 @@ def _arrive(trace: Record, i: int, row: int, timeout: int, settled: int, tables:
         return rows, True, True
     if not same_clock:
         trace.flags |= MIXED
+        if events.epoch[i] == UNKNOWN_EPOCH or trace.epoch == UNKNOWN_EPOCH:
+            trace.flags |= DOUBTFUL
     if over or late:
         on, other = _open_state(tables, trace.state), _open_state(tables, trace.other)
         _go_on(trace, tables)

@@ -26,7 +26,7 @@ _READ_QUERIES: Final = ("aq-kslack", "ldop", "kslack-chain")
 """Orders that depend on all queries, so that one more may change the answers of the others."""
 _SAME_ANSWERS: Final = ("intervals", "joins", "matches_max")
 """Options that change how answers are found, or whether, not what they are."""
-_OF_ORDER: Final = ("order", "guard", "time_unit", "beside")
+_OF_ORDER: Final = ("order", "guard", "clock", "time_unit", "beside")
 """What the order of events depends on."""
 
 
@@ -55,6 +55,8 @@ class Questions:
     history: str = ""
     """File of results of logs before, and for logs to come; empty: none. The engine is embedded."""
     guard: str = "1s"
+    clock: str = ""
+    """What ``--clock`` says, a line each; empty: clocks without a sync are unknown."""
     time_unit: str = "ns"
 
     def plans(self) -> tuple[Plan, ...]:
@@ -96,7 +98,7 @@ class Questions:
             certainty=self.certainty, purge=self.purge, intervals=self.intervals,
             window=self.window or None, monitor=self.monitor or None, guard=self.guard,
             late=self.late, spill=self.spill or None, on_spark=True, joins=self.joins,
-            matches_max=self.matches_max,
+            matches_max=self.matches_max, clock=self.clock.splitlines(),
         )  # fmt: skip
         history = history_file(self.history or None, plans, on_spark=False)
         settings = replace(settings, history=history, isolate_failures=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
+from engine.clocks.choice import read_clock
 from engine.constraint.settings import read_monitor
 from engine.errors import UserError
 from engine.order.base import Guards
@@ -57,6 +58,7 @@ def asked_of_queries(
     joins: str = COST,
     history: str | Path | None = None,
     matches_max: int = MATCHES_MAX,
+    clock: str | Sequence[str] = (),
 ) -> ChainSettings:
     """The settings of chains that answer ``plans``; each option is the command line's, as a text.
 
@@ -77,6 +79,7 @@ def asked_of_queries(
         joins: in which order the steps of a SEQ/PAL tree are found.
         history: file of results of runs before, and for runs to come; None: nothing is kept.
         matches_max: matches that one event may complete or change.
+        clock: what is known of clocks without a sync (``engine.clocks.choice``).
 
     Raises:
         UserError: a short form is at fault; says how to write it.
@@ -90,6 +93,7 @@ def asked_of_queries(
         None if barrier is None else parse_barrier(barrier, time_unit),
         certainty,
         read_guards(guard, time_unit),
+        read_clock(clock, time_unit),
         aside=_aside(late),
         pattern=PatternSettings(
             **purged.of_pattern(),
@@ -124,8 +128,9 @@ def history_file(
 
 
 def asked_of_order(
-    time_unit: str, *, order: str = "sequence", guard: str = "1s", late: bool = False
-) -> ChainSettings:
+    time_unit: str, *, order: str = "sequence", guard: str = "1s", late: bool = False,
+    clock: str | Sequence[str] = (),
+) -> ChainSettings:  # fmt: skip
     """The settings of chains that put events in order; arguments as of ``asked_of_queries``.
 
     Raises:
@@ -135,6 +140,7 @@ def asked_of_order(
     return ChainSettings(
         parse_order(order, time_unit),
         guards=read_guards(guard, time_unit),
+        clock=read_clock(clock, time_unit),
         ordered="full",
         aside=_aside(late),
     )

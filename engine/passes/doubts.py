@@ -31,6 +31,7 @@ _AFTER_STEP: Final = (
     "give a sync record (offset, delay) after each step, or a column incarnation that rises with "
     "each start of the device"
 )
+_NAMED: Final = 5
 
 
 def of_promises(
@@ -204,6 +205,22 @@ def of_streams(plans: Sequence[Plan], counters: dict[str, Any]) -> list[str]:
         for stream in sorted(named)
         if stream not in seen
     ]
+
+
+def of_clocks(counters: dict[str, Any]) -> list[str]:
+    """Sources of which nobody knows how far their clocks are off, where there are others."""
+    names = sorted({name for site in counters["sites"].values()
+                    for name in site.get("unknown_clocks", ())})  # fmt: skip
+    if not names:
+        return []
+    shown = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" * (len(names) > _NAMED))
+    text = (
+        f"nothing is known of the {'clock' if len(names) == 1 else 'clocks'} of {shown}: what "
+        "compares their events with those of another clock is unknown, as if they were right. If "
+        f"one clock stamped all, say --clock exact; if one is off, --clock {names[0]}=-3.2s±0.1s; "
+        "or give sync rows"
+    )
+    return [text]
 
 
 def _lanes(counters: dict[str, Any]) -> list[dict[str, Any]]:

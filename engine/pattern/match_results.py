@@ -43,6 +43,7 @@ from engine.results.schema import (
     one_of,
     same_for_all,
 )
+from engine.stream.chance import UNKNOWN
 from engine.stream.columns import VALID_PREFIX
 from engine.stream.frame import ATTR_PREFIX
 from engine.stream.released import Strings
@@ -54,6 +55,7 @@ HALF_COLUMN = ATTR_PREFIX + "$half"
 START_HALF = 1
 END_HALF = 2
 EVENT_COLUMNS = ("stream", "source", "seq", "type", "ts", "te", "ref")
+CERTAINTIES = ("uncertain", "confirmed", "unknown")
 UNCERTAINTY = "unc"
 """Of an event's time; not shown, but who reads matches as events asks for it."""
 
@@ -163,7 +165,7 @@ class Matches(ResultColumns):
         clocks = [{} if name is None else {CLOCK: name} for name in self.other_clocks()]
         facts = zip(
             given.plus.tolist(), given.at.tolist(), given.known_at.tolist(),
-            given.confirmed.tolist(), _chances(given).to_pylist(), self.which.tolist(),
+            certainties_of(given).tolist(), _chances(given).to_pylist(), self.which.tolist(),
             self.values(), strict=True,
         )  # fmt: skip
         for plus, at, known_at, sure, chance, events, value in facts:
@@ -173,7 +175,7 @@ class Matches(ResultColumns):
                 "site": self.site,
                 "at": at,
                 "known_at": known_at,
-                "certainty": "confirmed" if sure else "uncertain",
+                "certainty": CERTAINTIES[sure],
                 "probability": chance,
                 "events": [
                     bare[events[step]] | {"attrs": dict(shown[events[step]])} | clocks[events[step]]
@@ -314,7 +316,7 @@ def columns_table(matches: Matches) -> pa.Table:
         same_for_all(matches.site, n),
         pa.array(given.at),
         pa.array(given.known_at),
-        one_of(("uncertain", "confirmed"), given.confirmed),
+        one_of(CERTAINTIES, certainties_of(given)),
         _chances(given),
         _events(matches),
         _computed(matches) if computes else pa.nulls(n, pa.string()),
@@ -323,9 +325,14 @@ def columns_table(matches: Matches) -> pa.Table:
     return pa.table(columns, names=MATCH_SCHEMA.names)
 
 
+def certainties_of(given: Given) -> np.ndarray:
+    """Places in ``CERTAINTIES``."""
+    return np.where(given.chance == UNKNOWN, 2, given.confirmed.astype(np.int64))
+
+
 def _chances(given: Given) -> pa.Array:
     """The probabilities; null where nobody knows."""
-    unknown = np.isnan(given.chance)
+    unknown = np.isnan(given.chance) | (given.chance == UNKNOWN)
     return pa.array(given.chance, mask=unknown if unknown.any() else None)
 
 

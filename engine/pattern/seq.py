@@ -21,6 +21,7 @@ import numpy as np
 from edge_agent.records import DEFAULT_SITE
 from engine.barrier.base import Asked, Happened
 from engine.barrier.changes import ORDER, Changes, Given
+from engine.clocks.seen import MIXED
 from engine.clocks.stream_clocks import NOTHING
 from engine.errors import ContractViolation, UserError
 from engine.operator import Result
@@ -191,6 +192,8 @@ class SeqMatcher:
             HORIZON: horizon[taken],
             T_A: np.full(len(rows), released.t_a),
         }
+        if MIXED in released.columns:
+            more[MIXED] = released.columns[MIXED][taken]
         if CHANCE in released.columns:
             more[CHANCE] = released.columns[CHANCE][taken]
             more[DOUBTED] = (more[CHANCE] != 1).astype(np.int32)

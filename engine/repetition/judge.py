@@ -11,10 +11,12 @@ from engine.kernels.table import places_of
 from engine.pattern.settings import Rule
 from engine.pattern.store import Store
 from engine.pattern.verdict.matches import as_sure
+from engine.pattern.verdict.unknown import compares_others, of_runs
 from engine.query.repeat_plan import Contiguity, RepeatPlan, Skip
 from engine.repetition.chances import chances_of
 from engine.repetition.kernel import FoundRuns
 from engine.repetition.match_table import MatchTable
+from engine.stream.chance import UNKNOWN
 from engine.stream.timeline import ANY_TYPE, LONG_AGO
 
 _NEVER = 2**62
@@ -121,13 +123,26 @@ class RepeatJudge:
         doubted[doubts["match"]] = True
         confirmed = (sure == 1) & ~doubted
         chance = np.ones(len(stands))
-        unsure = np.flatnonzero(stands & ~confirmed)
+        unknown = self._unknown(runs)
+        if unknown is not None:
+            confirmed &= ~unknown
+            chance[unknown] = UNKNOWN
+        unsure = np.flatnonzero(stands & ~confirmed & (chance != UNKNOWN))
         if len(unsure):
             chance[unsure] = chances_of(
                 self.plan.within_ns, self.rule, self.store, runs._replace(doubts=doubts), unsure,
                 runs.found[t_a],
             )  # fmt: skip
         return Verdicts(stands, confirmed, chance)
+
+    def _unknown(self, runs: FoundRuns) -> np.ndarray | None:
+        """Which matches compare an unknown clock; None: all clocks are exact."""
+        size = runs.found["size"]
+        starts = np.cumsum(size) - size
+        place = np.repeat(runs.found["from_"] - starts, size) + np.arange(size.sum())
+        events = runs.path["row"][place]
+        by_others = compares_others(self.plan)
+        return of_runs(self.store, starts, events, runs.found["completing"], by_others)
 
     def _times(self, matches: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """When the scopes of ``matches`` close, when they are known, and their last events' times.

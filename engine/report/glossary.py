@@ -55,6 +55,7 @@ _MORE: Final = (
         "no clock error within the bounds could undo the match; some could",
         "matches",
     ),
+    ("unknown", "matches that compare clocks of which one is unknown: nobody knows", "matches"),
     ("taken back", "matches that were retracted and not given out again", "matches"),
     ("told after", "instant a match was given out minus the end of its last event", "ms"),
     ("seconds of a pass", "how long the computer took for it; not part of any result", "s"),

@@ -75,6 +75,7 @@ def read_engine(
             "guard", "time_unit",
         )
     }  # fmt: skip
+    options["clock"] = "\n".join(table.texts("clock", []))
     options["matches_max"] = table.integer("matches_max", defaults.matches_max, low=1)
     options["late"] = table.flag("late", defaults.late)
     options["certainty"] = table.text("certainty", defaults.certainty, among=CERTAINTIES)

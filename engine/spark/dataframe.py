@@ -17,6 +17,7 @@ from edge_agent import records as r
 from engine.barrier.registry import parse_barrier
 from engine.cache_home import cache_home
 from engine.chain import ChainSettings
+from engine.clocks.choice import read_clock
 from engine.constraint.settings import read_monitor
 from engine.errors import UserError
 from engine.order.base import Guards
@@ -52,6 +53,7 @@ def chain(
     barrier: str | None = None,
     certainty: str = "pairwise",
     guard_ns: int | None = 1_000_000_000,
+    clock: str | Sequence[str] = (),
     time_unit: str = "ns",
     spill: str | None = None,
     window: str | None = None,
@@ -78,6 +80,8 @@ def chain(
             says, or at once.
         certainty: ``pairwise`` or ``max-delay`` (SPEC 4.3).
         guard_ns: future guard; None = off.
+        clock: of clocks without a sync: ``exact``, offsets as ``badge=-3.2s±0.1s``, or a TOML file
+            of these; else they are unknown.
         time_unit: of times that are whole numbers, of durations without a unit in the texts, and
             of the times in the results.
         spill: old events of patterns go to the state store in chunks, e.g. ``state,pending=100``
@@ -106,6 +110,7 @@ def chain(
         None if barrier is None else parse_barrier(barrier, time_unit),
         certainty,
         Guards(guard_ns),
+        read_clock(clock, time_unit),
         spill=read_spill(spill, time_unit, plans, PurgeSettings(), on_spark=True),
         window=read_window(window, time_unit, plans),
         monitor=read_monitor(monitor, time_unit, plans),

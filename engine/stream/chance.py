@@ -8,3 +8,5 @@ CHANCE: Final = "chance"
 """Column of released events: 1 where the result is certain, else how probable it is, NaN where
 nobody knows. Left out of the log's own events, which all happened.
 """
+UNKNOWN: Final = -1.0
+"""The chance of a result that compares events of clocks of which one is unknown (SPEC 2)."""

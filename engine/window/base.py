@@ -44,6 +44,7 @@ from engine.window.shown.ranking import RankedGroups
 from engine.window.shown.results import WindowResults
 from engine.window.shown.text_codes import text_codes
 from engine.window.shown.unchanged import those, unchanged
+from engine.window.unknown_clocks import MixedWindows
 
 FIRST: Final = 32
 """Room at the beginning, of whatever grows."""
@@ -81,6 +82,7 @@ class Windows(ABC):
             None if plan.ranking is None else RankedGroups(self._judged, self._keys, self._told)
         )
         self._missing = Missing()
+        self._mixed = MixedWindows(plan)
         self._clock = WindowClock(plan, self.settings.barrier)
         self._in_advance = plan.emit is not Emit.CLOSE
         self._on_change = plan.emit is Emit.CHANGE
@@ -137,6 +139,7 @@ class Windows(ABC):
         moves = self._clock.take(released, ends_of(released), gaps)
         agenda = _agenda(moves, self._missing.take(moves.gaps, spans))
         rows = rows_of(self.plan, self._keys, released, codes)._replace(status=moves.status)
+        self._mixed.see(released.columns, rows.ref, rows.selected if len(rows.selected) else None)
         sums = self._held.sums
         found = argument_values(self.plan, self._arguments, sums.of, released)
         before = sums.of["is_float"].copy()
@@ -181,7 +184,9 @@ class Windows(ABC):
                 told = self._ranked.told(told)
             if told.tally[0]:
                 told = without_hidden(told, self._told)
-                results.extend(WindowResults(told, self._shown, self._keys, self.site))
+                made = WindowResults(told, self._shown, self._keys, self.site)
+                made.unknown = self._mixed.of(*made.extent())
+                results.extend(made)
             self._outbox.tally[0] = 0
 
     def _judge(self, outbox: t.Outbox) -> t.Outbox:
@@ -206,7 +211,15 @@ class Windows(ABC):
         told = text_codes(self._held, self._standing)
         waiting = self._clock.codes()
         return np.concatenate(
-            [keys, np.unique(kept.clock), gaps.source, gaps.stream, told, waiting]
+            [
+                self._mixed.codes(),
+                keys,
+                np.unique(kept.clock),
+                gaps.source,
+                gaps.stream,
+                told,
+                waiting,
+            ]
         )
 
     def snapshot(self) -> dict[str, Any]:
@@ -215,6 +228,7 @@ class Windows(ABC):
         return {
             "state": {name: int(self._state[name][0]) for name in self.lasting},
             "missing": self._missing.snapshot(),
+            "mixed": self._mixed.snapshot(),
             "clock": self._clock.snapshot(),
             "keys": self._keys.snapshot(held.cells.keys[live], text_codes(held, self._standing)),
             "cells": without_floats(held.cells._asdict()),
@@ -226,6 +240,7 @@ class Windows(ABC):
     def restore(self, state: dict[str, Any]) -> None:
         self._state = one(self._state.dtype, **state["state"])
         self._missing.restore(state["missing"])
+        self._mixed.restore(state["mixed"])
         self._clock.restore(state["clock"])
         self._keys.restore(state["keys"])
         sums = with_floats(state["sums"], FLOATS)

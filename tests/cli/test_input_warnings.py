@@ -34,7 +34,7 @@ def delayed(numbers: bool, n: int = 4_000) -> list[dict[str, Any]]:
 
 ASKED = {
     "order": ("order",),
-    "query": ("query", "SELECT count(*) FROM events WINDOW TUMBLING 1 s"),
+    "query": ("query", "SELECT count(*) FROM events WINDOW TUMBLING 1 s", "--clock", "exact"),
 }
 
 

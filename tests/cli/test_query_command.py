@@ -63,7 +63,8 @@ def test_design_results_fields_of_a_match(cli: Any, trace: Any) -> None:
         {"site": "shop", "type": "A", "ts": 1, "te": 2, "source": "x", "attrs": {"tag": "k"}},
         {"site": "shop", "type": "B", "ts": 5, "source": "y", "stream": "r", "seq": 7},
     ]
-    ran = cli("query", "EVENT SEQ(A, B) WITHIN 9", "--input", trace(*records), *QUIET)
+    given = ("--input", trace(*records), "--clock", "exact", *QUIET)
+    ran = cli("query", "EVENT SEQ(A, B) WITHIN 9", *given)
     shop = {"site": "shop"}
     a = {"stream": "events", "source": "x", "seq": 0, "type": "A", "ts": 1, "te": 2, "ref": 1}
     b = {"stream": "r", "source": "y", "seq": 7, "type": "B", "ts": 5, "te": 5, "ref": 5}

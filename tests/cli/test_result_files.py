@@ -50,7 +50,7 @@ QUERIES: dict[str, tuple[str, ...]] = {
 
 def answers(cli: Any, trace: Any, tmp_path: Path, suffix: str, *command: str) -> Path:
     out = tmp_path / f"out{suffix}"
-    ran = cli(*command, "--input", trace(*EVENTS), "--out", str(out), "--quiet")
+    ran = cli(*command, "--input", trace(*EVENTS), "--clock", "exact", "--out", str(out), "--quiet")
     assert (ran.code, ran.err) == (0, "")
     return out
 
@@ -122,7 +122,7 @@ def test_answers_are_the_same_in_every_format(
         ]  # fmt: skip
     else:
         given = EVENTS
-    command = ("query", *QUERIES[name], "--time-unit", unit)
+    command = ("query", *QUERIES[name], "--time-unit", unit, "--clock", "exact")
     made = {}
     for suffix in (".jsonl", ".parquet", ".csv"):
         out = tmp_path / f"out{suffix}"

@@ -29,6 +29,7 @@ from engine.pattern.verdict.probability import (
     pair_probability,
     sampled_probability,
 )
+from engine.stream.chance import UNKNOWN
 from engine.stream.released import NO_EPOCH
 
 
@@ -172,7 +173,9 @@ def no_surer_than(events: np.ndarray, given: Given) -> Given:
     if (events == 1).all():
         return given
     sure = given.confirmed & (events == 1).all(axis=1)
-    return replace(given, confirmed=sure, chance=given.chance * events.prod(axis=1))
+    unknown = (given.chance == UNKNOWN) | (events == UNKNOWN).any(axis=1)
+    chance = np.where(unknown, UNKNOWN, given.chance * events.prod(axis=1))
+    return replace(given, confirmed=sure, chance=chance)
 
 
 def leaders_of(clocks: EventTimes, *, by_max_delay: bool) -> np.ndarray:

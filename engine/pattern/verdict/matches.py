@@ -24,6 +24,8 @@ from engine.pattern.verdict.arranging import (
     spread,
 )
 from engine.pattern.verdict.certainty import Conditions, Doubts, EventTimes, chances
+from engine.pattern.verdict.unknown import compares_others, of_unknown_clocks
+from engine.stream.chance import UNKNOWN
 from engine.stream.released import Strings
 from engine.stream.timeline import LONG_AGO
 
@@ -35,6 +37,11 @@ def as_sure(one: Verdicts, other: Verdicts) -> np.ndarray:
     """Where both say the same of what stands; an unknown chance (NaN) is as another one."""
     chance = (one.chance == other.chance) | (np.isnan(one.chance) & np.isnan(other.chance))
     return np.asarray((one.confirmed == other.confirmed) & chance)
+
+
+def _weighed(chances: np.ndarray) -> np.ndarray:
+    """Chances of events as they are reckoned with: nobody knows those of unknown clocks."""
+    return np.where(chances == UNKNOWN, np.nan, chances)
 
 
 class Judge(Struct):
@@ -62,9 +69,10 @@ class Judge(Struct):
             doubts = doubts.copy()
             doubts["match"] = number[doubts["match"]]
         t_a = facts["t_a_now"], facts["t_a_before"]
-        after = self._verdicts(made, made.stands, made.sure, t_a[0], places, doubts)
+        unknown = self._unknown(made)
+        after = self._verdicts(made, made.stands, made.sure, t_a[0], places, doubts, unknown)
         old = doubts[doubts["event"] != made.cause[doubts["match"]]]
-        before = self._verdicts(made, ~made.new, made.sure_before, t_a[1], places, old)
+        before = self._verdicts(made, ~made.new, made.sure_before, t_a[1], places, old, unknown)
         found = Changes(
             made.rows, made.branch, made.completing, made.cause, before, after,
             self._closes(made), made.known_at, made.last_ns,
@@ -86,15 +94,20 @@ class Judge(Struct):
 
     def _verdicts(
         self, made: Spread, stands: np.ndarray, sure: np.ndarray, t_a: np.ndarray,
-        places: np.ndarray, doubts: np.ndarray,
+        places: np.ndarray, doubts: np.ndarray, unknown: np.ndarray | None,
     ) -> Verdicts:  # fmt: skip
-        """``t_a``: in force, of the matches as they were found; ``places``: where each was."""
+        """``t_a``: in force, of the matches as they were found; ``places``: where each was.
+        ``unknown``: those that compare an unknown clock.
+        """
         rows, branch = made.rows, made.branch
         doubted = np.zeros(len(rows), np.bool_)
         doubted[doubts["match"]] = True
         confirmed = sure & ~doubted
         chance = np.ones(len(rows))
         unsure = stands & ~confirmed
+        if unknown is not None:
+            confirmed, unsure = confirmed & ~unknown, unsure & ~unknown
+            chance[unknown] = UNKNOWN
         if unsure.any():
             for which in (unsure & doubted, unsure & ~doubted):
                 for number in np.unique(branch[which]).tolist():
@@ -103,6 +116,10 @@ class Judge(Struct):
                         number, rows[mine], t_a[places[mine]], self._about(mine, doubts)
                     )
         return Verdicts(stands, confirmed, chance)
+
+    def _unknown(self, made: Spread) -> np.ndarray | None:
+        by_others = np.array([compares_others(plan) for plan in self.layout.branches])
+        return of_unknown_clocks(self.store, made.rows, made.completing, by_others[made.branch])
 
     def _about(self, matches: np.ndarray, doubts: np.ndarray) -> Doubts:
         """The doubts about ``matches``, which get the numbers 0, 1, ..."""
@@ -115,7 +132,7 @@ class Judge(Struct):
         places = np.lexsort((doubts["scope"], order, match))
         return Doubts(
             match[places], self.store.clock(event[places]), event[places], order[places],
-            doubts["scope"][places], self.store.chances(event[places]),
+            doubts["scope"][places], _weighed(self.store.chances(event[places])),
         )  # fmt: skip
 
     def _chances(

@@ -15,7 +15,7 @@ POINTS_SHOWN: Final = 1_500
 """Per query and kind; more are thinned evenly."""
 EVENTS_SHOWN: Final = 100
 """Matches per query and kind whose events are listed, of those shown."""
-LISTED: Final = ("confirmed", "uncertain", "taken back")
+LISTED: Final = ("confirmed", "uncertain", "unknown", "taken back")
 _OF_EVENT: Final = ("source", "stream", "type", "seq", "ts", "te", "ref", "attrs")
 
 
@@ -29,7 +29,7 @@ def measure_matches(
         truth: ``[{at_ref_ns, query?}]``: what really happened, of all queries if not named.
 
     Returns:
-        query -> ``confirmed uncertain taken_back inserted retracted not_kept``, ``delay_ns``
+        query -> ``confirmed uncertain unknown taken_back inserted retracted not_kept delay_ns``
         (quantiles of the instant a match was given out minus its last event's ref), and ``shown``:
         kind -> ``[{ref_ns, at_ns, probability, sources, line}]``, with ``true`` among the kinds.
     """
@@ -60,7 +60,7 @@ def _query(query: str, found: QueryAnswers, truth: Sequence[Mapping[str, Any]]) 
     standing = list(found.standing.values())
     kinds = {
         kind: [each for each in standing if each["certainty"] == kind]
-        for kind in ("confirmed", "uncertain")
+        for kind in ("confirmed", "uncertain", "unknown")
     }
     delays = np.array([each["at"] - each["ref"] for each in standing], np.int64)
     real = sorted(row["at_ref_ns"] for row in truth if row.get("query", query) == query)

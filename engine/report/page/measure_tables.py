@@ -215,12 +215,14 @@ def match_table(report: Report) -> Table:
     """How many matches each query gave, and how long they took, as far as it can be known."""
     knows = any(found["true"] for found in report["matches"].values())
     timed = report["run"]["arrival_given"]
+    unknown = any(found["unknown"] for found in report["matches"].values())
     quantiles = ("p50", "p99", "max") if timed else ()
     rows = tuple(
         (
             query,
             found["confirmed"],
             found["uncertain"],
+            *((found["unknown"],) if unknown else ()),
             found["taken_back"],
             *((found["true"] or None,) if knows else ()),
             *(duration(found["delay_ns"][of]) for of in quantiles),
@@ -228,7 +230,8 @@ def match_table(report: Report) -> Table:
         for query, found in report["matches"].items()
     )
     headings = (
-        "query", "confirmed", "uncertain", "taken back", *(("true",) if knows else ()),
+        "query", "confirmed", "uncertain", *(("unknown",) if unknown else ()), "taken back",
+        *(("true",) if knows else ()),
         *(("told after p50", "p99", "max") if timed else ()),
     )  # fmt: skip
     return Table("", headings, rows, _not_kept(report["matches"]))
@@ -260,7 +263,7 @@ def match_list(found: Mapping[str, Any], name: str, time: TimeLine) -> list[dict
 
 def how_many(found: Mapping[str, Any], listed: Sequence[object]) -> str:
     """``100 of 477 matches``, or ``3 matches`` if all are listed."""
-    known = found["confirmed"] + found["uncertain"] + found["taken_back"]
+    known = sum(found[kind] for kind in ("confirmed", "uncertain", "unknown", "taken_back"))
     of = f"{len(listed)} of {amount(known)}" if len(listed) < known else amount(known)
     return f"{of} match{'es' if known != 1 else ''}"
 

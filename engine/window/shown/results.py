@@ -61,6 +61,8 @@ class WindowResults(ResultColumns):
         of_rows = {name: column[:n].copy() for name, column in outbox._asdict().items()}
         self.columns = Outbox(**{**of_rows, "tally": outbox.tally.copy()})
         self.plan, self.keys, self.site = plan, keys, site
+        self.unknown = np.zeros(n, np.bool_)
+        """Which compare events of several clocks of which one is unknown: they have no bounds."""
 
     @classmethod
     def tables(cls, pieces: Sequence[WindowResults]) -> Iterator[pa.Table]:
@@ -84,14 +86,18 @@ class WindowResults(ResultColumns):
             if name != "tally"
         }
         outbox = Outbox(**columns, tally=np.array([sum(map(len, pieces))]))
-        return cls(outbox, first.plan, first.keys, first.site)
+        joined = cls(outbox, first.plan, first.keys, first.site)
+        joined.unknown = np.concatenate([piece.unknown for piece in pieces])
+        return joined
 
     def taken(self, rows: np.ndarray, plus: np.ndarray, at: np.ndarray) -> WindowResults:
         """The results ``rows``, given (``plus``) or taken back at instants ``at``."""
         columns = {name: column[rows] for name, column in self.columns._asdict().items()
                    if name not in ("plus", "at", "tally")}  # fmt: skip
         outbox = Outbox(**columns, plus=plus, at=at, tally=np.array([len(rows)]))
-        return WindowResults(outbox, self.plan, self.keys, self.site)
+        taken = WindowResults(outbox, self.plan, self.keys, self.site)
+        taken.unknown = self.unknown[rows]
+        return taken
 
     def __len__(self) -> int:
         return len(self.columns.at)
@@ -128,11 +134,17 @@ class WindowResults(ResultColumns):
         start, end = ((words[:, 0] << HALF_WORD) + words[:, 1] for words in ends)
         return start, end
 
-    def certainty(self) -> np.ndarray | None:
-        """Whether each result is uncertain; None: the windows' borders are no events."""
-        if self.plan.kind is WindowKind.TIME:
-            return None
-        return np.asarray(self.columns.counts[:, COUNTS.index("ambiguous")] > 0)
+    def bounds_shown(self, name: str) -> np.ndarray:
+        """Which results have the ``bounds``, ``low`` or ``high`` of this name."""
+        return np.asarray((self.last if name == "bounds" else self.shows(name)) & ~self.unknown)
+
+    def certainty(self) -> tuple[np.ndarray, np.ndarray]:
+        """Per result its place in ``CERTAINTY``, and whether it says any: those of windows whose
+        borders are no events only say that they are unknown.
+        """
+        unsure = self.columns.counts[:, COUNTS.index("ambiguous")] > 0
+        by_events = self.plan.kind is not WindowKind.TIME
+        return np.where(self.unknown, 2, unsure), self.unknown | by_events
 
     def numbers(self, aggregate: int, place: int) -> tuple[np.ndarray, np.ndarray]:
         """(kinds, words) of a number of one aggregate: ``VALUE`` ... ``MOST``."""
@@ -198,8 +210,11 @@ class WindowResults(ResultColumns):
         rows = zip(*columns, strict=True) if columns else [()] * len(self)
         return [
             dict(zip(self.labels, row, strict=True)) if shown else None
-            for row, shown in zip(rows, self.shows(name).tolist(), strict=True)
+            for row, shown in zip(rows, self._is_shown(name).tolist(), strict=True)
         ]
+
+    def _is_shown(self, name: str) -> np.ndarray:
+        return self.bounds_shown(name) if name in ("low", "high") else self.shows(name)
 
     def _bounds(self) -> list[dict[str, Any] | None]:
         places = [a for a, bounded in enumerate(self.bounded) if bounded]
@@ -215,14 +230,14 @@ class WindowResults(ResultColumns):
         names = [self.labels[a] for a in places]
         return [
             {name: list(pair) for name, pair in zip(names, row, strict=True)} if last else None
-            for row, last in zip(rows, self.last.tolist(), strict=True)
+            for row, last in zip(rows, self.bounds_shown("bounds").tolist(), strict=True)
         ]
 
     def __iter__(self) -> Iterator[Result]:
         known, which = self.distinct_keys()
         parts = {name: self._labelled(name) for name in PLACES}
         start, end = (each.tolist() for each in self.extent())
-        unsure = self.certainty()
+        certainty, says = self.certainty()
         counts = self.columns.counts.tolist()
         stages, bounds = self.columns.stage.tolist(), self._bounds()
         each = self.plan.drift is Drift.EACH
@@ -242,6 +257,6 @@ class WindowResults(ResultColumns):
             result |= {name: part[row] for name, part in parts.items()}
             told = [None if count == UNKNOWN else count for count in counts[row]]
             result |= dict(zip(COUNTS, told, strict=True)) | {"bounds": bounds[row]}
-            if unsure is not None:
-                result["certainty"] = CERTAINTY[int(unsure[row])]
+            if says[row]:
+                result["certainty"] = CERTAINTY[int(certainty[row])]
             yield result

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 DRIFT_NAMES: Final = ("low", "middle", "high")
 """Which of R19's windows a result is of, by its stage."""
 PLACES: Final = {"value": VALUE, "low": LOW_ONE, "middle": MIDDLE_ONE, "high": HIGH_ONE}
-CERTAINTY: Final = ("confirmed", "uncertain")
+CERTAINTY: Final = ("confirmed", "uncertain", "unknown")
 COUNTS: Final = ("certain", "ambiguous", "missing")
 
 
@@ -48,7 +48,7 @@ def columns_of_windows(results: WindowResults) -> pa.Table:
     """
     n, told, plan = len(results), results.columns, results.plan
     start, end = results.extent()
-    unsure = results.certainty()
+    certainty, says = results.certainty()
     columns: dict[str, pa.Array] = {
         POSITION: pa.array(np.arange(n)),
         "op": one_of(("-", "+"), told.plus),
@@ -59,7 +59,7 @@ def columns_of_windows(results: WindowResults) -> pa.Table:
             [pa.array(start), pa.array(end)], names=["start", "end"]
         ),
         "key": _keys(results),
-        "certainty": pa.nulls(n, TEXT) if unsure is None else one_of(CERTAINTY, unsure),
+        "certainty": one_of(CERTAINTY, certainty, ~says) if says.any() else pa.nulls(n, TEXT),
         "drift": pa.nulls(n, TEXT),
         "bounds": _bounds(results),
         MORE: pa.nulls(n, pa.string()),
@@ -69,7 +69,8 @@ def columns_of_windows(results: WindowResults) -> pa.Table:
         columns["drift"] = pa.DictionaryArray.from_arrays(stage, pa.array(DRIFT_NAMES))
     for name, place in PLACES.items():
         values = [(label, (place,)) for label in results.labels]
-        columns[name] = _objects(results, values, results.shows(name))
+        shown = results.bounds_shown if name in ("low", "high") else results.shows
+        columns[name] = _objects(results, values, shown(name))
     for j, name in enumerate(COUNTS):
         counts = told.counts[:, j]
         columns[name] = pa.array(counts, mask=counts == UNKNOWN)
@@ -97,7 +98,7 @@ def _bounds(results: WindowResults) -> pa.Array:
         for label, bounded in zip(results.labels, results.bounded, strict=True)
         if bounded
     ]
-    return _objects(results, pairs, results.last)
+    return _objects(results, pairs, results.bounds_shown("bounds"))
 
 
 def _objects(
