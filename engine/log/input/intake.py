@@ -187,8 +187,13 @@ class RowIntake(Struct):
             events = pa.array(counted)
 
             def content() -> np.ndarray:
-                of = {name: column.take(events) for name, column in full.items()}
-                return digests(of, {n: c.take(events) for n, c in attrs.items()}, len(counted))
+                if len(counted) == rows:
+                    return digests(full, attrs, rows)
+                of, own = (
+                    {name: column.take(events) for name, column in columns.items()}
+                    for columns in (full, attrs)
+                )
+                return digests(of, own, len(counted))
 
             ts, _ = ints(full[r.TS])
             seq[counted], restarts = self.numbering.count(
