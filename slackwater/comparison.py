@@ -16,6 +16,7 @@ from engine.compare.measure import Reading
 from engine.compare.page import HTML, NO_ARRIVALS, write_comparison
 from engine.extras import need
 from engine.passes.asked import read_guards
+from engine.passes.doubts import of_counted
 from engine.report.plain import plain
 from engine.report.versions import versions
 from slackwater.doubt import doubt
@@ -135,5 +136,6 @@ def compare(
             given.time_unit,
             complete,
         )
-    doubt([] if measured.arrival_given else [NO_ARRIVALS])
+        told = of_counted(given.counted)
+    doubt([*told, *([] if measured.arrival_given else [NO_ARRIVALS])])
     return Comparison(measured, given.name)

@@ -25,6 +25,7 @@ from engine.compare.measure import Advanced, Reading
 from engine.compare.page import HTML, JSON, NO_ARRIVALS, write_comparison
 from engine.log.input.input_read import PLAIN_FORM, InputForm
 from engine.passes.asked import read_guards
+from engine.passes.doubts import of_counted
 from engine.passes.pipeline import prepare
 from engine.report.page.page_folder import check_new_page
 from engine.report.plain import as_json, plain
@@ -101,6 +102,8 @@ def compare_orders(
             share,
             watch,
         )
+    for line in of_counted(given.counted):
+        sys.stderr.write(f"warning: {line}\n")
     if not found.arrival_given:
         sys.stderr.write(f"{NO_ARRIVALS}\n")
     if out is not None:

@@ -26,13 +26,20 @@ def excluded_lines(counters: dict[str, Any], log: Path | Log) -> list[str]:
     lost = _excluded(counters)
     if not lost:
         return []
-    readings = {(of.site, source): of for of in clock_readings(opened(log).of_sites(
-        sorted({site for site, _ in lost}))) for source in of.sources if len(of.ts)}  # fmt: skip
-    known = {key: estimate(of.ts, of.arrival) for key, of in readings.items()}
-    fastest = {
-        site: fastest_delay(each for (own, _), each in known.items() if own == site)
-        for site, _ in lost
-    }
+    frames = opened(log).of_sites(sorted({site for site, _ in lost}))
+    readings: dict[tuple[str, str], ClockReadings] = {}
+    known: dict[tuple[str, str], ArrivalEstimate] = {}
+    of_site: dict[str, list[ArrivalEstimate]] = {}
+    for of in clock_readings(frames):
+        if not len(of.ts):
+            continue
+        found = estimate(of.ts, of.arrival)
+        of_site.setdefault(of.site, []).append(found)
+        for key in ((of.site, source) for source in of.sources):
+            # Of several clocks of a source, the one that is furthest ahead.
+            if key not in known or found.most_ns < known[key].most_ns:
+                readings[key], known[key] = of, found
+    fastest = {site: fastest_delay(estimates) for site, estimates in of_site.items()}
     several = len(counters["sites"]) > 1
     worst = sorted(lost.items(), key=lambda each: (-_out(each[1]), each[0]))[:_MOST]
     lines = [

@@ -104,6 +104,20 @@ def test_07_rfid_reader_ahead(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "--clock s0=-14.19" in line
 
 
+def test_of_several_clocks_of_a_source_the_fast_one_is_named(tmp_path: Path) -> None:
+    rows = [
+        row | {"clock": f"{row['source']}/{int(row['seq']) % 2}"}
+        | ({"ts": int(row["ts"]) + 60 * S} if int(row["seq"]) % 2 else {})
+        for row in gateway(0)
+    ]  # fmt: skip
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        list(sw.order(write(tmp_path / "in.jsonl", rows)))
+    (line,) = [str(each.message) for each in caught if "events of d2 excluded" in str(each.message)]
+    assert line.startswith("150 of 300 events of d2 excluded: its clock is about 60 s fast")
+    assert "clock d2/1=-59.99" in line
+
+
 def test_few_excluded_events_do_not_blame_the_clock(tmp_path: Path) -> None:
     rows = gateway(0)
     rows[500]["ts"] += 7200 * S
