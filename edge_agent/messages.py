@@ -38,6 +38,8 @@ WANTED_MAX: Final = 256
 CAN_MAX: Final = 16
 PULL_BACK: Final = "pull back"
 """Of ``Hello.can``: the agent answers ``Wanted``."""
+CLOCKS: Final = "clocks"
+"""Of ``Hello.can`` and ``Welcome.can``: events and syncs may name the clock that they are of."""
 CONTROL: Final = -1
 """Stands for the control numbers where a stream's index is expected."""
 
@@ -102,7 +104,8 @@ class Data(NamedTuple):
     """``rows`` events of a stream, numbered from ``first_seq``; columns are little-endian.
 
     ``ts te ids`` are int64; ``attrs`` has one entry per attribute of the schema, in its order,
-    None where all rows are null.
+    None where all rows are null. ``clocks``: names of the clocks that stamped the events, null:
+    the source's own; not on the wire where it is None.
     """
 
     stream: int
@@ -113,6 +116,7 @@ class Data(NamedTuple):
     ids: Packed | None
     types: Texts | None
     attrs: tuple[Values | Texts | None, ...]
+    clocks: Texts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,20 +134,24 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """IBP: interval ``id`` (unique per source) of ``type`` began at ``ts``."""
+    """IBP: interval ``id`` (unique per source) of ``type`` began at ``ts``, by ``clock`` (as in
+    ``Sync``).
+    """
 
     number: int
     stream: int
     ts: int
     id: int
     type: str
+    clock: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Sync:
     """Result of a round of time sync; ``offset``/``delay`` None: never synchronised.
 
-    ``offset`` is the engine's clock minus the source's: positive = the source is slow.
+    ``offset`` is the engine's clock minus the source's: positive = the source is slow. ``clock``:
+    the clock that it is of, which ``measured_at`` is a time of, too; None: the source's own.
     """
 
     number: int
@@ -152,6 +160,7 @@ class Sync:
     measured_at: int
     precision: int
     skew_error_ppb: int
+    clock: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,10 +174,14 @@ class Eos:
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """The gateway's answer to ``Hello``: the next number it expects, per stream and of controls."""
+    """The gateway's answer to ``Hello``: the next number it expects, per stream and of controls.
+
+    ``can``: of what the agent knows, what the gateway knows too; not on the wire if empty.
+    """
 
     control_next: int
     next_seqs: tuple[int, ...]
+    can: tuple[str, ...] = ()
     version: int = PROTOCOL_VERSION
 
 

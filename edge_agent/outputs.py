@@ -49,7 +49,8 @@ class SendBytes(NamedTuple):
 class SendDatagram(NamedTuple):
     """Send this NTP question, now: its time stamp is that of the call.
 
-    ``place``: 0: to the gateway, else to the standard server of this number.
+    ``place``: 0: to the gateway, above 0: to the standard server of this number; below: this host's
+    chrony is asked (``edge_agent.chrony``).
     """
 
     data: bytes

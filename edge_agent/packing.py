@@ -50,6 +50,7 @@ def data_message(
     ids: Buffer | None,
     types: str | Codes | None,
     attrs: Mapping[str, Column] | None,
+    clocks: str | Codes | None = None,
 ) -> m.Data:
     """The columns, checked and copied, as one ``Data`` with first_seq 0.
 
@@ -81,8 +82,9 @@ def data_message(
         packed(ts, "int", rows, "ts"),
         None if te is None else packed(te, "int", rows, "te"),
         None if ids is None else packed(ids, "int", rows, "ids"),
-        _types(types, rows),
+        _types(types, rows, "types"),
         tuple(columns),
+        _types(clocks, rows, "clocks"),
     )
 
 
@@ -112,6 +114,7 @@ def cut(data: m.Data, start: int, end: int, first_seq: int) -> m.Data:
         None if data.ids is None else data.ids[begin:stop],
         None if data.types is None else texts(data.types),
         tuple(attrs),
+        None if data.clocks is None else texts(data.clocks),
     )
 
 
@@ -135,12 +138,12 @@ def encoded_data(message: m.Data, first_seq: int, name: str) -> bytes:
         raise ValueError(f"stream {name}: {error.detail}; emit fewer rows") from error
 
 
-def _types(types: str | Codes | None, rows: int) -> m.Texts | None:
+def _types(types: str | Codes | None, rows: int, what: str) -> m.Texts | None:
     if types is None:
         return None
     if isinstance(types, str):
-        return m.Texts(_names([types], 1, m.NAME_MAX, "types"), None)
-    return _texts(types, rows, "types", 1, m.NAME_MAX)
+        return m.Texts(_names([types], 1, m.NAME_MAX, what), None)
+    return _texts(types, rows, what, 1, m.NAME_MAX)
 
 
 def _names(names: Sequence[str], shortest: int, longest: int, name: str) -> list[str]:

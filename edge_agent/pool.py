@@ -35,6 +35,8 @@ class Link:
     state: LinkState = LinkState.ABSENT
     due: int | None = None
     decoder: Decoder = field(default_factory=Decoder)
+    knows_clocks: bool = False
+    """Whether the gateway at its other end takes events that name their clocks."""
 
     def is_open(self) -> bool:
         """Whether bytes may come from it."""

@@ -34,6 +34,8 @@ class Row(NamedTuple):
     id: int | None
     type: str | None
     attrs: tuple[int | float | bool | str | None, ...]
+    clock: str | None = None
+    """The clock that stamped it; None: the agent's own."""
 
 
 class Columns(NamedTuple):
@@ -44,11 +46,12 @@ class Columns(NamedTuple):
     ids: array[int] | None
     types: Codes | None
     attrs: dict[str, Column]
+    clocks: Codes | None
 
 
 def checked_row(
     schema: StreamSchema, ts: int, te: int | None, id_: object, type_: object,
-    attrs: Mapping[str, Any],
+    attrs: Mapping[str, Any], clock: str | None = None,
 ) -> Row:  # fmt: skip
     """An event, if these are one; attributes that ``attrs`` lacks or has as None are null.
 
@@ -65,12 +68,12 @@ def checked_row(
     if type_ is not None and (type(type_) is not str or not 1 <= len(type_) <= NAME_MAX):
         raise BadRecord(f"type {type_!r:.50} is not a text of 1 to {NAME_MAX} characters")
     values = tuple([_value(attrs.get(name), name, kind) for name, kind in schema.attrs.items()])
-    return Row(ts, end, id_, type_, values)
+    return Row(ts, end, id_, type_, values, clock)
 
 
 def columns_of(schema: StreamSchema, rows: Sequence[Row]) -> Columns:
     """The columns of ``rows``, which are at least one."""
-    ts, te, ids, types, of_each = zip(*rows, strict=True)
+    ts, te, ids, types, of_each, clocks = zip(*rows, strict=True)
     attrs: dict[str, Column] = {}
     for (name, kind), values in zip(schema.attrs.items(), zip(*of_each, strict=True), strict=False):
         if any(value is not None for value in values):
@@ -81,6 +84,7 @@ def columns_of(schema: StreamSchema, rows: Sequence[Row]) -> Columns:
         array("q", [id_ or 0 for id_ in ids]) if ids[0] is not None else None,
         _codes(types) if any(types) else None,
         attrs,
+        _codes(clocks) if any(clocks) else None,
     )
 
 

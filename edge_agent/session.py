@@ -20,8 +20,10 @@ from edge_agent import messages as m
 from edge_agent import wire
 from edge_agent.ack_watch import AckWatch
 from edge_agent.clock import Now
+from edge_agent.clock_reports import ClockReports
 from edge_agent.columns import Buffer, Codes, Column
 from edge_agent.deadlines import earliest
+from edge_agent.device_clock import ClockBound
 from edge_agent.errors import WireError
 from edge_agent.excerpt import Events, Excerpt, Whole, bytes_of
 from edge_agent.greeting import SyncReports, hello_message
@@ -68,7 +70,8 @@ class AgentSession:
         self.counts: Counter[str] = Counter()
         """Rows: ``emitted acked refused_full refused_finished refused_failed``. Occurrences:
         ``refused_controls resent_messages heartbeats heartbeats_skipped bad_message disconnected
-        ack_timeout hello_timeout incarnation_raised error_REASON``."""
+        ack_timeout hello_timeout incarnation_raised error_REASON``; ``clocks_left_out``: messages
+        whose clocks the gateway is too old to know."""
         self._index = {stream.name: index for index, stream in enumerate(self.streams)}
         begin = resumed or Resumed.nothing(len(streams), cookie() % (1 << 64))
         self._numbers = begin.numbers(incarnation)
@@ -77,6 +80,7 @@ class AgentSession:
         self._unacked = Unacked(list(self._acked), settings.unacked_bytes_max)
         self._sync = TimeSync(settings.sync, cookie, settings.ntp_key, settings.time_places)
         self._reports = SyncReports(self._unacked, begin.control_first)
+        self._clocks = ClockReports(self._unacked)
         waits = settings.reconnect_ns, settings.reconnect_ns_max
         self._pool = Pool(settings.connections, *waits, jitter)
         self._outputs: list[Output] = []
@@ -84,7 +88,7 @@ class AgentSession:
         self._promising = [Promising(settings.promises) for _ in self.streams]
         self._ack_watch = AckWatch(self._unacked, settings)
         self.intervals = TracedIntervals(settings.pull_back_bytes)
-        self._can = (m.PULL_BACK,) if settings.pull_back_bytes else ()
+        self._can = (m.CLOCKS, *((m.PULL_BACK,) if settings.pull_back_bytes else ()))
         self._eos_made = self.sooner = False
         """``sooner``: whether ``emit`` made ``next_wake`` earlier since it was last asked."""
 
@@ -101,6 +105,11 @@ class AgentSession:
     def sync_counts(self) -> Counter[str]:
         """Counters of ``TimeSync``."""
         return self._sync.counts
+
+    @property
+    def time_refusal(self) -> str:
+        """Why what this host's chrony said was not believed; empty: it was."""
+        return self._sync.refusal
 
     @property
     def unacked_bytes(self) -> int:
@@ -127,17 +136,20 @@ class AgentSession:
     def emit(
         self, stream: str, now: Now, *, ts: Buffer, te: Buffer | None = None,
         ids: Buffer | None = None, types: str | Codes | None = None,
-        attrs: Mapping[str, Column] | None = None,
+        attrs: Mapping[str, Column] | None = None, clocks: str | Codes | None = None,
     ) -> Emitted:  # fmt: skip
         """Events of ``stream`` as columns; they become one message and get consecutive numbers.
 
         ``ts``, ``te`` (default ``ts``) and ``ids`` (of intervals) are int64 buffers; ``types`` is
-        one type for all rows, or Codes; an attribute that is left out is null. All is copied.
+        one type for all rows, or Codes; an attribute that is left out is null. ``clocks``: names
+        of the clocks that stamped them, null: the agent's own. All is copied.
         Raises KeyError (no such stream) or ValueError: columns do not fit it, or too many rows.
         """
         index = self._index[stream]
         schema = self.streams[index]
-        data = data_message(index, schema, ts=ts, te=te, ids=ids, types=types, attrs=attrs)
+        data = data_message(
+            index, schema, ts=ts, te=te, ids=ids, types=types, attrs=attrs, clocks=clocks
+        )
         return self._emit(data, now)
 
     def emit_part(self, whole: Whole, now: Now, start: int, end: int) -> Emitted:
@@ -180,13 +192,24 @@ class AgentSession:
         pairs = tuple((index, self._numbers.next[index]) for index in indices)
         return self._control(now, m.Promise(self._control_next, ts, type, pairs))
 
-    def begin(self, stream: str, now: Now, *, ts: int, id: int, type: str) -> Emitted:  # noqa: A002
-        """IBP: interval ``id`` (unique per source) of ``type`` began at ``ts``."""
+    def begin(
+        self, stream: str, now: Now, *, ts: int, id: int, type: str, clock: str | None = None,  # noqa: A002
+    ) -> Emitted:  # fmt: skip
+        """IBP: interval ``id`` (unique per source) of ``type`` began at ``ts``, by ``clock`` (None:
+        the agent's own).
+        """
         index = self._index[stream]
-        told = self._control(now, m.Begin(self._control_next, index, ts, id, type))
+        told = self._control(now, m.Begin(self._control_next, index, ts, id, type, clock))
         if told.accepted:
             self.intervals.begun(index, id)
         return told
+
+    def clock(self, bound: ClockBound, now: Now) -> None:
+        """What a device's clock is bounded by, from now on: before its events that depend on it."""
+        if self.state.ended or self._eos_made:
+            return
+        self._control_next = self._clocks.put(bound, self._control_next)
+        self._pump(now)
 
     def finish(self, now: Now) -> None:
         """No more will be emitted: tell the gateway and stop when it has acked everything."""
@@ -303,6 +326,7 @@ class AgentSession:
                     return
                 self._acks((message.control_next, *message.next_seqs), None)
                 self._numbers.welcomed = True
+                link.knows_clocks = m.CLOCKS in message.can
                 was_cut_off = self._pool.welcomed(link)
                 if self.state is SessionState.CONNECTING:
                     self.state = SessionState.SYNCING
@@ -311,7 +335,8 @@ class AgentSession:
                     self._after_sync(now)
             case m.Wanted() if link.state is LinkState.READY:
                 answers = self.intervals.answer(message.intervals)
-                self._outputs += [SendBytes(link.number, data, spare=True) for data in answers]
+                for data in answers:
+                    self._send(link, data, spare=True)
             case m.ErrorMessage():
                 self.counts[f"error_{message.reason}"] += 1
                 if message.reason == "length" and link.state is LinkState.GREETING:
@@ -366,6 +391,8 @@ class AgentSession:
         self._outputs += [SendDatagram(data, self._sync.place) for data in self._sync.requests()]
         for report in self._sync.reports():
             self._control_next = self._reports.put(report, self._control_next, self._eos_made)
+            if not self._eos_made:
+                self._control_next = self._clocks.own(report, now, self._control_next)
         self._pump(now)
 
     def _pump(self, now: Now) -> None:
@@ -375,9 +402,9 @@ class AgentSession:
         while self._pool.ready and (unacked.fresh or unacked.others):
             if (message := unacked.next_waiting(gated)) is None:
                 break
-            link, message.tries = self._pool.next_ready().number, message.tries + 1
-            message.connection, message.sent_mono_ns = link, mono_ns
-            self._outputs.append(SendBytes(link, message.data))
+            link, message.tries = self._pool.next_ready(), message.tries + 1
+            message.connection, message.sent_mono_ns = link.number, mono_ns
+            self._send(link, message.data)
             if self.settings.delivery is Delivery.ONCE and message.lane != m.CONTROL:
                 unacked.forget(message)
             elif self._ack_watch.due is None:
@@ -385,6 +412,18 @@ class AgentSession:
                 self.sooner = True
         if running and self._heartbeat.due is None:
             self._heartbeat.start(mono_ns)
+
+    def _send(self, link: Link, data: bytes, *, spare: bool = False) -> None:
+        """A gateway from before clocks had names is sent none: its log has no place for them."""
+        if not link.knows_clocks and isinstance(data, bytes) and wire.names_clocks(data):
+            self.counts["clocks_left_out"] += 1
+            message = wire.decode(data[wire.PREFIX_BYTES :])
+            if isinstance(message, m.Sync):
+                own = self._clocks.without_clock(message.number, message.measured_at)
+                data = wire.encode(own)
+            else:
+                data = wire.without_clocks(data)
+        self._outputs.append(SendBytes(link.number, data, spare=spare))
 
     def _check_acks(self, now: Now) -> None:
         for number in self._ack_watch.late(now.mono_ns):

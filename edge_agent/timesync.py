@@ -20,6 +20,8 @@ cut off from the server calls ``start`` again: it may be back with another time.
 
 Where the gateway does not answer, standard servers are asked one after the other, if there are any.
 What they say is of their clock: the bound has half their root delay and their root dispersion.
+
+A host that chrony keeps may be believed (``CHRONY``): its clock is right within chrony's own bound.
 """
 
 from __future__ import annotations
@@ -30,13 +32,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from edge_agent import ntp
+from edge_agent import chrony, ntp
 from edge_agent.clock import Now
 from edge_agent.deadlines import earliest
 from edge_agent.errors import NtpRefused, SettingsError
 from edge_agent.ntp_mac import NtpKey
 
 GATEWAY: Final = 0
+CHRONY: Final = -1
+"""Not asked over the network: the answer is what ``edge_agent.chrony.COMMAND`` prints."""
 SERVER_ATTEMPTS: Final = 4
 SERVER_SPACING_NS: Final = 2_000_000_000
 """Servers of others are asked so often at most, as ntpd's iburst asks them."""
@@ -146,6 +150,8 @@ class TimeSync:
         self._pending: tuple[int, int] | None = None
         self.due: int | None = None
         """Monotonic instant of the next question, or until which an answer is waited for."""
+        self.refusal = ""
+        """Why chrony was last not believed; empty: it was."""
         self._told = False
         self._requests: list[bytes] = []
         self._reports: list[SyncReport] = []
@@ -202,6 +208,9 @@ class TimeSync:
             self.counts["refused_unasked"] += 1
             return
         cookie, t1 = self._pending
+        if self.place == CHRONY:
+            self._tracked(data, now)
+            return
         try:
             packet = data if self._signing is None else self._signing.packet(data)
             answer = ntp.read_answer(packet, cookie, now.wall_ns)
@@ -216,12 +225,32 @@ class TimeSync:
         self._take(ntp.Exchange(t1, answer.t2, answer.t3, now.wall_ns), answer)
         self._after_exchange(now, now.mono_ns + self._spacing_ns)
 
+    def _tracked(self, line: bytes, now: Now) -> None:
+        """What chrony says: nobody is nearer to this clock."""
+        self._pending = None
+        try:
+            found = chrony.tracking(line)
+        except NtpRefused as refused:
+            self.counts[f"refused_{refused.reason}"] += 1
+            self.refusal = str(refused)
+        else:
+            self.refusal = ""
+            self.counts["answered"] += 1
+            settings = self.settings
+            self._good = 1
+            self._best = SyncReport(
+                0, 2 * found.bound_ns, now.wall_ns, settings.precision_ns, settings.skew_error_ppb
+            )
+        self._after_exchange(now, now.mono_ns + self._spacing_ns)
+
     @property
     def _signing(self) -> NtpKey | None:
         return self._key if self.place == GATEWAY else None
 
     @property
     def _attempts(self) -> int:
+        if self.place == CHRONY:
+            return 1
         few = self.place != GATEWAY
         return min(self.settings.attempts, SERVER_ATTEMPTS) if few else self.settings.attempts
 
@@ -249,7 +278,7 @@ class TimeSync:
         self.due = now.mono_ns + self.settings.timeout_ns
         self._asked += 1
         self.counts["asked"] += 1
-        question = ntp.request(cookie)
+        question = b"" if self.place == CHRONY else ntp.request(cookie)
         self._requests.append(question if self._signing is None else self._signing.signed(question))
 
     def _take(self, exchange: ntp.Exchange, answer: ntp.Answer) -> None:

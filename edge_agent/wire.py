@@ -9,6 +9,7 @@ range, ``ts <= te``) is checked where it is used, by the gateway.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 import msgpack
@@ -39,14 +40,17 @@ _PACKER: Final = msgpack.Packer()
 def _fields(message: m.Message) -> list[Any]:
     match message:
         case m.Data():
-            return [DATA, *message]
+            return [DATA, *message] if message.clocks else [DATA, *message[:-1]]
         case m.Promise():
             return [PROMISE, message.number, message.ts, message.type, message.streams]
         case m.Begin():
-            return [BEGIN, message.number, message.stream, message.ts, message.id, message.type]
+            named = [] if message.clock is None else [message.clock]
+            return [BEGIN, message.number, message.stream, message.ts, message.id, message.type,
+                    *named]  # fmt: skip
         case m.Sync():
+            named = [] if message.clock is None else [message.clock]
             return [SYNC, message.number, message.offset, message.delay, message.measured_at,
-                    message.precision, message.skew_error_ppb]  # fmt: skip
+                    message.precision, message.skew_error_ppb, *named]  # fmt: skip
         case m.Eos():
             return [EOS, message.number, message.ts, message.next_seqs]
         case m.Hello():
@@ -58,7 +62,8 @@ def _fields(message: m.Message) -> list[Any]:
                     message.incarnation, message.resend, message.control_acked,
                     streams, message.start, *can]  # fmt: skip
         case m.Welcome():
-            return [WELCOME, message.version, message.control_next, message.next_seqs]
+            can = [message.can] if message.can else []
+            return [WELCOME, message.version, message.control_next, message.next_seqs, *can]
         case m.Ack():
             return [ACK, message.control_next, message.next_seqs]
         case m.Wanted():
@@ -79,6 +84,24 @@ def encode(message: m.Message) -> bytes:
     if len(body) > m.MESSAGE_MAX:
         raise WireError("too_long", f"{len(body)} bytes, {m.MESSAGE_MAX} are allowed")
     return len(body).to_bytes(PREFIX_BYTES, "big") + body
+
+
+_NAMING: Final = (b"\x9a\x02", b"\x97\x04", b"\x98\x05")
+"""How bodies begin that name clocks: arrays of ten, seven, eight; DATA, BEGIN, SYNC."""
+
+
+def names_clocks(data: bytes) -> bool:
+    """Whether an encoded message, as ``encode`` gives it, names clocks."""
+    return data[PREFIX_BYTES : PREFIX_BYTES + 2] in _NAMING
+
+
+def without_clocks(data: bytes) -> bytes:
+    """An encoded DATA or BEGIN that names clocks, as a gateway reads it that knows none."""
+    message = decode(data[PREFIX_BYTES:])
+    if isinstance(message, m.Data):
+        return encode(message._replace(clocks=None))
+    assert isinstance(message, m.Begin)
+    return encode(replace(message, clock=None))
 
 
 def _int(value: object, low: int, high: int, name: str) -> int:
@@ -152,8 +175,16 @@ def _hello(f: list[Any]) -> m.Hello:
         _text(f[2], "site"), _text(f[3], "source"), _text(f[4], "token", 0, m.TEXT_MAX),
         _seq(f[5], "incarnation"), _bool(f[6], "resend"), _seq(f[7], "control number"), streams,
         _int(f[9], 0, 2**64 - 1, "start"),
-        tuple(_text(each, "can") for each in _list(f[10], 0, m.CAN_MAX, "can")),
+        _can(f[10]),
     )  # fmt: skip
+
+
+def _can(value: object) -> tuple[str, ...]:
+    return tuple(_text(each, "can") for each in _list(value, 0, m.CAN_MAX, "can"))
+
+
+def _clock(value: object) -> str | None:
+    return None if value is None else _text(value, "clock")
 
 
 def _texts(value: object, rows: int, name: str, longest: int) -> m.Texts:
@@ -195,6 +226,7 @@ def _data(f: list[Any]) -> m.Data:
         None if f[6] is None else _bytes(f[6], 8 * rows, "ids"),
         None if f[7] is None else _texts(f[7], rows, "types", m.NAME_MAX),
         tuple([_attr(each, rows) for each in _list(f[8], 0, m.ATTRS_MAX, "attributes")]),
+        None if f[9] is None else _texts(f[9], rows, "clocks", m.NAME_MAX),
     )
 
 
@@ -213,6 +245,7 @@ def _begin(f: list[Any]) -> m.Begin:
     return m.Begin(
         _seq(f[1], "control number"), _int(f[2], 0, m.STREAMS_MAX - 1, "stream"),
         _time(f[3], "ts"), _int(f[4], -(2**63), 2**63 - 1, "id"), _text(f[5], "type"),
+        _clock(f[6]),
     )  # fmt: skip
 
 
@@ -226,11 +259,12 @@ def _sync(f: list[Any]) -> m.Sync:
         _time(f[4], "measured_at"),
         _int(f[5], 0, limits.PRECISION_MAX_NS, "precision"),
         _int(f[6], 0, limits.SKEW_ERROR_MAX_PPB, "skew error"),
+        _clock(f[7]),
     )
 
 
 def _welcome(f: list[Any]) -> m.Welcome:
-    return m.Welcome(_seq(f[2], "control number"), _seqs(f[3]))
+    return m.Welcome(_seq(f[2], "control number"), _seqs(f[3]), _can(f[4]))
 
 
 def _intervals(value: object) -> m.Intervals:
@@ -250,17 +284,21 @@ def _error(f: list[Any]) -> m.ErrorMessage:
 
 _READERS: Final[dict[int, tuple[int, Callable[[list[Any]], m.Message]]]] = {
     HELLO: (11, _hello),
-    DATA: (9, _data),
+    DATA: (10, _data),
     PROMISE: (5, _promise),
-    BEGIN: (6, _begin),
-    SYNC: (7, _sync),
+    BEGIN: (7, _begin),
+    SYNC: (8, _sync),
     EOS: (4, lambda f: m.Eos(_seq(f[1], "control number"), _time(f[2], "ts"), _seqs(f[3]))),
-    WELCOME: (4, _welcome),
+    WELCOME: (5, _welcome),
     ACK: (3, lambda f: m.Ack(_seq(f[1], "control number"), _seqs(f[2]))),
     ERROR: (5, _error),
     WANTED: (2, lambda f: m.Wanted(_intervals(f[1]))),
     LACKING: (3, lambda f: m.Lacking(_intervals(f[1]), _intervals(f[2]))),
 }
+_LAST_LEFT_OUT: Final[dict[int, Any]] = {
+    HELLO: [], WELCOME: [], DATA: None, BEGIN: None, SYNC: None,
+}  # fmt: skip
+"""What the last field is where it is left out: messages ended before it once."""
 
 
 def _no_extension(code: int, data: bytes) -> object:
@@ -315,8 +353,8 @@ def _read(fields: object) -> m.Message:
         said = fields[1] if len(fields) > 1 and type(fields[1]) is int else "no number"
         raise WireError("version", f"version {said}, this is {m.PROTOCOL_VERSION}")
     size, reader = _READERS[fields[0]]
-    if fields[0] == HELLO and len(fields) == size - 1:
-        fields = [*fields, []]  # of an agent that was made before HELLO had ``can``
+    if len(fields) == size - 1 and fields[0] in _LAST_LEFT_OUT:
+        fields = [*fields, _LAST_LEFT_OUT[fields[0]]]
     if len(fields) != size:
         raise WireError("length", f"{len(fields)} fields instead of {size}")
     return reader(fields)

@@ -265,7 +265,7 @@ class Device:
         schema = self._abstraction.streams[stream]
         for low in range(0, len(rows), self._rows_max):
             some = rows[low : low + self._rows_max]
-            ts, te, ids, types, attrs = columns_of(schema, some)
+            ts, te, ids, types, attrs, _ = columns_of(schema, some)
             emitted = self.session.emit(
                 stream, now, ts=ts, te=te, ids=ids, types=types, attrs=attrs
             )

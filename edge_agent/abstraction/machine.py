@@ -17,7 +17,8 @@ how readings were cut into batches, makes no difference. The rules, for each thi
   and may be of any length. So nothing is told later than ``max + gap + lag`` after its begin.
 * A reading older than the thing's last one is left out and counted, unless it is so by more than
   ``clock_step``: then the clock was set back, and the interval ends at its last reading, cut
-  ``clock``. A clock that is set forward looks like a gap.
+  ``clock``. A clock that is set forward looks like a gap. A reading that another clock stamped
+  than the one before (``take``) ends the interval so, too: an interval is by one clock.
 * A reading without a value (null, NaN, a text for a number) is left out and counted.
 * At the end of the stream open intervals end at their last readings, cut ``eos``; where
   ``keys_max`` are open, the oldest ends likewise, cut ``full``.
@@ -41,7 +42,8 @@ from edge_agent.abstraction.labels import label_of
 from edge_agent.abstraction.settings import PRESENCE, AbstractSettings
 
 Key = tuple[Any, ...]
-"""Values of the attributes ``by``."""
+"""Values of the attributes ``by``; behind them the device that stamps, where that is not the
+agent."""
 Reading = tuple[Key, int, Any]
 """Of which thing, at which time [ns, source's clock], and its value."""
 ABSTRACTIONS_MAX: Final = 64
@@ -56,6 +58,7 @@ class Begun(NamedTuple):
     ts: int
     id: int
     type: str
+    clock: str | None = None
 
 
 class Ended(NamedTuple):
@@ -68,12 +71,24 @@ class Ended(NamedTuple):
     key: Key
     cut: str | None
     readings: int
+    clock: str | None = None
 
 
 class Open:
     """An interval that has not ended. ``last``: its last reading; ``mono_ns``: when that came."""
 
-    __slots__ = ("continued", "id", "key", "last", "mono_ns", "readings", "told", "ts", "type")
+    __slots__ = (
+        "clock",
+        "continued",
+        "id",
+        "key",
+        "last",
+        "mono_ns",
+        "readings",
+        "told",
+        "ts",
+        "type",
+    )
 
     def __init__(self, key: Key, type_: str, ts: int, id_: int, mono_ns: int) -> None:
         self.key = key
@@ -83,6 +98,8 @@ class Open:
         self.mono_ns = mono_ns
         self.readings = 1
         self.told = False
+        self.clock: str | None = None
+        """What stamped its readings; None: the source's own clock."""
         self.continued = False
         """Whether it goes on with one that was split."""
 
@@ -108,15 +125,20 @@ class Abstraction:
         self._open: dict[Key, Open] = {}
         self._due: list[tuple[int, int, Key]] = []
         self._outputs: list[Begun | Ended] = []
+        self._clock: str | None = None
+        """Of the readings that are being taken."""
 
     def outputs(self) -> list[Begun | Ended]:
         """What is to be told, in this order. Drained."""
         made, self._outputs = self._outputs, []
         return made
 
-    def take(self, readings: Iterable[Reading], mono_ns: int) -> None:
-        """Readings in the order in which the device has them, at hand now."""
+    def take(self, readings: Iterable[Reading], mono_ns: int, clock: str | None = None) -> None:
+        """Readings in the order in which the device has them, at hand now; ``clock``: what stamped
+        them.
+        """
         self.wake(mono_ns)
+        self._clock = clock
         find, label_of_value, gap_ns = self._open.get, self._label, self._gap_ns
         min_ns, max_ns = self.settings.min_ns, self.settings.max_ns or (1 << 63)
         touched, count, valueless = self.touched, 0, 0
@@ -135,6 +157,9 @@ class Abstraction:
                 valueless += 1
                 continue
             silent_ns = ts - interval.last
+            if interval.clock != clock:
+                self._jump(interval, value, ts, mono_ns)
+                continue
             if silent_ns < 0 or silent_ns > gap_ns:
                 self._jump(interval, value, ts, mono_ns)
                 continue
@@ -191,14 +216,18 @@ class Abstraction:
         each = self._open.get(key)
         if each is None:
             return None
-        return [each.type, each.ts, each.last, each.id, each.readings, each.told, each.continued]
+        state = [
+            each.type, each.ts, each.last, each.id, each.readings, each.told, each.continued,
+        ]  # fmt: skip
+        return state if each.clock is None else [*state, each.clock]
 
     def restore(self, key: Key, state: list[Any], mono_ns: int) -> None:
         """Goes on with an interval; its silence counts from now."""
-        type_, ts, last, id_, readings, told, continued = state
+        type_, ts, last, id_, readings, told, continued, *clock = state
         interval = Open(key, type_, ts, id_, mono_ns)
         interval.last, interval.readings = last, readings
         interval.told, interval.continued = told, continued
+        interval.clock = clock[0] if clock else None
         self._open[key] = interval
         self._watch(interval)
         self.next = max(self.next, id_ // ABSTRACTIONS_MAX + 1)
@@ -219,7 +248,7 @@ class Abstraction:
             self._end(oldest, oldest.last, "full")
         interval = Open(key, type_, ts, self.next * ABSTRACTIONS_MAX + self._place, mono_ns)
         self.next += 1
-        interval.readings = readings
+        interval.readings, interval.clock = readings, self._clock
         self._open[key] = interval
         self._watch(interval)
         if not self.settings.min_ns:
@@ -241,11 +270,13 @@ class Abstraction:
         interval.told = True
         if self.settings.begins:
             self.counts["begins"] += 1
-            self._outputs.append(Begun(interval.ts, interval.id, interval.type))
+            self._outputs.append(Begun(interval.ts, interval.id, interval.type, interval.clock))
 
     def _jump(self, interval: Open, value: Any, ts: int, mono_ns: int) -> None:
         """A reading from before the last one, or from after a gap."""
-        if ts < interval.last:
+        if interval.clock != self._clock:
+            self._end(interval, interval.last, "clock")
+        elif ts < interval.last:
             if interval.last - ts <= self.settings.clock_step_ns:
                 self.counts["backwards"] += 1
                 return
@@ -275,5 +306,14 @@ class Abstraction:
             return
         self.counts["intervals"] += 1
         self._outputs.append(
-            Ended(interval.ts, te, interval.id, interval.type, interval.key, cut, interval.readings)
+            Ended(
+                interval.ts,
+                te,
+                interval.id,
+                interval.type,
+                interval.key,
+                cut,
+                interval.readings,
+                interval.clock,
+            )
         )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import itemgetter
+from itertools import groupby
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from edge_agent.abstraction.machine import Abstraction, Reading
+from edge_agent.device_clock import device_of
 from edge_agent.messages import StreamSchema
 from edge_agent.rows import Row
 
@@ -31,11 +33,19 @@ class Reader:
         """Events, at hand now."""
         if self._only:
             rows = [row for row in rows if row.type in self._only]
-        self.machine.take(self._readings(rows), mono_ns)
+        for name, some in groupby(rows, attrgetter("clock")):
+            self.machine.take(self._readings(list(some), name), mono_ns, name)
 
-    def _readings(self, rows: Sequence[Row]) -> list[Reading]:
+    def _readings(self, rows: Sequence[Row], clock: str | None) -> list[Reading]:
         place = self._value
         thing = _picker(self._by)
+        if clock is not None:
+            # Of one device, whose clock has another name when it was set or is in doubt.
+            attrs_of, device = thing, device_of(clock)
+
+            def thing(attrs: tuple[Any, ...]) -> tuple[Any, ...]:
+                return (*attrs_of(attrs), device)
+
         if place is None:
             return [(thing(row.attrs), row.ts, None) for row in rows]
         return [(thing(row.attrs), row.ts, row.attrs[place]) for row in rows]

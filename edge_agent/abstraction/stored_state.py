@@ -70,7 +70,14 @@ def interval_rows(schema: StreamSchema, ended: Collection[Ended]) -> list[Row]:
     """Events of the stream ``into``, whose attributes are ``by``, ``cut`` and ``readings``."""
     assert list(schema.attrs)[-2:] == [CUT, READINGS]
     return [
-        Row(each.ts, each.te, each.id, each.type, (*each.key, each.cut, each.readings))
+        Row(
+            each.ts,
+            each.te,
+            each.id,
+            each.type,
+            (*each.key[: len(schema.attrs) - 2], each.cut, each.readings),
+            each.clock,
+        )
         for each in ended
     ]
 
@@ -92,9 +99,9 @@ def _end(outbox: Outbox, found: dict[int, list[_Found]]) -> int:
     rows: dict[str, list[Row]] = defaultdict(list)
     changes: dict[str, list[Change]] = defaultdict(list)
     for mark, those in found.items():
-        for key, into, (type_, ts, last, id_, readings, *_) in those:
-            attrs = (*key, "eos", readings)
-            rows[into].append(Row(ts, last, id_, type_, attrs))
+        for key, into, (type_, ts, last, id_, readings, _, _, *clock) in those:
+            attrs = (*(key[:-1] if clock else key), "eos", readings)
+            rows[into].append(Row(ts, last, id_, type_, attrs, clock[0] if clock else None))
             changes[into].append((msgpack.packb([mark, key]), None))
     for into, ended in rows.items():
         index = [stream.name for stream in outbox.start.streams].index(into)
@@ -105,8 +112,10 @@ def _end(outbox: Outbox, found: dict[int, list[_Found]]) -> int:
 
 def _append(outbox: Outbox, index: int, rows: Sequence[Row], changes: Sequence[Change]) -> None:
     spool, schema = outbox.spools[index], outbox.start.streams[index]
-    ts, te, ids, types, attrs = columns_of(schema, rows)
-    message = data_message(index, schema, ts=ts, te=te, ids=ids, types=types, attrs=attrs)
+    ts, te, ids, types, attrs, clocks = columns_of(schema, rows)
+    message = data_message(
+        index, schema, ts=ts, te=te, ids=ids, types=types, attrs=attrs, clocks=clocks
+    )
     record = Record(spool.next, len(rows), encoded_data(message, spool.next, schema.name))
     outbox.intervals.add(index, record.end, changes)
     spool.append(record)

@@ -12,6 +12,7 @@ from edge_agent.abstraction.machine import Abstraction, Begun, Ended
 from edge_agent.abstraction.readings import Reader
 from edge_agent.abstraction.stored_state import changes_of, interval_rows
 from edge_agent.deadlines import earliest
+from edge_agent.device_clock import ClockBound
 from edge_agent.inputs.base import Outlet
 from edge_agent.messages import StreamSchema
 from edge_agent.outbox.journal import Change
@@ -30,7 +31,9 @@ class IntervalSink(Protocol):
     @property
     def outlet(self) -> Outlet: ...
 
-    def begin(self, stream: str, ts: int, id: int, type: str) -> bool: ...  # noqa: A002
+    def begin(
+        self, stream: str, ts: int, id: int, type: str, clock_: str | None = None,  # noqa: A002
+    ) -> bool: ...  # fmt: skip
 
     async def put_intervals(
         self, stream: str, rows: Sequence[Row], changes: Sequence[Change], keys: Sequence[bytes]
@@ -89,6 +92,9 @@ class AbstractingOutlet:
 
     async def durable(self) -> None:
         await self._channel.outlet.durable()
+
+    async def clocks(self, bounds: Sequence[ClockBound]) -> None:
+        await self._channel.outlet.clocks(bounds)
 
     def bad(self, what: str, place: str) -> None:
         self._channel.outlet.bad(what, place)

@@ -20,7 +20,7 @@ from edge_agent.messages import ATTR_TYPES, StreamSchema
 from edge_agent.packing import check_schemas
 from edge_agent.settings import SessionSettings
 from edge_agent.settings_file import Table, read_toml, shown_ns, told_of
-from edge_agent.timesync import GATEWAY, SyncSettings
+from edge_agent.timesync import CHRONY, GATEWAY, SyncSettings
 from edge_agent.tls_files import TlsFiles, read_tls
 from edge_agent.units import NS_PER
 
@@ -30,6 +30,7 @@ OUTBOX_WINDOW: Final = 2 << 20
 """Bytes of messages on their way from an outbox, which keeps the others: enough for 100,000 events
 a second that are acked within half a second."""
 _SERVER: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]{2,45})\]|([^\s:\[\]/]{1,253}))(?::([0-9]{1,5}))?")
+TIME_FROM: Final = ("gateway", "chrony")
 WHEN_FULL: Final = ("block", "drop-oldest", "drop-newest")
 _SESSION_DURATIONS: Final = (
     "heartbeat_ns", "heartbeat_lag_ns", "hello_timeout_ns", "ack_timeout_ns", "reconnect_ns",
@@ -138,7 +139,11 @@ def _read(
         schemas=schemas, wall_ns=wall_ns, jitter=jitter,
         source=f"{session.site}/{session.source}",
     )  # fmt: skip
-    inputs = read_inputs(whole.tables("input"), surroundings)
+    tables = whole.tables("input")
+    inputs = read_inputs(tables, surroundings)
+    for each in tables:
+        if abstracts and each.effective.get("clock") == "arrival":
+            raise each.wrong("clock", "[[abstract]] needs readings that one clock has stamped")
     whole.done()
     if not inputs:
         raise whole.wrong("input", "there is none: write [[input]] with its kind")
@@ -232,9 +237,16 @@ def _sync(table: Table) -> SyncSettings:
 
 
 def _time(table: Table) -> tuple[tuple[TimeServer, ...], tuple[int, ...]]:
-    """The servers of ``[time]``, and who is asked: the gateway first, unless it is not to be."""
+    """The servers of ``[time]``, and who is asked: the gateway first, unless it is not to be; or
+    this host's chrony alone.
+    """
+    keeper = table.text("from", "gateway", among=TIME_FROM)
     found = tuple(_server(table, text) for text in table.texts("servers", []))
     gateway = table.flag("gateway", True)
+    if keeper == "chrony":
+        if found:
+            raise table.wrong("servers", "are chrony's own business: leave them out")
+        return (), (CHRONY,)
     if not found and not gateway:
         raise table.wrong("servers", "must be given: the gateway is not to be asked")
     first = () if not gateway else (GATEWAY,)

@@ -142,6 +142,9 @@ def _channel(
         session = SpooledSession(
             settings.session, start.streams, start.incarnation, _cookie, jitter, outbox.resumed()
         )
+        now = clock.read()
+        for bound in outbox.known_clocks(now.wall_ns - now.mono_ns):
+            session.clock(bound, now)
         if outbox is outboxes[-1]:
             places = {stream.name: index for index, stream in enumerate(start.streams)}
             for machine in machines:

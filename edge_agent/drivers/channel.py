@@ -26,7 +26,9 @@ class Channel(Protocol):
     def outlet(self) -> Outlet:
         """Where inputs hand their events."""
 
-    def begin(self, stream: str, ts: int, id: int, type: str) -> bool:  # noqa: A002
+    def begin(
+        self, stream: str, ts: int, id: int, type: str, clock_: str | None = None,  # noqa: A002
+    ) -> bool:  # fmt: skip
         """An interval's begin (IBP) is on its way, or (False) there was no room for it."""
 
     async def put_intervals(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from edge_agent import records as r
 from edge_agent.abstraction.machine import Abstraction
+from edge_agent.device_clock import ClockBound
 from edge_agent.drivers.abstracting_outlet import AbstractingOutlet
 from edge_agent.drivers.agent_file import AgentSettings
 from edge_agent.drivers.tellings import Tellings
@@ -36,7 +37,7 @@ class PrintingOutlet:
             named = zip(self._attrs[stream], row.attrs, strict=True)
             fields = {
                 r.STREAM: stream, r.TYPE: row.type, r.TS: row.ts,
-                r.TE: None if row.te == row.ts else row.te, r.ID: row.id,
+                r.TE: None if row.te == row.ts else row.te, r.ID: row.id, r.CLOCK: row.clock,
                 r.ATTRS: {name: value for name, value in named if value is not None} or None,
             }  # fmt: skip
             self._print({name: value for name, value in fields.items() if value is not None})
@@ -47,9 +48,12 @@ class PrintingOutlet:
         """Where rows go that are no readings, or are kept."""
         return self
 
-    def begin(self, stream: str, ts: int, id: int, type: str) -> bool:  # noqa: A002
+    def begin(
+        self, stream: str, ts: int, id: int, type: str, clock_: str | None = None,  # noqa: A002
+    ) -> bool:  # fmt: skip
         """Prints an interval's begin."""
-        self._print({r.KIND: "ibp", r.STREAM: stream, r.TYPE: type, r.TS: ts, r.ID: id})
+        named = {} if clock_ is None else {r.CLOCK: clock_}
+        self._print({r.KIND: "ibp", r.STREAM: stream, r.TYPE: type, r.TS: ts, r.ID: id, **named})
         return True
 
     async def put_intervals(
@@ -58,6 +62,10 @@ class PrintingOutlet:
         """Prints intervals; what is open is not kept."""
         del changes, keys
         return await self.take(stream, rows)
+
+    async def clocks(self, bounds: Sequence[ClockBound]) -> None:
+        """Offsets to the engine's clock are known where there is a gateway."""
+        del bounds
 
     def bad(self, what: str, place: str) -> None:
         """A record that was left out."""

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from edge_agent import clock
+from edge_agent.device_clock import ClockBound
 from edge_agent.drivers.agent_file import AgentSettings
 from edge_agent.drivers.outlets import BaseOutlet
 from edge_agent.drivers.session_driver import Address, SessionDriver
@@ -68,8 +69,12 @@ class MemoryChannel(BaseOutlet):
         tell(f"stopped: {emitted - acked} of {emitted} events are not acked")
         return session.state is not SessionState.FAILED and emitted == acked
 
-    def begin(self, stream: str, ts: int, id: int, type: str) -> bool:  # noqa: A002
-        told = self.driver.session.begin(stream, clock.read(), ts=ts, id=id, type=type)
+    def begin(
+        self, stream: str, ts: int, id: int, type: str, clock_: str | None = None,  # noqa: A002
+    ) -> bool:  # fmt: skip
+        told = self.driver.session.begin(
+            stream, clock.read(), ts=ts, id=id, type=type, clock=clock_
+        )
         self.driver.carry_out()
         return told.accepted
 
@@ -88,6 +93,11 @@ class MemoryChannel(BaseOutlet):
         self._sessions[sender] = known if kept else known + 1
         return self._sessions[sender]
 
+    async def clocks(self, bounds: Sequence[ClockBound]) -> None:
+        for bound in bounds:
+            self.driver.session.clock(bound, clock.read())
+        self.driver.carry_out()
+
     async def durable(self) -> None:
         """The gateway has acked what was taken: there is no other place where it is safe."""
         counts = self.driver.session.counts
@@ -97,10 +107,11 @@ class MemoryChannel(BaseOutlet):
 
     async def _put(self, stream: str, rows: Sequence[Row], keys: Sequence[bytes]) -> bool:
         while True:
-            ts, te, ids, types, attrs = columns_of(self._schemas[stream], rows)
+            ts, te, ids, types, attrs, clocks = columns_of(self._schemas[stream], rows)
             emitted = self.driver.session.emit(
-                stream, clock.read(), ts=ts, te=te, ids=ids, types=types, attrs=attrs
-            )
+                stream, clock.read(), ts=ts, te=te, ids=ids, types=types, attrs=attrs,
+                clocks=clocks,
+            )  # fmt: skip
             self.driver.carry_out()
             if emitted.reason != "full":
                 self._keys.remember(keys)

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from edge_agent import clock
+from edge_agent.device_clock import ClockBound
 from edge_agent.drivers.agent_file import AgentSettings
 from edge_agent.drivers.outlets import BaseOutlet
 from edge_agent.drivers.session_driver import Address, SessionDriver
@@ -123,8 +124,10 @@ class OutboxChannel(BaseOutlet):
             if isinstance(problem, Exception):
                 raise problem  # a bug of ours is not to be passed over
 
-    def begin(self, stream: str, ts: int, id: int, type: str) -> bool:  # noqa: A002
-        told = self._live.session.begin(stream, clock.read(), ts=ts, id=id, type=type)
+    def begin(
+        self, stream: str, ts: int, id: int, type: str, clock_: str | None = None,  # noqa: A002
+    ) -> bool:  # fmt: skip
+        told = self._live.session.begin(stream, clock.read(), ts=ts, id=id, type=type, clock=clock_)
         self._live.driver.carry_out()
         return told.accepted
 
@@ -152,6 +155,14 @@ class OutboxChannel(BaseOutlet):
         number = await self.on_disk(partial(outbox.session, sender, self._draw(), kept=kept))
         assert isinstance(number, int)
         return number
+
+    async def clocks(self, bounds: Sequence[ClockBound]) -> None:
+        """They are on the disk before the events that they stamped are."""
+        now = clock.read()
+        await self.on_disk(self._live.outbox.clocks, bounds, now.wall_ns - now.mono_ns)
+        for bound in bounds:
+            self._live.session.clock(bound, clock.read())
+        self._live.driver.carry_out()
 
     async def durable(self) -> None:
         """What was taken is fsynced, with the keys that came with it."""
@@ -211,8 +222,10 @@ class OutboxChannel(BaseOutlet):
     async def _put(self, stream: str, rows: Sequence[Row], keys: Sequence[bytes]) -> bool:
         index = self._places[stream]
         schema, spool = self._settings.streams[index], self._live.outbox.spools[index]
-        ts, te, ids, types, attrs = columns_of(schema, rows)
-        message = data_message(index, schema, ts=ts, te=te, ids=ids, types=types, attrs=attrs)
+        ts, te, ids, types, attrs, clocks = columns_of(schema, rows)
+        message = data_message(
+            index, schema, ts=ts, te=te, ids=ids, types=types, attrs=attrs, clocks=clocks
+        )
         while True:
             version = self._live.driver.version
             record = Record(spool.next, len(rows), encoded_data(message, spool.next, schema.name))

@@ -14,14 +14,15 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from subprocess import DEVNULL, PIPE
 
-from edge_agent import clock
+from edge_agent import chrony, clock
 from edge_agent.drivers.alarm import Alarm
 from edge_agent.drivers.stream_socket import StreamSocket
 from edge_agent.drivers.time_servers import TimeServer, TimeServers
 from edge_agent.outputs import Close, Connect, SendBytes, SendDatagram, SessionState
 from edge_agent.session import AgentSession
-from edge_agent.timesync import GATEWAY
+from edge_agent.timesync import CHRONY, GATEWAY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,7 @@ class SessionDriver:
         self._datagrams: asyncio.DatagramTransport | None = None
         self._asked_host = ""
         self._servers = TimeServers(address.time_servers, self.answered, self._not_asked)
+        self._chrony: asyncio.Task[None] | None = None
         self._alarm = Alarm(self._wake)
         self.version = 0
         """Counts what has happened."""
@@ -90,7 +92,7 @@ class SessionDriver:
         """Stops at once; what is not acked stays so."""
         self._closed = True
         self._alarm.cancel()
-        tasks = list(self._connecting.values())
+        tasks = [*self._connecting.values(), *filter(None, [self._chrony])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -219,12 +221,40 @@ class SessionDriver:
         self._datagrams, self._asked_host = made, host
 
     def _ask(self, data: bytes, place: int) -> None:
+        if place == CHRONY:
+            if self._chrony is None or self._chrony.done():
+                self._chrony = asyncio.get_running_loop().create_task(self._ask_chrony())
+            return
         if place != GATEWAY:
             self._servers.ask(place - 1, data)
             return
         self._servers.close()
         if self._datagrams is not None and not self._datagrams.is_closing():
             self._datagrams.sendto(data)
+
+    async def _ask_chrony(self) -> None:
+        said = ""
+        try:
+            program = await asyncio.create_subprocess_exec(
+                *chrony.COMMAND, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL
+            )
+            try:
+                line, _ = await program.communicate()
+            finally:
+                if program.returncode is None:
+                    program.kill()
+            if program.returncode:
+                said = line.decode("utf-8", "replace").strip() or "it failed"
+        except OSError as error:
+            said = _told(error)
+        if said:
+            self.last_error = f"time from chrony: {' '.join(chrony.COMMAND)}: {said}"
+            self.notify()
+            return
+        self.answered(line)
+        if refusal := self.session.time_refusal:
+            self.last_error = f"time from chrony: {refusal}"
+            self.notify()
 
     def _not_asked(self, host: str, error: OSError) -> None:
         self.counts["no_ntp_socket"] += 1

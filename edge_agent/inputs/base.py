@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from edge_agent import clock
+from edge_agent.device_clock import ClockBound
 from edge_agent.messages import StreamSchema
 from edge_agent.rows import Row
 from edge_agent.settings_file import Table
@@ -41,6 +43,9 @@ class Outlet(Protocol):
         without one, when the gateway has acked it. Until then no sender may be told that it is.
         """
 
+    async def clocks(self, bounds: Sequence[ClockBound]) -> None:
+        """What the clocks of devices are bounded by: said before the events that they stamped."""
+
     def bad(self, what: str, place: str) -> None:
         """A record that was left out: why, and where it stood."""
 
@@ -59,6 +64,10 @@ class Input(Protocol):
         """Returns at the end of the input; raises AgentError when it cannot be read at all."""
 
 
+def _mono_ns() -> int:
+    return clock.read().mono_ns
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """What an input may use of its device, beside its settings."""
@@ -71,6 +80,8 @@ class Surroundings:
     """Who the agent is: its site and name, as ``main/door``."""
     wall_ns: Callable[[], int]
     """This device's wall clock [ns since 1970]."""
+    mono_ns: Callable[[], int] = _mono_ns
+    """This device's monotonic clock [ns]."""
     jitter: Callable[[int], int]
     """A random whole number from 0 to its argument."""
 

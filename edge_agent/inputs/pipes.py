@@ -14,6 +14,7 @@ from edge_agent.errors import AgentError
 from edge_agent.inputs.base import Outlet, Surroundings
 from edge_agent.inputs.json_lines import JsonLines
 from edge_agent.inputs.record_fields import RecordFields, read_fields
+from edge_agent.inputs.stamping import AGENT, DEVICE, Stamping, read_stamping, stamping_outlet
 from edge_agent.settings_file import Table
 from edge_agent.units import NS_PER
 
@@ -35,8 +36,11 @@ class StdinInput:
         """``bytes`` that were read."""
         self._fields = fields
         self._wall_ns = wall_ns
+        self.stamped: Callable[[Outlet], Outlet] = lambda outlet: outlet
+        """Where events go that are to have the clocks that stamped them."""
 
     async def run(self, outlet: Outlet) -> None:
+        outlet = self.stamped(outlet)
         lines = JsonLines(self._fields, "stdin")
         number = sys.stdin.fileno()
         mode = os.fstat(number).st_mode
@@ -76,8 +80,10 @@ class ExecInput:
         self._wait_ns = wait_ns
         self._fields = fields
         self._wall_ns = wall_ns
+        self.stamped: Callable[[Outlet], Outlet] = lambda outlet: outlet
 
     async def run(self, outlet: Outlet) -> None:
+        outlet = self.stamped(outlet)
         while True:
             code = await self._once(outlet)
             if code:
@@ -130,7 +136,18 @@ async def _ended(program: asyncio.subprocess.Process) -> None:
 
 def stdin_input(table: Table, around: Surroundings) -> StdinInput:
     """``kind = "stdin"``."""
-    return StdinInput(read_fields(table, around.schemas), around.wall_ns)
+    stamping, fields = _fields(table, around)
+    found = StdinInput(fields, around.wall_ns)
+    found.stamped = stamping_outlet(stamping, fields, around, found.counts)
+    return found
+
+
+def _fields(table: Table, around: Surroundings) -> tuple[Stamping, RecordFields]:
+    """A program on this device stamps by this device's clock, unless it says otherwise."""
+    stamping = read_stamping(
+        table, AGENT, delay_min_max_ns=100 * NS_PER["ms"], delay_max_ns=10 * NS_PER["s"]
+    )
+    return stamping, read_fields(table, around.schemas, devices=stamping.clock == DEVICE)
 
 
 def exec_input(table: Table, around: Surroundings) -> ExecInput:
@@ -140,4 +157,7 @@ def exec_input(table: Table, around: Surroundings) -> ExecInput:
         raise table.wrong("command", 'write the program and its arguments: ["program", "-v"]')
     restart = table.text("restart", "on-failure", among=RESTARTS)
     wait_ns = table.duration_ns("restart_wait", NS_PER["s"], low=NS_PER["ms"])
-    return ExecInput(command, restart, wait_ns, read_fields(table, around.schemas), around.wall_ns)
+    stamping, fields = _fields(table, around)
+    found = ExecInput(command, restart, wait_ns, fields, around.wall_ns)
+    found.stamped = stamping_outlet(stamping, fields, around, found.counts)
+    return found

@@ -8,7 +8,7 @@ of some for each record.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
 from operator import lt
@@ -108,7 +108,8 @@ def _plain(fields: RecordFields, batch: Batch, now_ns: int) -> tuple[str, list[R
         raise _NotPlain
     (stream,) = streams
     texts, scale = fields.texts, NS_PER[fields.time_unit]
-    ts = _times(field(r.TS), scale, texts) or [now_ns] * len(batch)
+    times = _times(field(r.TS), scale, texts)
+    ts = times or [now_ns] * len(batch)
     te = _times(field(r.TE), scale, texts) or ts
     if te is not ts and any(map(lt, te, ts)):
         raise _NotPlain
@@ -124,7 +125,18 @@ def _plain(fields: RecordFields, batch: Batch, now_ns: int) -> tuple[str, list[R
         for name, kind in fields.schemas[stream].attrs.items()
     ]
     of_each = zip(*attrs, strict=True) if attrs else repeat(())
-    return stream, list(map(_row, zip(ts, te, ids, types, of_each, strict=False)))
+    clocks = repeat(None) if times is None else _devices(fields, field)
+    return stream, list(map(_row, zip(ts, te, ids, types, of_each, clocks, strict=False)))
+
+
+def _devices(fields: RecordFields, field: Callable[[str], Sequence[Any]]) -> Iterable[str | None]:
+    """Who stamped each record; empty: one that it does not name."""
+    if not fields.devices:
+        return repeat(None)
+    names = field(r.CLOCK)
+    _only(names, str, _NONE)
+    _check_lengths(set(names) - ({None, ""} if fields.texts else {None}), 1, NAME_MAX)
+    return [name or "" for name in names]
 
 
 def _only(values: Sequence[Any], *known: type) -> set[type]:

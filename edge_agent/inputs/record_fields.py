@@ -2,7 +2,8 @@
 
 Fields have the names of a trace: ``stream ts te id type`` and ``attrs`` with the attributes; an
 attribute of the stream may also stand beside them. ``map`` says where a field is named otherwise.
-A record without ``ts`` happened when it was read, by this device's clock.
+A record without ``ts`` happened when it was read, by this device's clock. ``clock`` names the
+device that stamped the others, where the input asks for it.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from typing import Any, Final
 
 from edge_agent import records as r
 from edge_agent.errors import SettingsError
-from edge_agent.messages import StreamSchema
+from edge_agent.messages import NAME_MAX, StreamSchema
 from edge_agent.near_miss import did_you_mean
 from edge_agent.rows import BadRecord, Row, checked_row
 from edge_agent.settings_file import Table, quantity
 from edge_agent.units import NS_PER
 
-FIELDS: Final = (r.STREAM, r.TS, r.TE, r.ID, r.TYPE)
+FIELDS: Final = (r.STREAM, r.TS, r.TE, r.ID, r.TYPE, r.CLOCK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +35,12 @@ class RecordFields:
     map: Mapping[str, str] = field(default_factory=dict)
     texts: bool = False
     """Values are texts (CSV): those of numbers and bools are read."""
+    devices: bool = False
+    """An event's clock is the device that stamped it."""
 
-    def event(self, record: Mapping[str, Any], now_ns: int) -> tuple[str, Row]:
-        """The stream and the event that ``record`` is; ``now_ns``: when it was read.
+    def event(self, record: Mapping[str, Any], now_ns: int, device: str = "") -> tuple[str, Row]:
+        """The stream and the event that ``record`` is; ``now_ns``: when it was read; ``device``: of
+        a record that names none.
 
         Raises:
             BadRecord: names what is wrong.
@@ -63,7 +67,19 @@ class RecordFields:
             id_,
             self._field(record, r.TYPE),
             attrs,
+            None if given is None else self.device_of(record, device),
         )
+
+    def device_of(self, record: Mapping[str, Any], device: str) -> str | None:
+        """Who stamped a record; raises BadRecord: its ``clock`` is no name."""
+        if not self.devices:
+            return None
+        found = self._field(record, r.CLOCK)
+        if found is None:
+            return device
+        if type(found) is not str or not 1 <= len(found) <= NAME_MAX:
+            raise BadRecord(f"clock {found!r:.50} is not a text of 1 to {NAME_MAX} characters")
+        return found
 
     def _field(self, record: Mapping[str, Any], name: str) -> Any:
         value = record.get(self.map.get(name, name))
@@ -77,8 +93,9 @@ class RecordFields:
 
 
 def read_fields(
-    table: Table, schemas: Mapping[str, StreamSchema], *, texts: bool = False
-) -> RecordFields:
+    table: Table, schemas: Mapping[str, StreamSchema], *, texts: bool = False,
+    devices: bool = False,
+) -> RecordFields:  # fmt: skip
     """The settings ``stream time_unit map`` of an input."""
     stream = table.text("stream", next(iter(schemas)), among=list(schemas))
     unit = table.text("time_unit", "ns", among=list(NS_PER))
@@ -89,7 +106,9 @@ def read_fields(
         if name not in names:
             raise inner.wrong(name, f"no such field{did_you_mean(name, names)}")
         found[name] = inner.text(name)
-    return RecordFields(schemas=schemas, stream=stream, time_unit=unit, map=found, texts=texts)
+    return RecordFields(
+        schemas=schemas, stream=stream, time_unit=unit, map=found, texts=texts, devices=devices
+    )
 
 
 def instant_ns(value: Any, unit: str) -> int:

@@ -17,13 +17,17 @@ from edge_agent.errors import AgentError
 from edge_agent.inputs.base import Outlet, Surroundings
 from edge_agent.inputs.datagrams import receive
 from edge_agent.inputs.record_fields import instant_ns, read_text
+from edge_agent.inputs.stamping import DEVICE, StampingClocks, read_stamping
 from edge_agent.messages import StreamSchema
 from edge_agent.near_miss import did_you_mean
 from edge_agent.rows import BadRecord, Row, checked_row
 from edge_agent.settings_file import Table
+from edge_agent.units import NS_PER
 
 PORT: Final = 9763
 COLUMNS: Final = ("sid", "ts", "x", "y", "z", "v", "a", "vx", "vy", "vz", "ax", "ay", "az")
+DELAY_MIN_MAX_NS: Final = 200 * NS_PER["ms"]
+DELAY_MAX_NS: Final = 10 * NS_PER["s"]
 LINE_MAX: Final = 1_000
 """Characters."""
 _PS_PER_NS: Final = 1_000
@@ -75,9 +79,14 @@ def lines_of(datagram: bytes) -> list[str]:
 class SoccerInput:
     """A UDP socket that positions come to."""
 
-    def __init__(self, name: str, host: str, port: int, fields: PositionFields) -> None:
+    def __init__(
+        self, name: str, host: str, port: int, fields: PositionFields, clocks: StampingClocks
+    ) -> None:
         self.counts: Counter[str] = Counter()
-        """``datagrams``, ``dropped_datagrams`` (no room), ``positions``, ``bad`` lines."""
+        """``datagrams``, ``dropped_datagrams`` (no room), ``positions``, ``bad`` lines; and those
+        of ``StampingClocks``."""
+        clocks.counts = self.counts
+        self._clocks = clocks
         self._name = name
         self._host = host
         self._port = port
@@ -96,7 +105,8 @@ class SoccerInput:
             while True:
                 rows = self._rows(await datagrams.take(), outlet, place)
                 for first in range(0, len(rows), _ROWS_MAX):
-                    await outlet.take(self._fields.schema.name, rows[first : first + _ROWS_MAX])
+                    some = await self._clocks.stamped(rows[first : first + _ROWS_MAX], outlet)
+                    await outlet.take(self._fields.schema.name, some)
         finally:
             transport.abort()
 
@@ -133,7 +143,11 @@ def soccer_input(table: Table, around: Surroundings) -> SoccerInput:
         zero_ns=_zero(table),
     )
     host, port = table.text("listen", "127.0.0.1"), table.integer("port", PORT, 0, 65_535)
-    return SoccerInput(around.name, host, port, fields)
+    stamping = read_stamping(
+        table, DEVICE, delay_min_max_ns=DELAY_MIN_MAX_NS, delay_max_ns=DELAY_MAX_NS
+    )
+    clocks = StampingClocks(stamping, around)
+    return SoccerInput(around.name, host, port, fields, clocks)
 
 
 def _zero(table: Table) -> int:

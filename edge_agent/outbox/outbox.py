@@ -18,6 +18,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from edge_agent.clock_reports import CLOCKS_MAX
+from edge_agent.device_clock import ClockBound
 from edge_agent.messages import StreamSchema
 from edge_agent.outbox.files import Files
 from edge_agent.outbox.journal import Journal
@@ -52,6 +54,9 @@ class Start:
     quiet: bool = False
     sessions: Mapping[str, int] = field(default_factory=dict)
     """The numbers of sessions with senders (``edge_agent.inputs.base.Outlet``)."""
+    clocks: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """The newest bounds of devices' clocks: ``low high stamp mono skew_ppb`` of ``ClockBound``, on
+    the wall clock in place of the monotonic one, which ends with the machine's run."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -59,7 +64,7 @@ class Start:
             "site": self.site, "source": self.source, "incarnation": self.incarnation,
             "start": self.start, "welcomed": self.welcomed, "ended": self.ended,
             "processes": self.processes, "unsent": list(self.unsent), "quiet": self.quiet,
-            "sessions": dict(self.sessions),
+            "sessions": dict(self.sessions), "clocks": dict(self.clocks),
             # Pairs, as the order of attributes is that of the columns: JSON's objects have none.
             "streams": [[stream.name, list(stream.attrs.items())] for stream in self.streams],
         }  # fmt: skip
@@ -154,6 +159,27 @@ class Outbox:
         self.start = replace(self.start, sessions={**self.start.sessions, sender: draw})
         self.store_start()
         return draw
+
+    def clocks(self, bounds: Sequence[ClockBound], ahead_ns: int) -> None:
+        """*Disk.* Remembers what clocks are bounded by, before the events that they stamped.
+
+        ``ahead_ns``: the wall clock minus the monotonic one.
+        """
+        found = dict(self.start.clocks)
+        for each in bounds:
+            found.pop(each.clock, None)
+            wall = each.low - ahead_ns, each.high - ahead_ns, each.stamp, each.mono + ahead_ns
+            found[each.clock] = (*wall, each.skew_ppb)
+        newest = dict(list(found.items())[-CLOCKS_MAX:])
+        self.start = replace(self.start, clocks=newest)
+        self.store_start()
+
+    def known_clocks(self, ahead_ns: int) -> list[ClockBound]:
+        """What ``clocks`` remembers, also of processes before this one."""
+        return [
+            ClockBound(name, low + ahead_ns, high + ahead_ns, stamp, wall - ahead_ns, skew_ppb)
+            for name, (low, high, stamp, wall, skew_ppb) in self.start.clocks.items()
+        ]
 
     def ended(self) -> None:
         """*Disk.* Nothing will be added."""

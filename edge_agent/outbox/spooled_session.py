@@ -14,7 +14,6 @@ from edge_agent import messages as m
 from edge_agent.clock import Now
 from edge_agent.messages import Texts
 from edge_agent.outbox.segment import Record
-from edge_agent.outputs import SendBytes
 from edge_agent.pool import Link, LinkState
 from edge_agent.pull_back import OPEN_MAX, Interval, TracedIntervals, lacking
 from edge_agent.sequence import Resumed
@@ -94,11 +93,12 @@ class SpooledSession(AgentSession):
         """
         if not self._pool.ready:
             return  # it will ask again
-        link = self._pool.next_ready().number
+        link = self._pool.next_ready()
         for stream, record in records:
             self._offered[stream] = max(self._offered[stream], record.end)
-            self._outputs.append(SendBytes(link, record.data, spare=True))
-        self._outputs += [SendBytes(link, data, spare=True) for data in lacking((), gone)]
+            self._send(link, record.data, spare=True)
+        for data in lacking((), gone):
+            self._send(link, data, spare=True)
 
     def gone(self, stream: int, first: int, now: Now) -> None:
         """No number of ``stream`` below ``first`` will come that was not acked.

@@ -67,6 +67,8 @@ def _check_columns(data: Data, schema: StreamSchema) -> None:
             raise ContentRefused("te", "an event ends before it begins")
     if data.types is not None:
         _check_codes(data.types, rows, "types")
+    if data.clocks is not None:
+        _check_codes(data.clocks, rows, "clocks")
     floats: list[Packed] = []
     for (name, kind), column in zip(schema.attrs.items(), data.attrs, strict=True):
         if isinstance(column, Values):

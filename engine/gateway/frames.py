@@ -54,11 +54,27 @@ class Part(NamedTuple):
         return self.data.rows
 
 
-def one_row(ts: int, type_: str | None = None, id_: int | None = None) -> Data:
+def clock_name(source: str, clock: str | None = None) -> str:
+    """What the log calls a clock that a source names; None: the source's own.
+
+    No two are alike, so that no source speaks of another's clock: signs that part the names are
+    written otherwise where they are in a source's name.
+
+    >>> clock_name("ward", "monitor/2"), clock_name("ward"), clock_name("ward/monitor")
+    ('ward/monitor/2', 'ward', 'ward%2Fmonitor')
+    """
+    own = source.replace("%", "%25").replace("/", "%2F")
+    return own if clock is None else f"{own}/{clock}"
+
+
+def one_row(
+    ts: int, type_: str | None = None, id_: int | None = None, clock: str | None = None
+) -> Data:
     """The columns of a single record that is not an event."""
     ids = None if id_ is None else id_.to_bytes(8, "little", signed=True)
     types = None if type_ is None else Texts([type_], None)
-    return Data(0, 0, 1, ts.to_bytes(8, "little", signed=True), None, ids, types, ())
+    clocks = None if clock is None else Texts([clock], None)
+    return Data(0, 0, 1, ts.to_bytes(8, "little", signed=True), None, ids, types, (), clocks)
 
 
 class FrameBuilder:
@@ -133,7 +149,7 @@ def _text_bytes(data: Events) -> int:
 
 def _bytes_of_texts(data: Data) -> int:
     size = 0
-    for column in (data.types, *data.attrs):
+    for column in (data.types, data.clocks, *data.attrs):
         if isinstance(column, Texts):
             size += TEXT_BYTES * len(column.names) + len("".join(column.names))
     return size
@@ -146,6 +162,7 @@ class _Cuts(NamedTuple):
 
     data: list[Data]
     schemas: list[StreamSchema]
+    sources: list[str | None]
     starts: list[int]
     ends: list[int]
     counts: np.ndarray
@@ -154,14 +171,16 @@ class _Cuts(NamedTuple):
 
     @classmethod
     def of(
-        cls, events: Sequence[Events], of_schemas: Sequence[StreamSchema], counts: np.ndarray
-    ) -> _Cuts:
+        cls, events: Sequence[Events], of_schemas: Sequence[StreamSchema],
+        of_sources: Sequence[str | None], counts: np.ndarray,
+    ) -> _Cuts:  # fmt: skip
         found = [columns_of(each) for each in events]
         pieces: dict[int, int] = {}
         of_each = [pieces.setdefault(id(data), len(pieces)) for data, _, _ in found]
         if len(pieces) == len(events):
             data, starts, ends = map(list, zip(*found, strict=True))
-            return cls(data, list(of_schemas), starts, ends, counts, int(counts.max()), None)
+            kept = data, list(of_schemas), list(of_sources), starts, ends, counts
+            return cls(*kept, int(counts.max()), None)
         piece = np.array(of_each)
         _, firsts, lasts = zip(*found, strict=True)
         first, last = np.array(firsts), np.array(lasts)
@@ -176,8 +195,10 @@ class _Cuts(NamedTuple):
         )
         _, at = np.unique(piece, return_index=True)
         data = [found[part][0] for part in at]
-        schemas = [of_schemas[part] for part in at]
-        return cls(data, schemas, low.tolist(), high.tolist(), rows, int(rows.max()), places)
+        schemas, sources = ([of[part] for part in at] for of in (of_schemas, of_sources))
+        return cls(
+            data, schemas, sources, low.tolist(), high.tolist(), rows, int(rows.max()), places
+        )
 
     def in_order(self, rows: np.ndarray) -> np.ndarray:
         """Of rows of all pieces those of the parts."""
@@ -207,7 +228,10 @@ def _batch(parts: list[Part]) -> pa.RecordBatch:
     incarnations = np.array(starts, np.int64)
     if incarnations.any():
         columns[r.INCARNATION] = pa.array(np.repeat(incarnations, counts))
-    cuts = _Cuts.of(events, schemas, counts)
+    cuts = _Cuts.of(events, schemas, sources, counts)
+    clocks = _clocks(cuts)
+    if clocks is not None:
+        columns[r.CLOCK] = _strings(clocks, cuts)
     if any(data.types is not None for data in cuts.data):
         columns[r.TYPE] = _strings([data.types for data in cuts.data], cuts)
     ts = cuts.numbers([data.ts for data in cuts.data])
@@ -224,6 +248,30 @@ def _batch(parts: list[Part]) -> pa.RecordBatch:
         columns.update(_sync_columns(syncs, counts))
     columns.update(_attr_columns(cuts))
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _clocks(cuts: _Cuts) -> list[Texts | None] | None:
+    """The names of clocks as the log has them; None: all events are of their sources' own."""
+    named = any(data.clocks is not None for data in cuts.data)
+    if not named and not any(source and clock_name(source) != source for source in cuts.sources):
+        return None
+    return [_of_source(data, source) for data, source in zip(cuts.data, cuts.sources, strict=True)]
+
+
+def _of_source(data: Data, source: str | None) -> Texts | None:
+    if source is None:
+        return None
+    own = clock_name(source)
+    if data.clocks is None:
+        return None if own == source else Texts([own], None)
+    names = [clock_name(source, name) for name in data.clocks.names]
+    codes = data.clocks.codes
+    if own != source and codes is not None:
+        # Rows of its own clock name it, too: their null is one more name.
+        found = np.frombuffer(codes, CODE)
+        codes = np.where(found < 0, len(names), found).astype(CODE).tobytes()
+        names.append(own)
+    return Texts(names, codes)
 
 
 def _labels(labels: Sequence[str | None], counts: np.ndarray) -> pa.Array:

@@ -9,7 +9,7 @@ from typing import Final
 from edge_agent import messages as m
 from edge_agent import wire
 from edge_agent.errors import SAMPLE_BYTES, WireError
-from edge_agent.excerpt import Events, part_of, written
+from edge_agent.excerpt import Events, columns_of, part_of, written
 from edge_agent.records import Kind
 from engine.gateway.content import ContentRefused, check_data
 from engine.gateway.dead_letter import DeadLetters
@@ -163,6 +163,7 @@ class Intake:
             site.touched(source)
         try:
             check_data(data, schema)
+            self._check_clocks(source, data)
         except ContentRefused as refused:
             refused.rows = new
             self._proven(source, site, data.stream, arrival)
@@ -178,6 +179,11 @@ class Intake:
         if source.promises.keys:
             self._proven(source, site, data.stream, arrival)
         return True
+
+    def _check_clocks(self, source: Source, data: Events) -> None:
+        clocks, most = columns_of(data)[0].clocks, self._limits.clocks_max
+        if clocks is not None and not source.named(clocks.names, most):
+            raise ContentRefused("clocks_max", f"{most} clocks of one source")
 
     def _out_of_order(
         self, source: Source, lane: Lane, data: Events, new: int, arrival: int
@@ -267,11 +273,17 @@ class Intake:
 
     def _sync(self, source: Source, site: Site, sync: m.Sync, arrival: int) -> None:
         ts = sync.measured_at
+        if sync.clock is not None and not source.named((sync.clock,), self._limits.clocks_max):
+            self._counts[*source.key, "clocks_max"] += 1
+            return
+        if not source.announced and sync.clock is not None:
+            self._announce(source, site, None, ts, arrival)
         if source.announced:
             self._sync_row(source, site, sync, source.schemas[0].name, None, ts, arrival)
         else:
             self._announce(source, site, sync, ts, arrival)
-        self._store.put(source.site, source.name, source.incarnation, sync, arrival)
+        if sync.clock is None:
+            self._store.put(source.site, source.name, source.incarnation, sync, arrival)
 
     def _sync_row(
         self,
@@ -284,12 +296,14 @@ class Intake:
         arrival: int,
     ) -> None:
         values: tuple[int | None, ...] = (None, None, first_seq, None, None)
+        clock = None
         if sync is not None:
             values = (sync.offset, sync.delay, first_seq, sync.precision, sync.skew_error_ppb)
+            clock = sync.clock
         site.builder.add(
             Part(
-                Kind.SYNC, arrival, one_row(ts), source.name, stream, None, source.incarnation,
-                sync=values,
+                Kind.SYNC, arrival, one_row(ts, clock=clock), source.name, stream, None,
+                source.incarnation, sync=values,
             )
         )  # fmt: skip
 
@@ -330,7 +344,10 @@ class Intake:
             raise WireError("stream", "an interval of a stream that was not declared")
         if not source.announced:
             self._announce(source, site, None, begin.ts, arrival)
-        row = one_row(begin.ts, begin.type, begin.id)
+        if begin.clock is not None and not source.named((begin.clock,), self._limits.clocks_max):
+            self._counts[*source.key, "clocks_max"] += 1
+            return
+        row = one_row(begin.ts, begin.type, begin.id, begin.clock)
         name = source.schemas[begin.stream].name
         site.builder.add(Part(Kind.IBP, arrival, row, source.name, name, None, source.incarnation))
         self.pull_back.begun(source, begin.stream, begin.id, arrival)

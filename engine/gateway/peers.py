@@ -9,7 +9,7 @@ first goes on undisturbed. Incarnations increase (``edge_agent.sequence`` has th
 from __future__ import annotations
 
 import hmac
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -87,6 +87,8 @@ class Source:
     """By stream and id; only of agents that answer."""
     gap_seen: int = 0
     """When missing numbers last hurried requests (arrival clock)."""
+    clocks: set[str] = field(default_factory=set)
+    """Those that its messages have named."""
     before: PastSource | None = None
     """The newest of its earlier starts of which the log has something."""
 
@@ -94,6 +96,16 @@ class Source:
     def key(self) -> tuple[str, str]:
         """Site and name."""
         return self.site, self.name
+
+    def named(self, clocks: Iterable[str], most: int) -> bool:
+        """Remembers the clocks that a message names; False: they would be more than ``most``."""
+        if self.clocks.issuperset(clocks):
+            return True
+        together = self.clocks.union(clocks)
+        if len(together) > most:
+            return False
+        self.clocks = together
+        return True
 
     @property
     def durable(self) -> tuple[int, tuple[int, ...]]:

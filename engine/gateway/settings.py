@@ -60,6 +60,8 @@ class GatewaySettings:
     """Runs of numbers received ahead of a gap, per stream."""
     islands_total_max: int = 1 << 20
     """The same over all streams of all sources."""
+    clocks_max: int = 4096
+    """Clocks that the events of one source name, in one start of its agent."""
     promises_max: int = 1 << 18
     """Promises that wait for the numbers before them, over all sources."""
     pull_back_ns: int = 10_000_000_000

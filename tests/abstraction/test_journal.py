@@ -70,7 +70,7 @@ class Device:
         )  # fmt: skip
         journal.add(0, spool.next + len(ended), changes, keys)
         if ended:
-            ts, te, ids, types, attrs = columns_of(SCHEMA, interval_rows(SCHEMA, ended))
+            ts, te, ids, types, attrs, _ = columns_of(SCHEMA, interval_rows(SCHEMA, ended))
             message = data_message(0, SCHEMA, ts=ts, te=te, ids=ids, types=types, attrs=attrs)
             spool.append(Record(spool.next, len(ended), encoded_data(message, spool.next, "stays")))
 

@@ -45,6 +45,7 @@ def data_messages(draw: st.DrawFn) -> m.Data:
         draw(st.none() | binary(8)),
         draw(st.none() | texts(1)),
         tuple(draw(st.lists(st.none() | values | texts(0), max_size=4))),
+        draw(st.none() | texts(1)),
     )
 
 
@@ -66,15 +67,18 @@ MESSAGES: st.SearchStrategy[Any] = st.one_of(
     st.builds(m.Wanted, INTERVALS),
     st.builds(m.Lacking, INTERVALS, INTERVALS),
     st.builds(m.Promise, SEQS, TIMES, st.none() | NAMES, PAIRS.map(lambda d: tuple(d.items()))),
-    st.builds(m.Begin, SEQS, st.integers(0, 63), TIMES, INT64, NAMES),
+    st.builds(m.Begin, SEQS, st.integers(0, 63), TIMES, INT64, NAMES, st.none() | NAMES),
     st.builds(
         m.Sync, SEQS, st.integers(-limits.OFFSET_MAX_NS, limits.OFFSET_MAX_NS),
         st.integers(0, limits.DELAY_MAX_NS), TIMES,
-        st.integers(0, 10**9), st.integers(0, 10**9),
+        st.integers(0, 10**9), st.integers(0, 10**9), st.none() | NAMES,
     ),
     st.builds(m.Sync, SEQS, st.none(), st.none(), TIMES, st.just(1), st.just(0)),
     st.builds(m.Eos, SEQS, TIMES, st.lists(SEQS, max_size=4).map(tuple)),
-    st.builds(m.Welcome, SEQS, st.lists(SEQS, max_size=4).map(tuple)),
+    st.builds(
+        m.Welcome, SEQS, st.lists(SEQS, max_size=4).map(tuple),
+        st.lists(NAMES, max_size=2).map(tuple),
+    ),
     st.builds(m.Ack, SEQS, st.lists(SEQS, max_size=4).map(tuple)),
     st.builds(
         m.ErrorMessage, NAMES, st.text(max_size=99), st.booleans(), st.none() | SEQS

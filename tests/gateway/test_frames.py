@@ -60,11 +60,16 @@ def events(draw: st.DrawFn, arrival: int) -> Part:
     some = (None, Texts(["A"], None), Texts(["B", "A"], packed("i", [1] * rows)))
     types = draw(st.sampled_from(some))
     first = draw(st.integers(0, 9))
+    clocks = draw(
+        st.sampled_from(
+            (None, Texts(["m"], None), Texts(["n/1"], packed("i", [-1, 0, 0, 0][:rows])))
+        )
+    )
     data = Data(
         0, first, rows, packed("q", ts), te and packed("q", te), ids and packed("q", ids), types,
-        tuple(draw(columns(kind, rows)) for kind in schema.attrs.values()),
+        tuple(draw(columns(kind, rows)) for kind in schema.attrs.values()), clocks,
     )  # fmt: skip
-    source = draw(st.sampled_from(["a", "b"]))
+    source = draw(st.sampled_from(["a", "b", "a/m"]))
     return Part(Kind.EVENT, arrival, data, source, schema.name, first, draw(SMALL) % 2, schema)
 
 
@@ -121,6 +126,10 @@ def twin(parts: list[Part]) -> list[dict[str, Any]]:
                 "id": None if data.ids is None else unpacked("q", data.ids)[i],
                 "arrival": part.arrival,
             }  # fmt: skip
+            own = None if part.source is None else part.source.replace("/", "%2F")
+            named = text(data.clocks, i)
+            clock = own if named is None else f"{own}/{named}"
+            row["clock"] = None if clock == part.source else clock
             names = ("offset", "delay", "first_seq", "precision", "skew_error_ppb")
             row |= dict(zip(names, part.sync or (None,) * 5, strict=True))
             for (name, kind), column in zip(part.schema.attrs.items(), data.attrs, strict=True):
@@ -148,7 +157,7 @@ def read_back(frame: Frame) -> list[dict[str, Any]]:
 
 
 ALL = (
-    "kind", "source", "stream", "seq", "incarnation", "type", "ts", "te", "id", "arrival",
+    "kind", "source", "clock", "stream", "seq", "incarnation", "type", "ts", "te", "id", "arrival",
     "offset", "delay", "first_seq", "precision", "skew_error_ppb",
     "attrs.i", "attrs.s", "attrs.f", "attrs.b",
 )  # fmt: skip

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import time
 from typing import Any
 
 SUCCESS, PARAMETER_ERROR, FIELD_ERROR = 0, 100, 101
@@ -64,8 +65,12 @@ class RoSpec:
 class EmulatedReader:
     """``tag`` is a tag before an antenna; ``port`` is where it listens."""
 
-    def __init__(self, utc_us: int = 1_700_000_000_000_000, uptime: bool = False) -> None:
+    def __init__(
+        self, utc_us: int = 1_700_000_000_000_000, uptime: bool = False, runs: bool = False
+    ) -> None:
+        """``runs``: its clock runs from ``utc_us`` on, instead of showing that for ever."""
         self.utc_us = utc_us
+        self._since = time.monotonic() if runs else None
         self.uptime = uptime
         self.rospecs: dict[int, RoSpec] = {}
         self.seen: list[int] = []
@@ -102,6 +107,11 @@ class EmulatedReader:
         if self._writer is not None:
             self._writer.transport.abort()
             self._writer = None
+
+    def shows_us(self) -> int:
+        """Its clock now; ``utc_us`` may be changed to set it."""
+        ran = 0.0 if self._since is None else time.monotonic() - self._since
+        return self.utc_us + int(ran * 1e6)
 
     @property
     def reading(self) -> bool:
@@ -153,7 +163,7 @@ class EmulatedReader:
 
     def _event(self, attempt: int) -> bytes:
         stamp = struct.pack(
-            ">HHQ", 129 if self.uptime else 128, 12, 7 if self.uptime else self.utc_us
+            ">HHQ", 129 if self.uptime else 128, 12, 7 if self.uptime else self.shows_us()
         )
         data = stamp + struct.pack(">HHH", 256, 6, attempt)
         return struct.pack(">HH", 246, 4 + len(data)) + data

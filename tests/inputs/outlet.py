@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from edge_agent.device_clock import ClockBound
 from edge_agent.errors import SettingsError
 from edge_agent.inputs.base import Surroundings
 from edge_agent.inputs.registry import NamedInput, read_inputs
@@ -25,6 +26,7 @@ class KeptOutlet:
         self.keys: set[bytes] = set()
         self.sessions: dict[str, int] = {}
         self.told: list[str] = []
+        self.bounds: list[ClockBound] = []
         self.bad_count = 0
         self.room = True
         self.safe = asyncio.Event()
@@ -45,6 +47,9 @@ class KeptOutlet:
         if not kept or sender not in self.sessions:
             self.sessions[sender] = self.sessions.get(sender, 0) + 1
         return self.sessions[sender]
+
+    async def clocks(self, bounds: Sequence[ClockBound]) -> None:
+        self.bounds += bounds
 
     async def durable(self) -> None:
         await self.safe.wait()

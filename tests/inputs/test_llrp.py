@@ -27,6 +27,7 @@ from tests.inputs.outlet import NOW_NS, KeptOutlet, an_input, met
 
 ATTRS = {"tag": "str", "antenna": "int", "rssi": "int", "count": "int"}
 EPC = bytes.fromhex("3034257BF7194E4000001A85")
+CLOCK = f"rfid-llrp#{NOW_NS // 10**9}"
 UTC_NS = 1_700_000_000 * 10**9
 
 # An RO_ACCESS_REPORT (header, TagReportData) laid out by hand from LLRP 1.1, sections 17.2.7.3.
@@ -83,8 +84,8 @@ async def test_tags_are_events() -> None:
         await met(lambda: len(outlet.rows) == 2)
         ts = UTC_NS + 7000
         assert [row for _, row in outlet.rows] == [
-            Row(ts, ts, None, "SHELF", (EPC.hex().upper(), 1, -48, 2)),
-            Row(UTC_NS, UTC_NS, None, "EXIT", ("0A0B", 2, -50, 1)),
+            Row(ts, ts, None, "SHELF", (EPC.hex().upper(), 1, -48, 2), CLOCK),
+            Row(UTC_NS, UTC_NS, None, "EXIT", ("0A0B", 2, -50, 1), CLOCK),
         ]
         await met(lambda: reader.keepalives >= 2)
         assert made.counts == {"connected": 1, "reports": 2, "reads": 2}
@@ -150,15 +151,54 @@ async def test_a_reader_with_another_client_is_told() -> None:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_times_are_moved_to_the_agent_s_clock() -> None:
-    for settings, uptime, began in (({"clock": "agent"}, False, 0), ({}, True, -7)):
-        reader, outlet = EmulatedReader(utc_us=86_400 * 10**6, uptime=uptime), KeptOutlet()
-        async with reading(reader, outlet, {"last_seen": "int"}, **settings):
-            await met(lambda reader=reader: reader.reading and 64 in reader.seen)
-            reader.tag(EPC, 1, at=1000)
-            await met(lambda outlet=outlet: outlet.rows)
-            assert outlet.rows[0][1].ts == NOW_NS + (1000 + began) * 1000
-            assert outlet.rows[0][1].attrs == ((None if uptime else NOW_NS + 1_005_000),)
+async def test_a_reader_that_knows_its_uptime_alone_has_a_clock() -> None:
+    reader, outlet = EmulatedReader(uptime=True), KeptOutlet()
+    async with reading(reader, outlet, {"last_seen": "int"}):
+        await met(lambda: reader.reading and 64 in reader.seen)
+        reader.tag(EPC, 1, at=1000)
+        await met(lambda: outlet.rows)
+        assert outlet.rows[0][1].ts == NOW_NS + (1000 - 7) * 1000
+        assert outlet.rows[0][1].attrs == (None,)
+        assert outlet.rows[0][1].clock.startswith("rfid-llrp#")
+
+
+async def test_a_readers_clock_that_is_said_to_be_the_agents_is_looked_at() -> None:
+    reader, outlet = EmulatedReader(utc_us=NOW_NS // 1000 + 14_000_000), KeptOutlet()
+    async with reading(reader, outlet, clock="agent"):
+        await met(lambda: reader.reading and 64 in reader.seen)
+        reader.tag(EPC, 1)
+        await met(lambda: outlet.rows)
+        assert outlet.rows[0][1].clock is None
+        assert not outlet.bounds
+        assert any('14.0 s ahead, not this device\'s: set clock = "device"' in each
+                   for each in outlet.told)  # fmt: skip
+
+
+async def test_a_reader_is_asked_for_its_time_and_goes_on_reading() -> None:
+    reader, outlet = EmulatedReader(runs=True), KeptOutlet()
+    async with reading(reader, outlet, ask_every="20 ms") as made:
+        await met(lambda: made.counts["time_asked"] > 3)
+        assert reader.connections == 1
+        assert made.counts["time_not_told"] == 0
+        reader.utc_us += 30_000_000
+        await met(lambda: made.counts["clock_steps"] == 1)
+        assert any("its clock was set ahead by about 30." in each for each in outlet.told)
+        names = {bound.clock for bound in outlet.bounds}
+        assert {CLOCK, f"{CLOCK[:-1]}{int(CLOCK[-1]) + 1}"} <= names
+
+
+async def test_arrivals_have_independent_errors() -> None:
+    reader, outlet = EmulatedReader(), KeptOutlet()
+    async with reading(reader, outlet, clock="arrival", delay_max="2 s"):
+        await met(lambda: reader.reading and 64 in reader.seen)
+        reader.tag(EPC, 1)
+        reader.tag(EPC, 2)
+        await met(lambda: len(outlet.rows) == 2)
+        assert [row.ts for _, row in outlet.rows] == [NOW_NS, NOW_NS]
+        clocks = [row.clock for _, row in outlet.rows]
+        assert clocks == ["rfid-llrp/arrival.0", "rfid-llrp/arrival.1"]
+        assert [bound.clock for bound in outlet.bounds] == clocks
+        assert {bound.high - bound.low for bound in outlet.bounds} == {2 * 10**9}
 
 
 @pytest.mark.parametrize(

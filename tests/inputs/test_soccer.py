@@ -10,9 +10,10 @@ import pytest
 
 from edge_agent.inputs import datagrams
 from edge_agent.rows import Row
-from tests.inputs.outlet import KeptOutlet, an_input, met
+from tests.inputs.outlet import NOW_NS, KeptOutlet, an_input, met
 
 # The schema and the first instant of the game as R19, Table 5.1, prints them; the ball is sensor 4.
+CLOCK = f"soccer-udp#{NOW_NS // 10**9}"
 LINES = (
     b"4,10753295594424116,26001,2,17,1234567,890,-5,9999,17,0,-1,2\n"
     b"67,10753295594425999,-150,33965,1000,0,0,0,0,0,0,0,0\n"
@@ -46,8 +47,8 @@ def test_positions_are_events() -> None:
     made, outlet = sent([LINES], 2, ATTRS)
     first, second = 10753295594424, 10753295594425
     assert outlet.rows == [
-        ("events", Row(first, first, None, "BALL", (4, 26001, 2, 1234567.0))),
-        ("events", Row(second, second, None, "PLAYER", (67, -150, 33965, 0.0))),
+        ("events", Row(first, first, None, "BALL", (4, 26001, 2, 1234567.0), CLOCK)),
+        ("events", Row(second, second, None, "PLAYER", (67, -150, 33965, 0.0), CLOCK)),
     ]
     assert made.counts == {"datagrams": 1, "positions": 2}
 

@@ -23,11 +23,15 @@ from edge_agent.inputs.hl7.framing import Frame, Framing
 from edge_agent.inputs.hl7.message import Message, Refused, read_message
 from edge_agent.inputs.hl7.observations import Observations, mapping_of
 from edge_agent.inputs.hl7.times import LOCAL, named_zone
+from edge_agent.inputs.stamping import DEVICE, StampingClocks, read_stamping
 from edge_agent.outbox.keys import KEY_BYTES
 from edge_agent.settings_file import Table
+from edge_agent.units import NS_PER
 
 PORT: Final = 2575
 """Registered for HL7 over MLLP."""
+DELAY_MIN_MAX_NS: Final = 500 * NS_PER["ms"]
+DELAY_MAX_NS: Final = 60 * NS_PER["s"]
 MESSAGE_MAX: Final = 256 << 10
 CONTROL_ID_MAX: Final = 199
 _CHUNK_BYTES: Final = 1 << 16
@@ -57,12 +61,15 @@ class Hl7Input:
     """One listening socket and its senders."""
 
     def __init__(
-        self, settings: Hl7Settings, observations: Observations, wall_ns: Callable[[], int]
-    ) -> None:
+        self, settings: Hl7Settings, observations: Observations, wall_ns: Callable[[], int],
+        clocks: StampingClocks,
+    ) -> None:  # fmt: skip
         self.counts: Counter[str] = Counter()
         """Of messages: ``accepted``, ``repeated``, ``refused_AE``, ``refused_AR``; of connections:
         ``connected``, ``refused_connections``, ``lost``; and those of ``Observations`` and of
-        ``Framing``."""
+        ``Framing`` and of ``StampingClocks``."""
+        clocks.counts = self.counts
+        self._clocks = clocks
         self._settings = settings
         self._observations = observations
         observations.counts = self.counts
@@ -105,7 +112,7 @@ class Hl7Input:
                 outlet.trouble(f"more than {self._settings.connections_max} connections", place)
                 return
             self.counts["connected"] += 1
-            await self._converse(reader, writer, outlet, place)
+            await self._converse(reader, writer, outlet, str(peer[0]))
             writer.close()  # what was answered last still goes out
         except OSError as error:
             self.counts["lost"] += 1
@@ -117,7 +124,7 @@ class Hl7Input:
 
     async def _converse(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, outlet: Outlet,
-        place: str,
+        host: str,
     ) -> None:  # fmt: skip
         framing = Framing(self._settings.message_max)
         framing.counts = self.counts
@@ -129,14 +136,16 @@ class Hl7Input:
             frames = framing.feed(data)
             for first in range(0, len(frames), _TOGETHER):
                 # Of a sender that does not wait for answers; they are begun in turn.
-                some = (self.answered(each, outlet, place) for each in frames[first:][:_TOGETHER])
+                some = (self.answered(each, outlet, host) for each in frames[first:][:_TOGETHER])
                 for found in await asyncio.gather(*some):
                     writer.writelines(found)
                 async with asyncio.timeout(_STALLED_SECONDS):
                     await writer.drain()
 
-    async def answered(self, frame: Frame, outlet: Outlet, place: str) -> list[bytes]:
-        """Takes a message; gives what its sender is answered, once that is true."""
+    async def answered(self, frame: Frame, outlet: Outlet, host: str) -> list[bytes]:
+        """Takes a message of a sender at address ``host``; gives what it is answered, once that is
+        true.
+        """
         message: Message | None = None
         refused: Refused | None = None
         try:
@@ -144,11 +153,12 @@ class Hl7Input:
             message = read_message(frame.content.partition(b"\r")[0], self._settings.charset)
             self._check(frame, message)
             message = read_message(frame.content, self._settings.charset)
-            await self._take(message, outlet)
+            await self._take(message, outlet, host)
         except Refused as error:
             refused = error
             self.counts[f"refused_{error.code}"] += 1
             control = "" if message is None else f" {message.control_id!r:.40}"
+            place = f"{self._settings.name}: {host}"
             outlet.bad(f"message{control} refused: {error.reason}", place)
         self._answers += 1
         return answers(message, refused, self._wall_ns(), self._answers)
@@ -167,7 +177,7 @@ class Hl7Input:
             reason = f"a control id (MSH-10) of 1 to {CONTROL_ID_MAX} characters is needed"
             raise Refused("AE", 101, reason)
 
-    async def _take(self, message: Message, outlet: Outlet) -> None:
+    async def _take(self, message: Message, outlet: Outlet, host: str) -> None:
         key = self._key(message)
         async with self._taking:  # the same message may be on another connection
             if outlet.knows(key):
@@ -175,7 +185,12 @@ class Hl7Input:
             else:
                 rows = self._observations.rows(message)
                 stream = self._observations.stream
-                if rows and not await outlet.take(stream, rows, (key,)):
+                made_ns, resolution_ns = self._observations.made_at(message)
+                stamped = await self._clocks.stamped(
+                    rows, outlet, device=_device(message, host), stamp_ns=made_ns,
+                    resolution_ns=max(resolution_ns, self._observations.resolution_ns),
+                )  # fmt: skip
+                if rows and not await outlet.take(stream, stamped, (key,)):
                     raise Refused("AE", 207, "no room for its events")
                 self.counts["accepted"] += 1
         await outlet.durable()
@@ -187,6 +202,11 @@ class Hl7Input:
         )  # fmt: skip
         told = "\r".join(part.replace("\r", "\n") for part in parts[:-1]) + "\r" + parts[-1]
         return hashlib.blake2b(told.encode("utf-8"), digest_size=KEY_BYTES).digest()
+
+
+def _device(message: Message, host: str) -> str:
+    """Who stamps: a sender (MSH-3, MSH-4) at an address, as monitors of one model say the same."""
+    return f"{host}/{message.header.text(3, 1)}^{message.header.text(4, 1)}"
 
 
 def hl7_input(table: Table, around: Surroundings) -> Hl7Input:
@@ -222,4 +242,8 @@ def hl7_input(table: Table, around: Surroundings) -> Hl7Input:
     )
     if settings.message_max > MESSAGE_MAX:
         raise table.wrong("message_max", f"must be at most {MESSAGE_MAX} B")
-    return Hl7Input(settings, Observations(mapping), around.wall_ns)
+    stamping = read_stamping(
+        table, DEVICE, delay_min_max_ns=DELAY_MIN_MAX_NS, delay_max_ns=DELAY_MAX_NS
+    )
+    clocks = StampingClocks(stamping, around)
+    return Hl7Input(settings, Observations(mapping), around.wall_ns, clocks)

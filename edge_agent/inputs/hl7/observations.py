@@ -16,7 +16,7 @@ from datetime import tzinfo
 from typing import Final, NamedTuple
 
 from edge_agent.inputs.hl7.message import HEADER, Message, Refused, Segment
-from edge_agent.inputs.hl7.times import instant_of, is_leap, offset_of
+from edge_agent.inputs.hl7.times import instant_of, is_leap, offset_of, resolution_of
 from edge_agent.messages import StreamSchema
 from edge_agent.near_miss import did_you_mean
 from edge_agent.rows import BadRecord, Row, checked_row
@@ -114,16 +114,29 @@ class Observations:
         self.stream = mapping.schema.name
         self._last: tuple[str, tzinfo | None, int] = ("", None, 0)
         """The time read last: many observations have the same one."""
+        self.resolution_ns = 0
+        """Of the coarsest time that the last message had."""
         self._mapping = mapping
         self._kept = {"OBR", *(path.segment for path in mapping.paths.values())}
 
     def rows(self, message: Message) -> list[Row]:
         """The events of ``message``; raises Refused: it has something that is no observation."""
         zone = offset_of(message.header.text(7, 1)) or self._mapping.zone
+        self.resolution_ns = 0
         try:
             return [self._row(event) for event in self._events(message, zone)]
         except BadRecord as error:
             raise Refused("AE", 207, str(error)) from error
+
+    def made_at(self, message: Message) -> tuple[int | None, int]:
+        """When the device made ``message`` by its own clock (MSH-7), and what that is rounded to;
+        None: it does not say.
+        """
+        text = message.header.text(7, 1)
+        try:
+            return instant_of(text, self._mapping.zone), resolution_of(text)
+        except Refused:
+            return None, 0
 
     def _events(self, message: Message, zone: tzinfo | None) -> list[_Event]:
         """``zone``: MSH-7's is that of all times of the message that name none."""
@@ -176,6 +189,7 @@ class Observations:
         if not text:
             self.counts["time_of_message"] += 1
             text = around[HEADER].text(7, 1)
+        self.resolution_ns = max(self.resolution_ns, resolution_of(text))
         if not text or text != self._last[0] or zone is not self._last[1]:
             self._last = (text, zone, instant_of(text, zone))
         if is_leap(text):

@@ -56,6 +56,20 @@ def instant_of(text: str, zone: tzinfo | None) -> int:
     return seconds * NS_PER["s"] + int((fraction or "").ljust(9, "0"))
 
 
+def resolution_of(text: str) -> int:
+    """What a time is rounded down to [ns]; 0: it is none.
+
+    >>> resolution_of("20260101120000.25"), resolution_of("202601011200")
+    (10000000, 60000000000)
+    """
+    found = _TIME.fullmatch(text)
+    if found is None:
+        return 0
+    if found[7]:
+        return int(NS_PER["s"] // 10 ** len(found[7]))
+    return int(NS_PER["s" if found[6] else "min"])
+
+
 def is_leap(text: str) -> bool:
     """Whether a time is of second 60."""
     found = _TIME.fullmatch(text)

@@ -21,7 +21,6 @@ _IMMEDIATE: Final = 1
 _N_TAGS_OR_END: Final = 2
 _CONTENT: Final = 0x1F80
 """Antenna, channel, RSSI, first and last time seen, count (bits 12 to 7 of 16)."""
-_US_NS: Final = 1_000
 
 
 class TagRead(NamedTuple):
@@ -107,7 +106,7 @@ def reader_event(body: bytes) -> ReaderEvent:
     utc = uptime = attempt = None
     for kind, value in parameters(data):
         if kind in (p.UTC_TIMESTAMP, p.UPTIME) and len(value) == 8:
-            ns = int.from_bytes(value, "big") * _US_NS
+            ns = int.from_bytes(value, "big") * p.UNIT_NS
             utc, uptime = (ns, uptime) if kind == p.UTC_TIMESTAMP else (utc, ns)
         if kind == p.CONNECTION_ATTEMPT and len(value) == 2:
             attempt = int.from_bytes(value, "big")
@@ -133,7 +132,7 @@ def _read(data: bytes) -> TagRead:
         raise LlrpError("a tag's report without its EPC")
 
     def ns(kind: int) -> int | None:
-        return None if kind not in values else values[kind] * _US_NS
+        return None if kind not in values else values[kind] * p.UNIT_NS
 
     return TagRead(
         epc, values.get(p.ANTENNA_ID), values.get(p.PEAK_RSSI), values.get(p.CHANNEL_INDEX),

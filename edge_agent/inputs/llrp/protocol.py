@@ -16,6 +16,8 @@ VERSION: Final = 1
 """1.0.1, which readers of 1.1 understand, too."""
 HEADER: Final = struct.Struct(">HII")
 MESSAGE_MAX: Final = 1 << 20
+UNIT_NS: Final = 1_000
+"""Of all its times: a microsecond."""
 PARAMETERS_MAX: Final = 100_000
 _TYPE_BITS: Final = 0x3FF
 _TV_BIT: Final = 0x80

@@ -1,5 +1,9 @@
 """``kind = "rfid-llrp"``: connects to an RFID reader and keeps it reading.
 
+Reads are stamped by the reader's clock. Every ``ask_every`` it is asked for its time: LLRP has no
+question for that, but a reader greets each connection with its time, also one that it refuses as it
+has a client already (LLRP 1.1, ConnectionAttemptEvent).
+
 LLRP acknowledges no report, so a read is safe when it is in the outbox, and what the reader sends
 waits in its socket while the outbox is full. The reader is asked to hold reports while nobody is
 connected; its ROSpec runs on over a lost connection, so that no tag passes in between. A reader
@@ -10,7 +14,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -29,6 +34,7 @@ from edge_agent.inputs.llrp.inventory import (
     tag_reads,
 )
 from edge_agent.inputs.llrp.protocol import LlrpError, Message, Messages, message
+from edge_agent.inputs.stamping import AGENT, DEVICE, StampingClocks, read_stamping
 from edge_agent.messages import StreamSchema
 from edge_agent.near_miss import did_you_mean
 from edge_agent.rows import BadRecord, Row, checked_row
@@ -36,13 +42,20 @@ from edge_agent.settings_file import Table
 from edge_agent.units import NS_PER
 
 PORT: Final = 5084
-CLOCKS: Final = ("reader", "agent")
+READER_CLOCK: Final = "reader"
+"""What ``clock = "device"`` is called, too."""
+DELAY_MIN_MAX_NS: Final = NS_PER["s"]
+DELAY_MAX_NS: Final = 60 * NS_PER["s"]
+_OFF_NS: Final = NS_PER["s"]
+"""A clock that is said to be the agent's may differ by so much, at most."""
 ATTRS: Final = {
     "tag": "str", "antenna": "int", "rssi": "int", "channel": "int", "count": "int",
     "last_seen": "int", "reader": "str",
 }  # fmt: skip
 """What a read may say; the attributes of the stream choose."""
 _ANSWER_SECONDS: Final = 10.0
+_AGAIN_SECONDS: Final = 1.0
+"""Before a reader that told no time is asked again."""
 _CHUNK_BYTES: Final = 1 << 16
 _KEEPALIVES: Final = 3
 _ALL: Final = bytes(4)
@@ -60,8 +73,8 @@ class ReaderSettings:
     types: Mapping[int, str]
     """Type of the events of an antenna."""
     type: str
-    agent_clock: bool
-    """Times are moved by how far the reader's clock was from this device's at the connection."""
+    ask_every_s: float
+    """How often the reader is asked for its time; 0: only at connections."""
 
 
 class ReaderInput:
@@ -69,20 +82,27 @@ class ReaderInput:
 
     def __init__(
         self, name: str, settings: ReaderSettings, reads: ReadFilter, backoff: Backoff,
-        wall_ns: Callable[[], int],
+        clocks: StampingClocks, around: Surroundings,
     ) -> None:  # fmt: skip
-        self.counts = reads.counts
+        self.counts = clocks.counts = reads.counts
         """``connected``, ``not_connected``, ``lost``; ``reports``, ``reads`` and, of these, those
-        that ``ReadFilter`` left out; ``bad`` ones."""
+        that ``ReadFilter`` left out; ``bad`` ones; ``time_asked``, ``time_not_told``: questions for
+        the reader's time; and those of ``StampingClocks``."""
         self._place = f"{name}: {settings.host} port {settings.port}"
         self._settings = settings
         self._filter = reads
         self._backoff = backoff
-        self._wall_ns = wall_ns
+        self._clocks = clocks
+        self._wall_ns, self._mono_ns = around.wall_ns, around.mono_ns
+        self._booted_ns: int | None = None
+        """When a reader that knows its uptime alone began to run, as this device's clock had it."""
+        self._doubtful = asyncio.Event()
+        """The reader's time is to be asked for at once."""
         self._configured = False
 
     async def run(self, outlet: Outlet) -> None:
         while True:
+            asked_ns = self._mono_ns()
             try:
                 async with asyncio.timeout(_ANSWER_SECONDS):
                     streams = await asyncio.open_connection(
@@ -95,7 +115,7 @@ class ReaderInput:
                 continue
             link = _Link(*streams)
             try:
-                await self._converse(link, outlet)
+                await self._converse(link, asked_ns, outlet)
             except (OSError, LlrpError) as error:
                 self.counts["lost"] += 1
                 outlet.trouble(str(error) or "the reader has fallen silent", self._place)
@@ -103,29 +123,72 @@ class ReaderInput:
                 link.close()
             await self._backoff.wait()
 
-    async def _converse(self, link: _Link, outlet: Outlet) -> None:
+    async def _converse(self, link: _Link, asked_ns: int, outlet: Outlet) -> None:
         """Returns by an error alone."""
-        event: ReaderEvent | None = None
-        async with asyncio.timeout(_ANSWER_SECONDS):
-            while event is None or event.attempt is None:
-                first = await link.next()
-                if first.type == p.READER_EVENT_NOTIFICATION:
-                    event = reader_event(first.body)
+        event = await _greeting(link)
         if event.attempt:
             raise LlrpError(f"the reader refuses (ConnectionAttemptEvent {event.attempt})")
-        clock = _ReaderClock(event, self._wall_ns(), agent=self._settings.agent_clock)
         self.counts["connected"] += 1
+        if event.utc_ns is None and event.uptime_ns is not None:
+            self._booted_ns = self._wall_ns() - event.uptime_ns
+            self._clocks.device("").restarted()
+        await self._told_time(event, asked_ns, outlet)
 
         async def other(found: Message) -> None:
-            await self._take(link, found, clock, outlet)
+            await self._take(link, found, outlet)
 
-        await self._configure(link, other)
-        self._backoff.reset()
-        silence = self._settings.inventory.keepalive_ms / 1000 * _KEEPALIVES
-        while True:
-            async with asyncio.timeout(silence):
-                found = await link.next()
-            await other(found)
+        asking = asyncio.create_task(self._ask_time(outlet))
+        try:
+            await self._configure(link, other)
+            self._backoff.reset()
+            silence = self._settings.inventory.keepalive_ms / 1000 * _KEEPALIVES
+            while True:
+                async with asyncio.timeout(silence):
+                    found = await link.next()
+                await other(found)
+        finally:
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+
+    async def _ask_time(self, outlet: Outlet) -> None:
+        """Again and again, at once where a message shows that the clock may have been set."""
+        every = self._settings.ask_every_s
+        while every:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(every):
+                    await self._doubtful.wait()
+            self._doubtful.clear()
+            self.counts["time_asked"] += 1
+            asked_ns = self._mono_ns()
+            try:
+                event = await reader_time(self._settings.host, self._settings.port)
+            except (OSError, LlrpError):
+                self.counts["time_not_told"] += 1
+                await asyncio.sleep(min(every, _AGAIN_SECONDS))
+                continue
+            await self._told_time(event, asked_ns, outlet)
+
+    async def _told_time(self, event: ReaderEvent, asked_ns: int, outlet: Outlet) -> None:
+        stamp_ns, mono_ns = self._time_of(event.utc_ns, event.uptime_ns), self._mono_ns()
+        if stamp_ns is None:
+            return
+        if self._clocks.mode == DEVICE:
+            await self._clocks.answered(outlet, "", asked_ns, mono_ns, stamp_ns, p.UNIT_NS)
+        elif self._clocks.mode == AGENT:
+            ahead_ns = stamp_ns - self._wall_ns()
+            if abs(ahead_ns) > _OFF_NS + mono_ns - asked_ns:
+                outlet.trouble(
+                    f"its clock is {abs(ahead_ns) / NS_PER['s']:.1f} s "
+                    f"{'ahead' if ahead_ns > 0 else 'slow'}, not this device's: set clock = "
+                    f'"{DEVICE}"', self._place,
+                )  # fmt: skip
+
+    def _time_of(self, utc_ns: int | None, uptime_ns: int | None) -> int | None:
+        """What the reader's clock shows; None: no time that means anything here."""
+        if utc_ns is not None:
+            return utc_ns
+        known = uptime_ns is not None and self._booted_ns is not None
+        return self._booted_ns + uptime_ns if known else None  # type: ignore[operator]
 
     async def _configure(self, link: _Link, other: Any) -> None:
         """The ROSpec of this process runs: it may have run on since the last connection."""
@@ -139,29 +202,31 @@ class ReaderInput:
             self._configured = True
         await link.send(p.ENABLE_EVENTS_AND_REPORTS)
 
-    async def _take(self, link: _Link, found: Message, clock: _ReaderClock, outlet: Outlet) -> None:
+    async def _take(self, link: _Link, found: Message, outlet: Outlet) -> None:
         if found.type == p.KEEPALIVE:
             await link.send(p.KEEPALIVE_ACK)
         elif found.type == p.RO_ACCESS_REPORT:
             self.counts["reports"] += 1
             reads = tag_reads(found.body)
             self.counts["reads"] += len(reads)
-            rows = [row for read in reads if (row := self._row(read, clock, outlet)) is not None]
+            rows = [row for read in reads if (row := self._row(read, outlet)) is not None]
             if rows:
-                await outlet.take(self._settings.schema.name, rows)
+                stamped = await self._clocks.stamped(rows, outlet, resolution_ns=p.UNIT_NS)
+                if self._clocks.mode == DEVICE and self._clocks.device("").needs_answer:
+                    self._doubtful.set()
+                await outlet.take(self._settings.schema.name, stamped)
         elif found.type == p.ERROR_MESSAGE:
             outlet.trouble(f"the reader says: error {p.status_of(found.body)}", self._place)
 
-    def _row(self, read: TagRead, clock: _ReaderClock, outlet: Outlet) -> Row | None:
-        found = clock.time_of(read)
+    def _row(self, read: TagRead, outlet: Outlet) -> Row | None:
+        found = self._time_of(read.first_utc_ns, read.first_uptime_ns)
         seen = self._wall_ns() if found is None else found
         ts = self._filter.passes((read.epc, read.antenna), seen, read.seen)
         if ts is None:
             return None
-        last = None if read.last_utc_ns is None else read.last_utc_ns + clock.moved_ns
         said = {
             "tag": read.epc, "antenna": read.antenna, "rssi": read.rssi_dbm,
-            "channel": read.channel, "count": read.seen, "last_seen": last,
+            "channel": read.channel, "count": read.seen, "last_seen": read.last_utc_ns,
             "reader": self._settings.host,
         }  # fmt: skip
         type_ = self._settings.types.get(read.antenna or 0, self._settings.type)
@@ -173,20 +238,30 @@ class ReaderInput:
             return None
 
 
-class _ReaderClock:
-    """From a reader's times to an event's; ``moved_ns`` is added to its UTC."""
+async def reader_time(host: str, port: int) -> ReaderEvent:
+    """What a reader greets with; it is not disturbed, and goes on with the client that it has.
 
-    def __init__(self, event: ReaderEvent, wall_ns: int, *, agent: bool) -> None:
-        self.moved_ns = wall_ns - event.utc_ns if agent and event.utc_ns is not None else 0
-        self._booted_ns = None if event.uptime_ns is None else wall_ns - event.uptime_ns
+    Raises:
+        OSError, LlrpError: it tells no time.
+    """
+    async with asyncio.timeout(_ANSWER_SECONDS):
+        streams = await asyncio.open_connection(host, port)
+    link = _Link(*streams)
+    try:
+        return await _greeting(link)
+    finally:
+        link.close()
 
-    def time_of(self, read: TagRead) -> int | None:
-        """When a tag was first seen; None: the report has no time that means anything here."""
-        if read.first_utc_ns is not None:
-            return read.first_utc_ns + self.moved_ns
-        if read.first_uptime_ns is not None and self._booted_ns is not None:
-            return self._booted_ns + read.first_uptime_ns
-        return None
+
+async def _greeting(link: _Link) -> ReaderEvent:
+    """How the connection went; raises OSError, LlrpError."""
+    async with asyncio.timeout(_ANSWER_SECONDS):
+        while True:
+            first = await link.next()
+            if first.type == p.READER_EVENT_NOTIFICATION:
+                event = reader_event(first.body)
+                if event.attempt is not None:
+                    return event
 
 
 class _Link:
@@ -262,16 +337,20 @@ def llrp_input(table: Table, around: Surroundings) -> ReaderInput:
         schema=schema,
         types=types,
         type=table.text("type", ""),
-        agent_clock=table.text("clock", "reader", among=CLOCKS) == "agent",
+        ask_every_s=table.duration_ns("ask_every", 10 * NS_PER["s"]) / NS_PER["s"],
     )
     reads = ReadFilter(
         table.duration_ns("same_tag_within", 0),
         table.integer("ghost_reads", 1, 1, READS_MAX),
         table.duration_ns("ghost_window", NS_PER["s"], low=1),
     )
-    return ReaderInput(
-        around.name, settings, reads, read_backoff(table, around.jitter), around.wall_ns
-    )
+    stamping = read_stamping(
+        table, DEVICE, delay_min_max_ns=DELAY_MIN_MAX_NS, delay_max_ns=DELAY_MAX_NS,
+        also=(READER_CLOCK,),
+    )  # fmt: skip
+    clocks = StampingClocks(stamping, around)
+    backoff = read_backoff(table, around.jitter)
+    return ReaderInput(around.name, settings, reads, backoff, clocks, around)
 
 
 def _antenna(antennas: Table, name: str) -> int:

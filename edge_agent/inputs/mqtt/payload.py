@@ -49,7 +49,7 @@ class PayloadFields:
         if len(records) > EVENTS_MAX:
             raise BadRecord(f"{len(records)} events in one message; the most are {EVENTS_MAX}")
         said = dict(zip(self.parts, topic.split("/"), strict=False))
-        return [self.fields.event(self._record(each, said), now_ns) for each in records]
+        return [self.fields.event(self._record(each, said), now_ns, topic) for each in records]
 
     def _record(self, found: Any, said: Mapping[str, str]) -> dict[str, Any]:
         if isinstance(found, dict):

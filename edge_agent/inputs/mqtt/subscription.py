@@ -23,6 +23,7 @@ from edge_agent.inputs.base import Outlet, Surroundings
 from edge_agent.inputs.mqtt.link import BrokerSettings, Delivery, Link
 from edge_agent.inputs.mqtt.payload import PayloadFields, read_payload_fields
 from edge_agent.inputs.record_fields import read_fields
+from edge_agent.inputs.stamping import DEVICE, read_stamping, stamping_outlet
 from edge_agent.outbox.keys import KEY_BYTES
 from edge_agent.rows import BadRecord, Row, fits
 from edge_agent.settings_file import Table
@@ -56,6 +57,8 @@ class MqttInput:
         self._payloads = payloads
         self._backoff = backoff
         self._wall_ns = wall_ns
+        self.stamped: Callable[[Outlet], Outlet] = lambda outlet: outlet
+        """Where events go that are to have the clocks that stamped them."""
         self._retained = retained
         self._waiting: deque[Delivery] = deque()
         self._waiting_bytes = 0
@@ -64,6 +67,7 @@ class MqttInput:
         self._sender = f"mqtt {settings.client_id} {settings.host} {settings.port}"
 
     async def run(self, outlet: Outlet) -> None:
+        outlet = self.stamped(outlet)
         place = f"{self._name}: {self._settings.host} port {self._settings.port}"
         context = None if self._tls is None else self._tls.context()
         async with asyncio.TaskGroup() as tasks:
@@ -207,7 +211,13 @@ def mqtt_input(table: Table, around: Surroundings) -> MqttInput:
     )
     retained = table.flag("retained", False)
     backoff = read_backoff(table, around.jitter)
-    payloads = read_payload_fields(table, read_fields(table, around.schemas))
-    return MqttInput(
+    stamping = read_stamping(
+        table, DEVICE, delay_min_max_ns=NS_PER["s"], delay_max_ns=60 * NS_PER["s"]
+    )
+    fields = read_fields(table, around.schemas, devices=stamping.clock == DEVICE)
+    payloads = read_payload_fields(table, fields)
+    found = MqttInput(
         around.name, settings, tls, payloads, backoff, around.wall_ns, retained=retained
     )
+    found.stamped = stamping_outlet(stamping, fields, around, found.counts)
+    return found

@@ -1,0 +1,82 @@
+"""Syncs of devices' clocks on their way up: device to agent and agent to gateway in one.
+
+Only the agent sees both errors at one instant, so it adds them: the engine knows of no chains of
+clocks (docs/decisions.md). The bound of a device's offset is one of the agent's monotonic clock;
+the last report of the agent's own sync says how far that is from the engine's.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from edge_agent import limits, wire
+from edge_agent import messages as m
+from edge_agent.clock import Now
+from edge_agent.device_clock import NS_PER_S, ClockBound
+from edge_agent.timesync import SyncReport
+from edge_agent.unacked import Outgoing, Unacked
+
+_HEARD_NS: Final = 600 * NS_PER_S
+"""A clock that was not heard of for so long is not said again with the agent's own."""
+CLOCKS_MAX: Final = 1024
+"""So many clocks are said again; then the oldest are not."""
+
+
+class ClockReports:
+    """The newest bound of each clock, and the message that says it."""
+
+    def __init__(self, unacked: Unacked) -> None:
+        self._unacked = unacked
+        self._own: SyncReport | None = None
+        self._own_mono = self._ahead = 0
+        """When the agent's own was measured [monotonic], and its wall ahead of its monotonic."""
+        self._bounds: dict[str, tuple[ClockBound, Outgoing]] = {}
+
+    def own(self, report: SyncReport, now: Now, control_next: int) -> int:
+        """The agent's own sync; all clocks are said again. Gives the next control number."""
+        self._own, self._ahead = report, now.wall_ns - now.mono_ns
+        self._own_mono = report.measured_at_ns - self._ahead
+        for bound, message in list(self._bounds.values()):
+            waits = message.tries == 0 and not message.done
+            if waits or now.mono_ns - bound.mono < _HEARD_NS:
+                control_next = self.put(bound, control_next)
+        return control_next
+
+    def put(self, bound: ClockBound, control_next: int) -> int:
+        """Sends a bound; where the one before it is still unsent, in its place."""
+        _, message = self._bounds.pop(bound.clock, (None, None))
+        if message is not None and message.tries == 0 and not message.done:
+            self._unacked.replace(message, wire.encode(self._sync(message.first, bound)))
+        else:
+            data = wire.encode(self._sync(control_next, bound))
+            message = self._unacked.add(m.CONTROL, control_next, 1, data)
+            control_next += 1
+        self._bounds[bound.clock] = bound, message
+        if len(self._bounds) > CLOCKS_MAX:
+            del self._bounds[next(iter(self._bounds))]
+        return control_next
+
+    def without_clock(self, number: int, measured_at: int) -> m.Sync:
+        """What a gateway that knows no clocks is sent in place of one's sync: the agent's own."""
+        own = self._own
+        if own is None:
+            return m.Sync(number, None, None, measured_at, 1, 0)
+        return m.Sync(
+            number, own.offset_ns, own.delay_ns, own.measured_at_ns, own.precision_ns,
+            own.skew_error_ppb,
+        )  # fmt: skip
+
+    def _sync(self, number: int, bound: ClockBound) -> m.Sync:
+        """``bound`` on the engine's clock; of unknown offset while the agent's own is."""
+        own = self._own
+        unknown = m.Sync(number, None, None, bound.stamp, 1, 0, bound.clock)
+        if own is None or own.offset_ns is None or own.delay_ns is None:
+            return unknown
+        age = abs(bound.mono - self._own_mono)
+        grown = -(-age * own.skew_error_ppb // NS_PER_S)
+        offset = (bound.low + bound.high) // 2 + self._ahead + own.offset_ns
+        delay = bound.high - bound.low + 1 + own.delay_ns + 2 * grown
+        if abs(offset) > limits.OFFSET_MAX_NS or delay > limits.DELAY_MAX_NS:
+            return unknown
+        skew = min(bound.skew_ppb + own.skew_error_ppb, limits.SKEW_ERROR_MAX_PPB)
+        return m.Sync(number, offset, delay, bound.stamp, own.precision_ns, skew, bound.clock)

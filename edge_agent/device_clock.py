@@ -1,0 +1,267 @@
+"""The clock of a device behind an agent: its offset to the agent's clock, with a bound.
+
+Offsets are the agent's *monotonic* clock minus the device's, so that a set wall clock of the agent
+changes none. A message that was stamped ``stamp`` and came at ``mono`` took no negative time: the
+offset is at most ``mono - stamp``. One-way messages bound nothing more. What is declared bounds the
+other side: no message takes longer than ``delay_max``, and the fastest one of a window takes at
+most ``delay_min_max`` (minimum filter; Moon, Skelly, Towsley 1999). An answer to a question bounds
+both sides. Between and before messages the bound grows by ``skew_max``.
+
+A clock is set now and then. What contradicts the bound begins a new *epoch*, which has a name of
+its own: the events of one epoch share one clock that was never set. A clock set ahead contradicts
+at once. One set back looks like a delay until a whole window is late; a message that is later than
+the fastest ones by more than ``delay_min_max`` is stamped by a clock *in doubt*, whose bound covers
+both. So is an event that is older than its epoch. Steps too small to be seen are less than
+``delay_min_max`` (and the resolution), by which every bound is wider than what was measured.
+
+Sans-IO: the agent's monotonic clock is handed in. Times in ns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from edge_agent.errors import SettingsError
+
+NS_PER_S: Final = 10**9
+WINDOW_MESSAGES: Final = 3
+"""A window has so many messages at least."""
+LEVELS_MAX: Final = 40
+SAY_AGAIN_NS: Final = 60 * NS_PER_S
+_NARROWER: Final = 8
+"""A bound that is narrower by this part of itself is said at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceClockSettings:
+    """What is declared of the messages of a device, and of its crystal."""
+
+    delay_min_max_ns: int
+    delay_max_ns: int = 60 * NS_PER_S
+    window_ns: int = 60 * NS_PER_S
+    skew_max_ppb: int = 50_000
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.delay_min_max_ns <= self.delay_max_ns:
+            raise SettingsError("delay_min_max must be at most delay_max")
+
+
+class ClockBound(NamedTuple):
+    """The agent's monotonic clock minus clock ``clock`` is in [``low``, ``high``] at ``mono``.
+
+    ``stamp``: what the clock shows then; ``skew_ppb``: how fast the bound grows with age.
+    """
+
+    clock: str
+    low: int
+    high: int
+    stamp: int
+    mono: int
+    skew_ppb: int
+
+
+def device_of(clock: str) -> str:
+    """The name of the device whose clock, in some epoch, is called ``clock``.
+
+    >>> device_of("monitor#7.0.2")
+    'monitor'
+    """
+    return clock.rpartition("#")[0] or clock
+
+
+class DeviceClock:
+    """One device: ``heard`` and ``answered`` measure, ``name_of`` and ``said`` are of events."""
+
+    def __init__(self, name: str, settings: DeviceClockSettings, number: Callable[[], int]) -> None:
+        """``number()``: of the next epoch, never twice, also not by other starts of the agent."""
+        self.name = name
+        self.settings = settings
+        self.steps = 0
+        """Times that the clock was found set."""
+        self.last_step_ns = 0
+        """By how much, about, when it last was; positive: back."""
+        self._number = number
+        self._epoch = 0
+        self._begun = False
+        self._low = self._high = self._at = 0
+        """What was measured: the offset was in [low, high] at ``_at``."""
+        self._grain = 0
+        self._slack = settings.delay_min_max_ns
+        self._answer_width: int | None = None
+        """Of the last answer; None: the epoch had none."""
+        self._window_begun = self._window_count = self._window_least = 0
+        self._first_stamp = self._last_stamp = 0
+        self._earlier: tuple[int, int] | None = None
+        """What earlier epochs were said to lie in."""
+        self._earlier_last_stamp = 0
+        self._level = 0
+        self._stamp = self._mono = 0
+        self._said: dict[str, ClockBound] = {}
+        self._new: list[ClockBound] = []
+        self._names: dict[bool, str] = {}
+        """Of earlier and other events of what was heard last."""
+
+    @property
+    def needs_answer(self) -> bool:
+        """Whether an answer would say more than messages have."""
+        return self._level > 0 or self._answer_width is None
+
+    def heard(self, mono_ns: int, stamp_ns: int, resolution_ns: int = 0) -> None:
+        """A message stamped ``stamp_ns`` came; ``resolution_ns``: it is rounded down to multiples
+        of that.
+        """
+        self._mono, self._stamp, self._names = mono_ns, stamp_ns, {}
+        coarser = self._coarser(resolution_ns)
+        found = mono_ns - stamp_ns
+        least = found - self.settings.delay_max_ns - self._grain
+        if not self._begun or coarser:
+            self._leave()
+            self._begin(least, found)
+            return
+        low, high = self._grown(mono_ns)
+        if found < low or least > high:
+            self._step(least, found)
+            return
+        over = found - high - self._slack
+        self._level = 0
+        if over > 0:
+            self._level = min((over // max(self._slack, 1) + 1).bit_length(), LEVELS_MAX)
+        else:
+            self._low, self._high, self._at = low, min(high, found), mono_ns
+            self._last_stamp = max(self._last_stamp, stamp_ns)
+        self._count(found)
+
+    def answered(
+        self, sent_mono_ns: int, mono_ns: int, stamp_ns: int, resolution_ns: int = 0
+    ) -> None:
+        """The device's clock showed ``stamp_ns`` between a question and its answer."""
+        self._mono, self._stamp, self._names = mono_ns, stamp_ns, {}
+        coarser = self._coarser(resolution_ns)
+        low, high = sent_mono_ns - stamp_ns - self._grain, mono_ns - stamp_ns
+        if not self._begun or coarser:
+            self._leave()
+            self._begin(low, high)
+        else:
+            least, most = self._grown(mono_ns)
+            if low > most or high < least:
+                if (former := self._said.get(self._base)) is not None:
+                    # Those of its events that were read since it was set are in doubt, too.
+                    said = former._replace(low=low, high=high, stamp=stamp_ns, mono=mono_ns)
+                    self._new.append(said)
+                self._step(low, high)
+            else:
+                self._low, self._high, self._at = max(low, least), min(high, most), mono_ns
+        self._answer_width = high - low
+        self._level = 0
+        self._last_stamp = max(self._last_stamp, stamp_ns)
+
+    def restarted(self) -> None:
+        """Nothing says that the clock goes on as it was: the next message begins an epoch."""
+        self._leave()
+        self._begun = False
+
+    def name_of(self, ts: int) -> str:
+        """The clock that stamped ``ts``, an event of what was heard last."""
+        is_new = self._first_stamp <= ts <= self._stamp + self._grain
+        aged = self._stamp - ts > self._slack and self._stamp < self._earlier_last_stamp
+        is_earlier = self._earlier is not None and (aged or not is_new)
+        if is_earlier not in self._names:
+            self._names[is_earlier] = self._named(is_earlier=is_earlier)
+        return self._names[is_earlier]
+
+    def said(self) -> list[ClockBound]:
+        """What is to be said before the events that have been named since. Drained."""
+        made, self._new = self._new, []
+        return made
+
+    def bound(self) -> tuple[int, int]:
+        """In which the offset of the epoch lies now."""
+        low, high = self._grown(self._mono)
+        slack = self._slack if self._answer_width is None else self._answer_width
+        return low - slack, high + slack
+
+    # --- inside
+
+    @property
+    def _base(self) -> str:
+        return f"{self.name}#{self._epoch}"
+
+    def _named(self, *, is_earlier: bool) -> str:
+        low, high = self.bound()
+        name = self._base
+        if is_earlier and self._earlier is not None:
+            name += ".0"
+            low, high = min(low, self._earlier[0]), max(high, self._earlier[1])
+        if self._level:
+            name += f".{self._level}"
+            high = max(high, self._grown(self._mono)[1] + (self._slack << self._level + 1))
+        self._say(ClockBound(name, low, high, self._stamp, self._mono, self.settings.skew_max_ppb))
+        return name
+
+    def _coarser(self, resolution_ns: int) -> bool:
+        """Whether no stamp was so coarse: what was said before does not hold for it."""
+        if resolution_ns <= self._grain:
+            return False
+        self._grain = resolution_ns
+        self._slack = self.settings.delay_min_max_ns + resolution_ns
+        return True
+
+    def _grown(self, mono_ns: int) -> tuple[int, int]:
+        more = -(-abs(mono_ns - self._at) * self.settings.skew_max_ppb // NS_PER_S)
+        return self._low - more, self._high + more
+
+    def _begin(self, low: int, high: int) -> None:
+        self._begun = True
+        self._epoch = self._number()
+        self._said = {}
+        self._answer_width = None
+        self._low, self._high, self._at = low, high, self._mono
+        self._level = 0
+        self._first_stamp = self._last_stamp = self._stamp
+        self._window_begun, self._window_count, self._window_least = self._mono, 1, high
+
+    def _step(self, low: int, high: int) -> None:
+        self.steps += 1
+        self.last_step_ns = (low + high - self._low - self._high) // 2
+        self._leave()
+        self._begin(low, high)
+
+    def _leave(self) -> None:
+        """What was said of the epoch is remembered, for events of it that come later."""
+        if not self._begun:
+            return
+        low, high = self.bound()
+        if self._earlier is not None:
+            low, high = min(low, self._earlier[0]), max(high, self._earlier[1])
+        self._earlier = low, high
+        self._earlier_last_stamp = max(self._earlier_last_stamp, self._last_stamp)
+
+    def _count(self, found: int) -> None:
+        """Takes a message into its window, and ends the window where it is long enough."""
+        first = self._window_count == 0
+        self._window_least = found if first else min(found, self._window_least)
+        self._window_count += 1
+        ran = self._mono - self._window_begun
+        if ran < self.settings.window_ns or self._window_count < WINDOW_MESSAGES:
+            return
+        more = -(-ran * self.settings.skew_max_ppb // NS_PER_S)
+        low, high = self._grown(self._mono)
+        fastest = self._window_least - self._slack - more, self._window_least + more
+        if self._window_least > high + self._slack:  # all of it was late: the clock was set back
+            self._step(*fastest)
+        else:
+            self._low, self._high = max(low, fastest[0]), min(high, fastest[1])
+            self._at = self._mono
+        self._window_begun, self._window_count = self._mono, 0
+
+    def _say(self, bound: ClockBound) -> None:
+        before = self._said.get(bound.clock)
+        if before is not None:
+            width, old = bound.high - bound.low, before.high - before.low
+            is_alike = (old - width) * _NARROWER <= old
+            if is_alike and bound.mono - before.mono < SAY_AGAIN_NS:
+                return
+        self._said[bound.clock] = bound
+        self._new.append(bound)

@@ -1,0 +1,218 @@
+"""Whose clock stamps the events of an input: the device's, the agent's, or the arrival.
+
+``device``: each device has a clock of its own, bounded from its messages (``DeviceClock``).
+``agent``: the events' times are of this device's clock. ``arrival``: an event's time is when the
+agent got it; it happened up to ``delay_max`` earlier. Errors of arrivals are independent, so each
+event has a clock of its own there; a name is used again when ``delay_max`` has passed twice.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from edge_agent.device_clock import (
+    NS_PER_S,
+    SAY_AGAIN_NS,
+    ClockBound,
+    DeviceClock,
+    DeviceClockSettings,
+)
+from edge_agent.errors import SettingsError
+from edge_agent.inputs.base import Outlet, Surroundings
+from edge_agent.inputs.record_fields import RecordFields
+from edge_agent.messages import NAME_MAX
+from edge_agent.rows import Row
+from edge_agent.settings_file import Table
+from edge_agent.units import NS_PER
+
+DEVICE: Final = "device"
+AGENT: Final = "agent"
+ARRIVAL: Final = "arrival"
+CLOCKS: Final = (DEVICE, AGENT, ARRIVAL)
+DEVICES_MAX: Final = 256
+"""Devices of one input whose clocks are followed; beyond, the one not heard for longest goes."""
+ARRIVALS_MAX: Final = 1024
+"""Arrivals whose errors are independent; of more within twice ``delay_max`` some share one."""
+_SUFFIX: Final = 40
+"""Characters for the number of an epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stamping:
+    """The settings ``clock delay_min_max delay_max window skew_max`` of an input."""
+
+    clock: str
+    device: DeviceClockSettings
+
+
+def read_stamping(
+    table: Table, default: str, *, delay_min_max_ns: int, delay_max_ns: int,
+    also: Sequence[str] = (),
+) -> Stamping:  # fmt: skip
+    """Raises SettingsError. ``also``: other words that ``clock`` may be, for ``device``."""
+    clock = table.text("clock", default, among=(*CLOCKS, *also))
+    longest = table.duration_ns("delay_max", delay_max_ns, low=1)
+    least = table.duration_ns("delay_min_max", min(delay_min_max_ns, longest))
+    window = table.duration_ns("window", 60 * NS_PER["s"], low=NS_PER["ms"])
+    skew = table.integer("skew_max_ppm", 50, 0, 100_000)
+    try:
+        settings = DeviceClockSettings(
+            delay_min_max_ns=least, delay_max_ns=longest, window_ns=window,
+            skew_max_ppb=skew * 1000,
+        )  # fmt: skip
+    except SettingsError as error:
+        raise table.wrong("delay_min_max", str(error)) from error
+    return Stamping(clock=DEVICE if clock in also else clock, device=settings)
+
+
+class StampingClocks:
+    """The clocks of one input's devices."""
+
+    def __init__(self, stamping: Stamping, around: Surroundings) -> None:
+        self.mode = stamping.clock
+        self.counts: Counter[str] = Counter()
+        """``clock_steps``: times that a device's clock was found set; ``clocks_forgotten``;
+        ``arrivals_shared``: events that share an arrival's clock with another."""
+        self._settings = stamping.device
+        self._name = around.name
+        self._wall_ns, self._mono_ns = around.wall_ns, around.mono_ns
+        # Above the numbers of earlier starts of the agent: a clock may have been set meanwhile.
+        self._number = itertools.count(around.wall_ns() // NS_PER_S).__next__
+        self._devices: dict[str, DeviceClock] = {}
+        self._free = deque(range(ARRIVALS_MAX))
+        self._used: deque[tuple[int, int]] = deque()
+        self._said: dict[int, ClockBound] = {}
+
+    def device(self, name: str) -> DeviceClock:
+        """The clock of a device; empty: the only one of the input."""
+        found = self._devices.pop(name, None)
+        if found is None:
+            whole = f"{self._name}/{name}" if name else self._name
+            found = DeviceClock(whole[: NAME_MAX - _SUFFIX], self._settings, self._number)
+            if len(self._devices) >= DEVICES_MAX:
+                del self._devices[next(iter(self._devices))]
+                self.counts["clocks_forgotten"] += 1
+        self._devices[name] = found
+        return found
+
+    async def stamped(
+        self, rows: Sequence[Row], outlet: Outlet, *, device: str = "",
+        stamp_ns: int | None = None, resolution_ns: int = 0,
+    ) -> Sequence[Row]:  # fmt: skip
+        """The events of a message that has just come, with their clocks, which ``outlet`` is told.
+
+        ``stamp_ns``: when the device made the message, if it says so; else its newest event.
+        """
+        if self.mode == AGENT or not rows:
+            return rows
+        if self.mode == ARRIVAL:
+            return await self._arrived(rows, outlet)
+        clock = self.device(device)
+        steps = clock.steps
+        newest = max([row.ts for row in rows]) if stamp_ns is None else stamp_ns
+        clock.heard(self._mono_ns(), newest, resolution_ns)
+        named = [row._replace(clock=clock.name_of(row.ts)) for row in rows]
+        await self.say(clock, steps, outlet)
+        return named
+
+    async def answered(
+        self, outlet: Outlet, device: str, sent_mono_ns: int, mono_ns: int, stamp_ns: int,
+        resolution_ns: int = 0,
+    ) -> None:  # fmt: skip
+        """A device was asked for its time."""
+        clock = self.device(device)
+        steps = clock.steps
+        clock.answered(sent_mono_ns, mono_ns, stamp_ns, resolution_ns)
+        clock.name_of(stamp_ns)
+        await self.say(clock, steps, outlet)
+
+    async def say(self, clock: DeviceClock, steps_before: int, outlet: Outlet) -> None:
+        """Hands on what is new of a clock."""
+        if clock.steps > steps_before:
+            self.counts["clock_steps"] += clock.steps - steps_before
+            seconds = abs(clock.last_step_ns) / NS_PER_S
+            way = "back" if clock.last_step_ns > 0 else "ahead"
+            outlet.trouble(f"its clock was set {way} by about {seconds:.3f} s", clock.name)
+        said = clock.said()
+        if said:
+            await outlet.clocks(said)
+
+    async def _arrived(self, rows: Sequence[Row], outlet: Outlet) -> Sequence[Row]:
+        wall_ns, mono_ns = self._wall_ns(), self._mono_ns()
+        ahead = mono_ns - wall_ns
+        named, said = [], []
+        for row in rows:
+            number = self._arrival(mono_ns)
+            bound = ClockBound(
+                f"{self._name}/arrival.{number}", ahead - self._settings.delay_max_ns, ahead,
+                wall_ns, mono_ns, self._settings.skew_max_ppb,
+            )  # fmt: skip
+            before = self._said.get(number)
+            if before is None or mono_ns - before.mono > SAY_AGAIN_NS or before.high != bound.high:
+                self._said[number] = bound
+                said.append(bound)
+            named.append(
+                row._replace(ts=wall_ns - (row.te - row.ts), te=wall_ns, clock=bound.clock)
+            )
+        if said:
+            await outlet.clocks(said)
+        return named
+
+    def _arrival(self, mono_ns: int) -> int:
+        """The number of a clock that no event within twice ``delay_max`` has."""
+        while self._used and mono_ns - self._used[0][0] > 2 * self._settings.delay_max_ns:
+            self._free.append(self._used.popleft()[1])
+        if not self._free:
+            self.counts["arrivals_shared"] += 1
+            self._free.append(self._used.popleft()[1])
+        number = self._free.popleft()
+        self._used.append((mono_ns, number))
+        return number
+
+
+def stamping_outlet(
+    stamping: Stamping, fields: RecordFields, around: Surroundings, counts: Counter[str]
+) -> Callable[[Outlet], Outlet]:
+    """What an input of records hands its events to, in place of an outlet; ``fields``: its own."""
+    if stamping.clock == AGENT:
+        return lambda outlet: outlet
+    unit_ns = NS_PER[fields.time_unit]
+    clocks = StampingClocks(stamping, around)
+    clocks.counts = counts
+    return lambda outlet: StampingOutlet(outlet, clocks, unit_ns if unit_ns > 1 else 0)
+
+
+class StampingOutlet:
+    """Hands events on with the clocks that stamped them; rows name the device that did (None: the
+    agent).
+    """
+
+    def __init__(self, outlet: Outlet, clocks: StampingClocks, resolution_ns: int) -> None:
+        self._outlet = outlet
+        self._clocks = clocks
+        self._resolution_ns = resolution_ns
+        self.knows, self.session, self.durable = outlet.knows, outlet.session, outlet.durable
+        self.bad, self.trouble, self.clocks = outlet.bad, outlet.trouble, outlet.clocks
+
+    async def take(self, stream: str, rows: Sequence[Row], keys: Sequence[bytes] = ()) -> bool:
+        """Their order stays."""
+        if self._clocks.mode != DEVICE:
+            named = await self._clocks.stamped(rows, self._outlet)
+            return await self._outlet.take(stream, named, keys)
+        places: dict[str, list[int]] = {}
+        for place, row in enumerate(rows):
+            if row.clock is not None:
+                places.setdefault(row.clock, []).append(place)
+        found = list(rows)
+        for device, of in places.items():
+            named = await self._clocks.stamped(
+                [rows[place] for place in of], self._outlet, device=device,
+                resolution_ns=self._resolution_ns,
+            )  # fmt: skip
+            for place, row in zip(of, named, strict=True):
+                found[place] = row
+        return await self._outlet.take(stream, found, keys)
