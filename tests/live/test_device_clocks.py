@@ -1,0 +1,214 @@
+"""Issue 36, accept: wrong clocks behind agents, on real sockets up to the embedded engine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import random
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tests.inputs.emulated_reader import EmulatedReader
+from tests.live.conftest import Field, free_port, until
+from tests.live.test_answers import answered
+
+S = 10**9
+WITHIN_S = 2
+SECONDS = 12
+QUERY = f"EVENT SEQ(CALL c, SPO2 s) WITHIN {WITHIN_S} s"
+SITE = f"""
+[limits]
+frame_every = "10 ms"
+[engine]
+kind = "embedded"
+save_every = "100 ms"
+[[query]]
+name = "q1"
+text = '''{QUERY}'''
+"""
+CLOCK = 'delay_min_max = "50 ms"\ndelay_max = "5 s"\nwindow = "1 s"\n'
+Happened = list[tuple[int, str, int]]
+"""(true time, type, v)"""
+
+
+class Monitor:
+    """An HL7 monitor over MLLP whose clock is ``ahead`` of this machine's."""
+
+    def __init__(self, port: int, ahead: float) -> None:
+        self.ahead = ahead
+        self._socket = socket.create_connection(("127.0.0.1", port))
+        self._count = 0
+
+    def says(self, v: int) -> int:
+        """An observation, now; gives when it was made."""
+        now = time.time_ns()
+        shown = datetime.fromtimestamp(now / S + self.ahead, UTC).strftime("%Y%m%d%H%M%S.%f+0000")
+        self._count += 1
+        text = (
+            f"MSH|^~\\&|MON|ICU|||{shown}||ORU^R01|{self._count}|P|2.6\r"
+            f"OBR|1|||VITALS\rOBX|1|NM|SPO2||{v}|||||||F|||{shown}\r"
+        )
+        self._socket.sendall(b"\x0b" + text.encode() + b"\x1c\r")
+        return now
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class Reader:
+    """The emulated reader in a thread of its own; its clock is ``ahead`` of this machine's."""
+
+    def __init__(self, ahead: float) -> None:
+        self.reader = EmulatedReader(utc_us=int((time.time() + ahead) * 1e6), runs=True)
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self.thread.start()
+        self.port = asyncio.run_coroutine_threadsafe(self.reader.start(), self.loop).result(10)
+        self.ahead = ahead
+
+    def set(self, by: float) -> None:
+        self.reader.utc_us += int(by * 1e6)
+
+    def says(self, v: int) -> int:
+        async def tag() -> None:
+            at = self.reader.shows_us() - self.reader.utc_us
+            self.reader.tag(v.to_bytes(12, "big"), 1, at=at)
+
+        now = time.time_ns()
+        asyncio.run_coroutine_threadsafe(tag(), self.loop).result(10)
+        return now
+
+    def close(self) -> None:
+        asyncio.run_coroutine_threadsafe(self.reader.stop(), self.loop).result(10)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join(10)
+        self.loop.close()
+
+
+def assert_honest(field: Field, happened: Happened) -> tuple[int, int]:
+    """No false ``confirmed``, no true match missing; gives how many are confirmed, and true."""
+    calls = [(at, v) for at, type_, v in happened if type_ == "CALL"]
+    seen = [(at, v) for at, type_, v in happened if type_ == "SPO2"]
+    edge = 2 * 10**6  # between the test's reading of the clock and the program's own
+    sure = {(a, b) for t, a in calls for u, b in seen if t + edge < u < t + WITHIN_S * S - edge}
+    maybe = {(a, b) for t, a in calls for u, b in seen if t - edge < u < t + WITHIN_S * S + edge}
+    found: dict[tuple[int, int], str] = {}
+    for line in (answered(field, "q1") + answered(field, "q1", ".end")).splitlines():
+        result = json.loads(line)
+        pair = tuple(number_of(event["attrs"]) for event in result["events"])
+        if result["op"] == "+":
+            found[pair] = result["certainty"]
+        else:
+            found.pop(pair, None)
+    confirmed = {pair for pair, certainty in found.items() if certainty == "confirmed"}
+    assert confirmed <= maybe, f"false confirmed: {sorted(confirmed - maybe)[:5]}"
+    assert sure <= found.keys(), f"missing: {sorted(sure - found.keys())[:5]}"
+    return len(confirmed), len(sure)
+
+
+def number_of(attrs: dict[str, Any]) -> int:
+    return int(attrs["v"]) if "v" in attrs else int(attrs["tag"], 16)
+
+
+def lived(field: Field, seed: int, device: Monitor | Reader, step: float) -> Happened:
+    """Calls and observations for ``SECONDS``; the device's clock is set in the middle."""
+    chance = random.Random(seed)
+    nurse = field.fed(field.agent_file("nurse", '[[input]]\nkind = "stdin"'))
+    nurse.says("running")
+    happened: Happened = []
+    begun = time.monotonic()
+    stepped = not step
+    while (ran := time.monotonic() - begun) < SECONDS:
+        if not stepped and ran > SECONDS / 2:
+            stepped = True
+            if isinstance(device, Monitor):
+                device.ahead += step
+            else:
+                device.set(step)
+        v = len(happened) + 1
+        if chance.random() < 0.3:
+            at = time.time_ns()
+            nurse.feed(json.dumps({"type": "CALL", "ts": at, "v": v}))
+            happened.append((at, "CALL", v))
+        else:
+            happened.append((device.says(v), "SPO2", v))
+        time.sleep(chance.uniform(0.02, 0.25))
+    time.sleep(1)
+    nurse.finish()
+    return happened
+
+
+@contextlib.contextmanager
+def ward(field: Field, agent_input: str) -> Iterator[Any]:
+    field.site(SITE)
+    gateway = field.serve()
+    name = field.agent_file("ward", agent_input)
+    if "rfid" in agent_input:
+        field.change(name, 'attrs = { v = "int" }', 'attrs = { tag = "str" }')
+    agent = field.agent(name)
+    agent.says("running")
+    yield agent
+    agent.end()
+    assert gateway.end() == 0
+
+
+def monitored(field: Field, seed: int, ahead: float, step: float = 0) -> tuple[int, int]:
+    port = free_port()
+    listens = f'[[input]]\nkind = "hl7-mllp"\nport = {port}\nmap = {{ v = "value" }}\n{CLOCK}'
+    with ward(field, listens):
+        monitor: Any = until(lambda: connected(port, ahead), "the agent to listen")
+        happened = lived(field, seed, monitor, step)
+        monitor.close()
+    return assert_honest(field, happened)
+
+
+def connected(port: int, ahead: float) -> Monitor | None:
+    try:
+        return Monitor(port, ahead)
+    except OSError:
+        return None
+
+
+def read(field: Field, seed: int, ahead: float, step: float = 0) -> tuple[int, int]:
+    reader = Reader(ahead)
+    asks = f'[[input]]\nkind = "rfid-llrp"\nhost = "127.0.0.1"\nport = {reader.port}\n'
+    asks += f'type = "SPO2"\nask_every = "500 ms"\nreconnect = "50 ms"\n{CLOCK}'
+    try:
+        with ward(field, asks):
+            until(lambda: reader.reader.reading, "the reader to read")
+            happened = lived(field, seed, reader, step)
+    finally:
+        reader.close()
+    return assert_honest(field, happened)
+
+
+CASES = {
+    "monitor-20-s-slow": lambda field, seed: monitored(field, seed, -20.0),
+    "monitor-set-30-s-ahead": lambda field, seed: monitored(field, seed, -20.0, 30.0),
+    "monitor-set-30-s-back": lambda field, seed: monitored(field, seed, 0.0, -30.0),
+    "reader-14-s-ahead": lambda field, seed: read(field, seed, 14.0),
+    "reader-set-30-s-back": lambda field, seed: read(field, seed, 14.0, -30.0),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", list(CASES))
+def test_accept_wrong_clocks_on_real_sockets(field: Field, case: str) -> None:
+    confirmed, true = CASES[case](field, 1)
+    assert true > 10
+    if "set" not in case:
+        assert confirmed > true / 4
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("case", list(CASES))
+@pytest.mark.parametrize("seed", range(2, 22))
+def test_accept_wrong_clocks_on_real_sockets_20_seeds(field: Field, case: str, seed: int) -> None:
+    CASES[case](field, seed)
