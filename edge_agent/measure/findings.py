@@ -142,6 +142,17 @@ class MachineFindings:
     """Of one event in a message of many."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceFindings:
+    """The clock of a device behind an input. ``width_ns``: of its offset's bound, as the agent will
+    know it; ``wrong``: the settings take it for right, and it is not.
+    """
+
+    said: str
+    width_ns: int
+    wrong: bool
+
+
 @dataclass(frozen=True, slots=True)
 class InputFindings:
     """Whether the device behind an ``[[input]]`` can be reached; None: nothing to try."""
@@ -150,6 +161,8 @@ class InputFindings:
     kind: str
     is_reachable: bool | None
     said: str
+    clock: DeviceFindings | None = None
+    """Of the device that stamps; None: this one does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ is known exactly, as an asymmetry that stays is part of the line.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -95,7 +96,8 @@ def clock_of(
     deviations = allan_deviation(grid, step_ns)
     return ClockQuality(
         offset_ns=best.offset_ns, offset_bound_ns=best.bound_ns,
-        delay_ns=_worst_round(exchanges, facts.attempts),
+        # Events are stamped by the devices, whose clocks are known less well than the agent's.
+        delay_ns=_worst_round(exchanges, facts.attempts) + _widest(found),
         precision_ns=best.precision_ns + best.root_ns,
         skew_ppb=round(line.skew_ppb), skew_bound_ppb=round(line.skew_bound_ppb),
         skew_error_ppb=facts.skew_error_ppb, age_ns=facts.resync_ns, syncs=len(exchanges),
@@ -104,6 +106,10 @@ def clock_of(
         resolution_ns=found.clock.resolution_ns,
         deviations=tuple((each.tau_ns, each.ppb) for each in deviations),
     ), line  # fmt: skip
+
+
+def _widest(found: Findings) -> int:
+    return max((each.clock.width_ns for each in found.inputs if each.clock), default=0)
 
 
 def line_through(exchanges: Sequence[Exchange], step_ns: int) -> ClockLine:
@@ -259,7 +265,10 @@ def _facts(found: Findings, servers: Opinion, step_ns: int) -> dict[str, Any]:
             "fsync_p99_ns": _quantile(found.disk.fsync_ns, 0.99), "error": found.disk.error,
         },
         "machine": machine,
-        "inputs": list(found.inputs),
+        "inputs": [
+            replace(each, said=f"{each.said}; {each.clock.said}") if each.clock else each
+            for each in found.inputs
+        ],
     }  # fmt: skip
 
 
@@ -320,6 +329,8 @@ def _concerns(
     for each in found.inputs:
         if each.is_reachable is False:
             made.append((f"input {each.name}: {each.said}", "agent running" not in each.said))
+        if each.clock is not None and each.clock.wrong:
+            made.append((f"input {each.name}: {each.clock.said}", True))
     return made + _machine_concerns(found, facts)
 
 

@@ -7,50 +7,63 @@ import os
 import shutil
 import socket
 import stat
+import time
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from edge_agent.drivers.agent_file import AgentSettings
+from edge_agent.drivers.measure.device_clocks import judged, monitor_reading, reader_reading
 from edge_agent.inputs.llrp import protocol
-from edge_agent.measure.findings import InputFindings
+from edge_agent.inputs.llrp.protocol import LlrpError
+from edge_agent.measure.findings import DeviceFindings, InputFindings
 
 _DEVICES: Final = "/dev/"
 
 
 async def measured_inputs(
-    settings: AgentSettings, folder: Path, patience_s: float = 3.0
-) -> tuple[InputFindings, ...]:
+    settings: AgentSettings, folder: Path, patience_s: float = 3.0,
+    wall_ns: Callable[[], int] = time.time_ns,
+) -> tuple[InputFindings, ...]:  # fmt: skip
     """Each input in turn; nothing is configured, and nothing is read that would be missed.
 
     Args:
         settings: of the agent; what is in effect is read from what it prints.
         folder: to which files in the settings are relative.
         patience_s: how long a device may take to answer.
+        wall_ns: this device's clock, which those of others are compared with.
     """
     tables = tomllib.loads(settings.printed).get("input", [])
     return tuple(
         [
-            await _tried(named.name, table, folder, patience_s)
+            await _tried(named.name, table, folder, patience_s, wall_ns)
             for named, table in zip(settings.inputs, tables, strict=True)
         ]
     )
 
 
 async def _tried(
-    name: str, table: Mapping[str, Any], folder: Path, patience_s: float
-) -> InputFindings:
+    name: str, table: Mapping[str, Any], folder: Path, patience_s: float,
+    wall_ns: Callable[[], int],
+) -> InputFindings:  # fmt: skip
     kind = str(table["kind"])
+    clock: DeviceFindings | None = None
     match kind:
         case "rfid-llrp":
             found = await _reader(table["host"], table["port"], patience_s)
+            if found[0]:
+                clock = await _readers_clock(table, wall_ns)
         case "mqtt":
             found = await _broker(table["host"], table["port"], patience_s)
         case "hl7-mllp":
             found = _bindable(table["listen"], table["port"], socket.SOCK_STREAM)
+            if found[0]:
+                reading = await monitor_reading(table, wall_ns, 2 * patience_s)
+                clock = judged("monitor", table, reading, None)
         case "soccer-udp":
             found = _bindable(table["listen"], table["port"], socket.SOCK_DGRAM)
+            clock = judged("sensors", table, None, None)
         case "replay":
             file = folder / table["file"]
             found = (file.is_file() and os.access(file, os.R_OK), f"file {file}")
@@ -58,7 +71,15 @@ async def _tried(
             found = _program(table["command"])
         case _:
             return InputFindings(name, kind, None, "nothing to try")
-    return InputFindings(name, kind, *found)
+    return InputFindings(name, kind, *found, clock)
+
+
+async def _readers_clock(table: Mapping[str, Any], wall_ns: Callable[[], int]) -> DeviceFindings:
+    try:
+        reading, answer_ns = await reader_reading(table["host"], table["port"], wall_ns)
+    except (OSError, LlrpError):
+        return judged("reader", table, None, None)
+    return judged("reader", table, reading, answer_ns)
 
 
 async def _reader(host: str, port: int, patience_s: float) -> tuple[bool, str]:

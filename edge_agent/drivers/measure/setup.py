@@ -87,7 +87,7 @@ async def _measured(
     wall_ns, mono_ns = grain_ns(clock)
     disk = None if settings.outbox is None else measured_disk(settings.outbox)
     machine = measured_machine(settings.streams[0])
-    inputs = await measured_inputs(settings, folder)
+    inputs = await measured_inputs(settings, folder, wall_ns=lambda: clock.read().wall_ns)
     path = GatewayPath(settings, clock, max(wall_ns, 1), measuring.train_s)
     await path.connect()
     asked = [AskedServer(each, clock, measuring.timeout_s) for each in servers]

@@ -1,0 +1,124 @@
+"""The clocks of devices behind inputs, read once: a reader's greeting, a monitor's message.
+
+A message of a monitor is taken and not acknowledged, so that its sender keeps it for the agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from edge_agent.errors import AgentError
+from edge_agent.inputs.hl7.framing import Framing
+from edge_agent.inputs.hl7.listener import MESSAGE_MAX
+from edge_agent.inputs.hl7.message import read_message
+from edge_agent.inputs.hl7.times import instant_of, named_zone, resolution_of
+from edge_agent.inputs.llrp.reader import reader_time
+from edge_agent.inputs.stamping import AGENT, ARRIVAL
+from edge_agent.measure.findings import DeviceFindings
+from edge_agent.settings_file import quantity, shown_ns
+from edge_agent.units import NS_PER
+
+_CHUNK: Final = 1 << 16
+_SAID_NS: Final = 100 * NS_PER["ms"]
+"""A device's clock that is nearer to this one's is right, as far as people want to know."""
+
+
+class Reading(NamedTuple):
+    """A device's clock was ahead of this device's wall clock by ``low`` to ``high`` ns."""
+
+    low: int
+    high: int
+    grain: int
+
+
+async def reader_reading(
+    host: str, port: int, wall_ns: Callable[[], int]
+) -> tuple[Reading | None, int]:
+    """An LLRP reader's clock (None: it has no time of day), and the width of an answer.
+
+    Raises:
+        OSError, AgentError: it cannot be asked.
+    """
+    asked = wall_ns()
+    event = await reader_time(host, port)
+    came = wall_ns()
+    if event.utc_ns is None:
+        return None, came - asked
+    return Reading(event.utc_ns - came, event.utc_ns - asked, NS_PER["us"]), came - asked
+
+
+async def monitor_reading(
+    table: Mapping[str, Any], wall_ns: Callable[[], int], patience_s: float
+) -> Reading | None:
+    """The clock of the first monitor that sends an HL7 message; None: none did in time.
+
+    Raises:
+        OSError: this device cannot listen there.
+    """
+    found: asyncio.Future[Reading] = asyncio.get_running_loop().create_future()
+    zone = named_zone(table["zone"])
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        framing = Framing(MESSAGE_MAX)
+        try:
+            while data := await reader.read(_CHUNK):
+                came = wall_ns()
+                for frame in framing.feed(data):
+                    header = frame.content.partition(b"\r")[0]
+                    text = read_message(header, table["charset"]).header.text(7, 1)
+                    ahead, grain = instant_of(text, zone) - came, resolution_of(text)
+                    if not found.done():
+                        found.set_result(Reading(ahead, ahead + grain, grain))
+        except (OSError, AgentError):
+            pass  # nothing that says a time
+        finally:
+            writer.transport.abort()
+
+    server = await asyncio.start_server(serve, table["listen"], table["port"])
+    async with server:
+        try:
+            async with asyncio.timeout(patience_s):
+                return await found
+        except TimeoutError:
+            return None
+
+
+def judged(
+    what: str, table: Mapping[str, Any], reading: Reading | None, answer_ns: int | None
+) -> DeviceFindings:
+    """What a stamping clock means for the agent's events.
+
+    Args:
+        what: ``reader``, ``monitor``, ``device``.
+        table: the input's settings in effect.
+        reading: of its clock; None: it was not read.
+        answer_ns: how long an answer took, where the device is asked; None: it is never.
+    """
+    mode = str(table["clock"])
+    delays = {name: quantity(table[name], NS_PER, name) for name in ("delay_min_max", "delay_max")}
+    grain = 0 if reading is None else reading.grain
+    width = 2 * delays["delay_min_max"] + 3 * grain if answer_ns is None else 3 * answer_ns
+    if mode == ARRIVAL:
+        return DeviceFindings(
+            said=f"events are stamped on arrival, up to {shown_ns(delays['delay_max'])} late",
+            width_ns=delays["delay_max"], wrong=False,
+        )  # fmt: skip
+    if reading is None:
+        return DeviceFindings(
+            said=f"the {what}'s clock was not read", width_ns=0 if mode == AGENT else width,
+            wrong=False,
+        )  # fmt: skip
+    nearest = max(reading.low, 0) + min(reading.high, 0)
+    middle = (reading.low + reading.high) // 2
+    off = abs(nearest) > _SAID_NS
+    way = "ahead" if middle > 0 else "slow"
+    how = f"{abs(middle) / NS_PER['s']:.1f} s {way}" if off else "right to 0.1 s"
+    said = f"the {what}'s clock is {how}; its events are stamped by it"
+    if mode == AGENT:
+        if off:
+            said += ', and clock = "agent" takes them for right: set clock = "device"'
+        return DeviceFindings(said=said, width_ns=0, wrong=off)
+    said += f", and the agent follows it, to about {width / 2 / NS_PER['ms']:.0f} ms"
+    return DeviceFindings(said=said, width_ns=width, wrong=False)
