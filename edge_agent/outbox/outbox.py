@@ -167,10 +167,9 @@ class Outbox:
         """
         found = dict(self.start.clocks)
         for each in bounds:
-            found.pop(each.clock, None)
             wall = each.low - ahead_ns, each.high - ahead_ns, each.stamp, each.mono + ahead_ns
             found[each.clock] = (*wall, each.skew_ppb)
-        newest = dict(list(found.items())[-CLOCKS_MAX:])
+        newest = dict(sorted(found.items(), key=lambda each: each[1][3])[-CLOCKS_MAX:])
         self.start = replace(self.start, clocks=newest)
         self.store_start()
 

@@ -212,3 +212,32 @@ def test_accept_wrong_clocks_on_real_sockets(field: Field, case: str) -> None:
 @pytest.mark.parametrize("seed", range(2, 22))
 def test_accept_wrong_clocks_on_real_sockets_20_seeds(field: Field, case: str, seed: int) -> None:
     CASES[case](field, seed)
+
+
+@pytest.mark.slow
+def test_events_that_wait_in_an_outbox_keep_their_clock_over_a_restart(field: Field) -> None:
+    """The gateway comes when the agent has been started again: the old events' clock is said."""
+    port = free_port()
+    listens = f'[[input]]\nkind = "hl7-mllp"\nport = {port}\nmap = {{ v = "value" }}\n{CLOCK}'
+    name = field.agent_file("ward", listens, '[outbox]\nfolder = "outbox"\n')
+    first = field.agent(name)
+    monitor: Any = until(lambda: connected(port, -20.0), "the agent to listen")
+    happened = []
+    for v in range(30):
+        happened.append((monitor.says(v), v))
+        time.sleep(0.1)
+    monitor.close()
+    first.end()
+    field.site()
+    gateway = field.serve()
+    second = field.agent(name)
+    until(lambda: len(field.rows()) == 30, "the events of before")
+    second.end()
+    assert gateway.end() == 0
+    syncs = [row for row in field.rows(3) if row.get("clock")]
+    offsets = {row["clock"]: (row["offset"], row["delay"]) for row in syncs}
+    for (at, v), row in zip(happened, field.rows(), strict=True):
+        assert row["attrs.v"] == v
+        offset, delay = offsets[row["clock"]]
+        assert abs(row["ts"] + offset - at) <= delay // 2 + 10**6
+        assert delay < 6 * S

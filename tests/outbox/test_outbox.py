@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from edge_agent.device_clock import ClockBound
 from edge_agent.messages import StreamSchema
 from edge_agent.outbox.drain import DrainLimit
 from edge_agent.outbox.folder import OutboxFolder
@@ -425,3 +426,26 @@ def test_without_a_limit_nothing_waits() -> None:
     limit = DrainLimit(0)
     limit.sent(10**9, 0)
     assert limit.wait_ns(0) == 0
+
+
+def test_bounds_of_clocks_outlive_the_process_and_its_monotonic_clock() -> None:
+    disk = FakeDisk(Random(1), 0.0)
+    outbox = Outbox(disk, FIRST, [1 << 20], 300)
+    bound = ClockBound("monitor#7", -20, 30, stamp=1000, mono=500, skew_ppb=50_000)
+    outbox.clocks([bound, bound._replace(clock="reader#1")], ahead_ns=10_000)
+    outbox.clocks([bound._replace(high=25)], ahead_ns=10_000)
+    kept = load(disk, START)
+    assert kept is not None
+    again = Outbox(disk, Start.from_dict(kept), [1 << 20], 300)
+    # The machine was started again: its monotonic clock begins anew, its wall clock goes on.
+    known = {each.clock: each for each in again.known_clocks(ahead_ns=10_400)}
+    monitor = known["monitor#7"]
+    assert monitor == bound._replace(low=380, high=425, mono=100)
+    assert known.keys() == {"monitor#7", "reader#1"}
+    wall = bound.low - 10_000, bound.mono + 10_000
+    assert (monitor.low - 10_400, monitor.mono + 10_400) == wall
+
+
+def test_a_start_from_before_clocks_had_names_is_read() -> None:
+    before = {name: each for name, each in FIRST.as_dict().items() if name != "clocks"}
+    assert Start.from_dict(before) == FIRST
