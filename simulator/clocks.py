@@ -25,6 +25,7 @@ from typing import Final
 import numpy as np
 
 from edge_agent.clock import Now
+from edge_agent.device_clock import DeviceClockSettings
 from engine.errors import ContractViolation
 from simulator.settings import check, parse_many, parsed_by
 
@@ -75,6 +76,50 @@ class ClockSettings:
         check(self.resolution_ns >= 1, "resolution", "must be at least 1 ns")
         times = [step.at_ns for step in self.steps]
         check(times == sorted(set(times)), "steps", "must be in order of time, one at an instant")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StampingDevice:
+    """A device behind the agent, whose clock stamps the events (``edge_agent.device_clock``).
+
+    Attributes:
+        offset_ns, skew_ppb, steps, resolution_ns: of its clock, as in ``ClockSettings``.
+        read_out_ns: how long after it happened the agent gets an event.
+        delay_min_max_ns, delay_max_ns, window_ns: what the agent declares of its messages.
+    """
+
+    offset_ns: int = 0
+    skew_ppb: int = 0
+    steps: tuple[Step, ...] = field(
+        default=(), metadata=parsed_by(lambda given, place: parse_many(Step, given, place))
+    )
+    resolution_ns: int = 1
+    read_out_ns: int = 0
+    delay_min_max_ns: int = SECOND // 2
+    delay_max_ns: int = 60 * SECOND
+    window_ns: int = 60 * SECOND
+
+    def __post_init__(self) -> None:
+        check(self.read_out_ns >= 0, "read_out", "must not be negative")
+        check(self.window_ns > 0, "window", "must be positive")
+        ordered = 0 <= self.delay_min_max_ns <= self.delay_max_ns
+        check(ordered, "delay_min_max", "must be at most delay_max")
+
+    @property
+    def clock(self) -> ClockSettings:
+        """What its clock is like."""
+        return ClockSettings(
+            offset_ns=self.offset_ns, skew_ppb=self.skew_ppb, steps=self.steps,
+            resolution_ns=self.resolution_ns,
+        )  # fmt: skip
+
+    @property
+    def declared(self) -> DeviceClockSettings:
+        """What its agent goes by."""
+        return DeviceClockSettings(
+            delay_min_max_ns=self.delay_min_max_ns, delay_max_ns=self.delay_max_ns,
+            window_ns=self.window_ns,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, eq=False)

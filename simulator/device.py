@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any, Final
 
 import numpy as np
@@ -17,8 +18,11 @@ import numpy as np
 from edge_agent.abstraction.machine import Begun
 from edge_agent.clock import Now
 from edge_agent.deadlines import earliest
-from edge_agent.messages import MESSAGE_MAX, ROWS_MAX, StreamSchema
+from edge_agent.device_clock import DeviceClock
+from edge_agent.excerpt import Whole
+from edge_agent.messages import MESSAGE_MAX, ROWS_MAX, StreamSchema, Texts
 from edge_agent.outputs import Connect, SendBytes, SendDatagram
+from edge_agent.packing import cut
 from edge_agent.promising import PromiseSettings
 from edge_agent.rows import Row, columns_of
 from edge_agent.session import AgentSession
@@ -103,6 +107,12 @@ class Device:
         self._on_settled = settled
         self._abstraction = DeviceAbstraction(settings.abstract, settings.workload.streams())
         self._abstracts = bool(settings.abstract)
+        behind = settings.device_clock
+        self._read_out_ns = 0 if behind is None else behind.read_out_ns
+        self._grain_ns = 0 if behind is None or behind.resolution_ns == 1 else behind.resolution_ns
+        self._behind = None
+        if behind is not None:
+            self._behind = DeviceClock("device", behind.declared, count(1).__next__)
         self.told = False
         self._ended = False
         self._open: dict[int, Connection] = {}
@@ -196,13 +206,14 @@ class Device:
 
     def _forget(self, _: Any = None) -> None:
         """What has happened and was not polled, nobody has."""
-        for part in self.feed.take(self._env.now):
+        for part in self.feed.take(self._env.now - self._read_out_ns):
             self.counts["polled"] += part.high - part.low
             self.counts["forgotten"] += part.high - part.low
 
     def _plan(self, _: Any = None) -> None:
         """Waits for the poll that finds the next event, or for the end."""
         due_ns, poll_ns = self.feed.due_ns, self.settings.poll_ns
+        due_ns = None if due_ns is None else due_ns + self._read_out_ns
         if due_ns is None or (self.settings.off_ns is not None and due_ns > self._off_ns):
             self._env.call_at(self._off_ns, self._finish)
         elif poll_ns == 0:
@@ -215,7 +226,7 @@ class Device:
     def _poll(self, _: Any) -> None:
         true_ns = self._env.now
         now = self._clocks.now(true_ns)
-        for part in self.feed.take(true_ns):
+        for part in self.feed.take(true_ns - self._read_out_ns):
             if part.columns is not None:
                 self._abstract(part, part.columns, now)
             if self._abstracts and not self._abstraction.passes(part.stamped.batch.stream):
@@ -234,7 +245,11 @@ class Device:
 
     def _emit(self, part: OpenBatch, low: int, high: int, now: Now) -> None:
         session, rows = self.sessions[-1], high - low
-        accepted, first_seq, reason = session.emit_part(part.whole, now, low, high)
+        if self._behind is None:
+            accepted, first_seq, reason = session.emit_part(part.whole, now, low, high)
+        else:
+            whole = self._named(self._behind, part, low, high, now)
+            accepted, first_seq, reason = session.emit_part(whole, now, 0, rows)
         self.counts["polled"] += rows
         if accepted:
             self.counts["accepted"] += rows
@@ -242,6 +257,18 @@ class Device:
         else:
             assert reason is not None
             self.refused[reason] += rows
+
+    def _named(self, clock: DeviceClock, part: OpenBatch, low: int, high: int, now: Now) -> Whole:
+        """The events with the clock that stamped each; its bounds are said first."""
+        ts = part.stamped.ts[low:high].tolist()
+        clock.heard(now.mono_ns, max(ts), self._grain_ns)
+        named = [clock.name_of(each) for each in ts]
+        for bound in clock.said():
+            self.session.clock(bound, now)
+        names = list(dict.fromkeys(named))
+        codes = np.array([names.index(name) for name in named], "<i4").tobytes()
+        data = cut(part.whole.data, low, high, 0)._replace(clocks=Texts(names, codes))
+        return Whole(data, part.whole.name)
 
     def _abstract(self, part: OpenBatch, columns: Columns, now: Now) -> None:
         stamped, low, high = part.stamped, part.low, part.high

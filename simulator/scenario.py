@@ -28,7 +28,7 @@ from edge_agent.records import DEFAULT_SITE
 from edge_agent.timesync import SyncSettings
 from engine.errors import UserError
 from simulator.abstracting import parse_abstracts
-from simulator.clocks import ClockSettings
+from simulator.clocks import ClockSettings, StampingDevice
 from simulator.links import LinkSettings
 from simulator.settings import check, parse, parse_many, parse_share, parse_times, parsed_by, shown
 from simulator.workload import Span, Workload, parse_workload
@@ -69,6 +69,7 @@ class SourceSettings:
         workload: its events.
         site: where its events go.
         clock: the device's clock.
+        device_clock: of a device behind the agent, which stamps the events; None: the agent does.
         up: link from the agent to the gateway; NTP requests take the same path as datagrams.
         down: link from the gateway to the agent (acks, NTP answers).
         connections: pool of parallel connections (R19); each is a link of its own.
@@ -104,6 +105,7 @@ class SourceSettings:
     workload: Workload = field(metadata=parsed_by(parse_workload))
     site: str = DEFAULT_SITE
     clock: ClockSettings = field(default=ClockSettings(), metadata=_settings_of(ClockSettings))
+    device_clock: StampingDevice | None = field(default=None, metadata=_settings_of(StampingDevice))
     up: LinkSettings = field(default=LinkSettings(), metadata=_settings_of(LinkSettings))
     down: LinkSettings = field(default=LinkSettings(), metadata=_settings_of(LinkSettings))
     connections: int = 1
@@ -142,6 +144,8 @@ class SourceSettings:
         check(self.unacked_bytes_max > 0, "unacked_bytes_max", "must be positive")
         check(self.on_ns >= 0, "on", "must not be negative")
         check(self.off_ns is None or self.off_ns > self.on_ns, "off", "must come after on")
+        both = self.device_clock is None or not self.abstract
+        check(both, "device_clock", "its events cannot be abstracted in a simulation")
         _check_restarts(self.restarts_ns)
 
 

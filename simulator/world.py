@@ -184,7 +184,10 @@ class World:
         )
         batches = source.workload.batches(self.span, self._seeds, name)
         read = {each.stream for each in source.abstract}
-        feed = Feed(batches, clock, source.workload.streams(), read)
+        stamps = clock
+        if source.device_clock is not None:
+            stamps = self._clock(f"{name}/device", source.device_clock.clock, life)
+        feed = Feed(batches, stamps, source.workload.streams(), read)
         drawn = int(self._seeds.generator(f"poll/{name}").integers(max(source.poll_ns, 1)))
         phase_ns = drawn if source.poll_phase_ns is None else source.poll_phase_ns
         cookies = self._seeds.generator(f"sync/{name}")

@@ -28,7 +28,7 @@ def test_a_payload_is_an_event_and_its_topic_says_more() -> None:
     payload = b'{"temperature": 21.5, "ts": "2024-01-01T00:00:00.5Z", "battery": 97}'
     found = events("hall/7/press-2/READING", payload, parts=["", "line", "machine", "type"])
     ts = 1704067200 * 10**9 + 500 * 10**6
-    assert found == [Row(ts, ts, None, "READING", (21.5, "press-2", 7))]
+    assert found == [Row(ts, ts, None, "READING", (21.5, "press-2", 7), "hall/7/press-2/READING")]
 
 
 def test_a_list_is_some_events() -> None:
@@ -372,3 +372,11 @@ async def test_messages_without_a_promise_are_taken_and_not_acknowledged() -> No
         await met(lambda: values(outlet) == [3])
         await met(lambda: broker.pings)
         assert broker.acknowledged == []
+
+
+def test_a_record_names_the_device_that_stamped_it() -> None:
+    rows = events("t", b'[{"ts": 1, "dev": "a"}, {"ts": 2}, {"temperature": 3}]',
+                  map={"clock": "dev"})  # fmt: skip
+    assert [row.clock for row in rows] == ["a", "t", None]
+    rows = events("t", b'{"ts": 1, "clock": "a"}', clock="agent")
+    assert [row.clock for row in rows] == [None]

@@ -101,7 +101,12 @@ HL7, LLRP, MQTT, SOCCER = "hl7-mllp", "rfid-llrp", "mqtt", "soccer-udp"
         (LLRP, {"host": "r", "antennas": {"a": "X"}}, {}, "a: write the number of an antenna"),
         (LLRP, {"host": "r", "antennas": {"0": "X"}}, {}, "0: write the number of an antenna"),
         (LLRP, {"host": "r", "ghost_reads": 21}, {}, "write a whole number from 1 to 20"),
-        (LLRP, {"host": "r", "clock": "wall"}, {}, '"wall" is not known; known are reader, agent'),
+        (
+            LLRP,
+            {"host": "r", "clock": "wall"},
+            {},
+            '"wall" is not known; known are device, agent, arrival',
+        ),
         (MQTT, {}, {}, "topics: must be given"),
         (MQTT, {"topics": []}, {}, "topics: write the topics to subscribe to"),
         (MQTT, {"topics": ["a"], "parts": ["lin"]}, {"line": "int"}, 'did you mean "line"?'),

@@ -1,0 +1,64 @@
+"""A device behind a simulated agent stamps by a clock of its own; its agent follows it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from engine.cli.app import run
+from engine.log.arrival_log import LogReader
+
+WARD = """
+duration = "60 s"
+warm_up = "2 s"
+[[sources]]
+name = "nurse"
+workload = { model = "poisson", mean = "700 ms", type = "CALL" }
+[[sources]]
+name = "ward"
+workload = { model = "poisson", mean = "300 ms", type = "SPO2" }
+[sources.device_clock]
+offset = "20 s"
+skew_ppb = 40000
+resolution = "1 ms"
+read_out = "5 ms"
+delay_min_max = "100 ms"
+delay_max = "5 s"
+window = "5 s"
+steps = [{ at = "30 s", by = "STEP" }]
+[queries]
+pairs = "EVENT SEQ(CALL c, SPO2 s) WITHIN 1 s"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", ["30 s", "-30 s"])
+def test_accept_a_simulated_monitor_20_s_slow_that_is_set(tmp_path: Path, step: str) -> None:
+    file = tmp_path / "ward.toml"
+    file.write_text(WARD.replace("STEP", step))
+    out = tmp_path / "out"
+    assert run(["run", str(file), "--in-process", "--out", str(out), "--quiet"]) == 0
+    (table,) = json.loads((out / "report.json").read_text())["tables"][:1]
+    measures = {(of, metric): value for of, metric, value, _ in table["rows"]}
+    assert measures["pairs", "recall"] == "100 %"
+    assert measures["pairs", "wrong"] == "0 %"
+    clocks = {
+        clock
+        for frame in LogReader(out / "log")
+        if "clock" in frame.batch.schema.names
+        for clock in frame.batch.column("clock").to_pylist()
+    }
+    assert {"ward/device#1", "ward/device#2"} <= clocks
+
+
+def test_what_a_device_abstracts_is_stamped_by_its_agent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "ward.toml"
+    more = '[[sources.abstract]]\nstream = "events"\ninto = "p"\nkind = "presence"\n'
+    more += 'type = "P"\ngap = "1 s"\n'
+    file.write_text(WARD.replace("STEP", "1 s").replace("[queries]", f"{more}[queries]"))
+    assert run(["run", str(file), "--in-process", "--out", str(tmp_path / "out")]) == 2
+    assert "its events cannot be abstracted" in capsys.readouterr().err
