@@ -222,7 +222,8 @@ class Sequence:
 
     def _own_clocks(self) -> np.ndarray:
         """Of the rows held, which are events: the code of each one's source."""
-        return self._lanes.tables["source"][self._rows["lane"]].astype(np.int32)
+        codes: np.ndarray = self._lanes.tables["source"][self._rows["lane"]].astype(np.int32)
+        return codes
 
     @staticmethod
     def _clock(payload: Columns) -> np.ndarray:
