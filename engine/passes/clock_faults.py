@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine.clocks.arrivals import ArrivalEstimate, declaration, estimate, fastest_delay
+from engine.kernels.integers import NS_PER_S
 from engine.log.clock_readings import ClockReadings, clock_readings
 from engine.log.held_log import Log, opened
 from engine.report.units import duration
 
+_UNIT_NS: Final = 30 * 86_400 * NS_PER_S
+"""So far ahead a clock is seldom, and a wrong unit of time often."""
 _MOST: Final = 3
 """Sources that are named one by one."""
 
@@ -116,5 +119,7 @@ def _why(counts: Counter[str], of: ClockReadings, known: ArrivalEstimate, fastes
     said = f"its clock is about {amount} fast".replace("\N{NO-BREAK SPACE}", " ")
     if len(of.syncs["ts"]):
         return f"{said} even after its syncs; slackwater clocks shows it over time"
+    if -known.most_ns > _UNIT_NS:
+        return f"{said}, or --time-unit is another than you think"
     option = declaration(of.name, low, high)
     return f"{said}; try --clock {option if shlex.quote(of.name) == of.name else repr(option)}"

@@ -102,7 +102,7 @@ class Twin:
             source,
             stream,
             record.get("incarnation", 0),
-            record["seq"],
+            -1 if record["seq"] is None else record["seq"],
             record["ts"],
             now,
             clock,
@@ -115,6 +115,7 @@ class Twin:
         if (
             refused == lane.counts["duplicate"] + lane.counts["quarantined_jump"]
             and event.inc == lane.inc
+            and event.seq >= 0
         ):
             lane.timeout.arrived(event.seq, now, before)
         self.resume(lane, now)
@@ -154,6 +155,12 @@ class Twin:
     # ---- numbers (R19 Fig 4.2) --------------------------------------------------------------
 
     def accept(self, lane: Lane, event: Event, now: int) -> None:
+        if event.seq < 0:  # goes by its time, once no number is waited for
+            if lane.buffer:
+                lane.held.append(event)
+            elif self.correct(lane, event):
+                self.by_ref(lane, event)
+            return
         if not lane.started or (event.inc > lane.inc and not lane.buffer and not lane.held):
             self.begin(lane, event)
         elif event.inc > lane.inc:
@@ -217,6 +224,9 @@ class Twin:
         if event.ref < self.frontier:
             self.release(event, now, LATE)
             return
+        self.by_ref(lane, event)
+
+    def by_ref(self, lane: Lane, event: Event) -> None:
         place = sum(1 for _ in self._not_after(lane.queue, event.ref))
         lane.queue.insert(place, event)
 

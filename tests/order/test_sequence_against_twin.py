@@ -61,7 +61,7 @@ EVENTS = st.fixed_dictionaries(
         "source": SOURCES,
         "clock": CLOCKS,
         "stream": STREAMS,
-        "seq": st.integers(0, 9),
+        "seq": st.integers(0, 9) | st.integers(0, 9) | st.integers(0, 9) | st.none(),
         "incarnation": st.sampled_from([0, 0, 0, 1, 2]),
         "ts": st.integers(0, 60),
     }
@@ -134,6 +134,8 @@ def networks(draw: st.DrawFn) -> list[Record]:
                                    "incarnation": inc}))  # fmt: skip
             event = {"source": source, "seq": seq, "ts": now, "incarnation": inc}
             seq += 1
+            if what == 4:
+                event["seq"] = None
             if what != 2:
                 sent.append((now + draw(st.sampled_from([0, 0, 0, 1, 4, 9, 25])), event))
             if what == 3:
