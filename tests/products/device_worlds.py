@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import warnings
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -176,7 +177,11 @@ def found_pairs(folder: Path, within: str, **options: Any) -> dict[tuple[int, in
     """What the engine says of CALL -> SPO2, and how certain it is."""
     text = f"EVENT SEQ(CALL c, SPO2 s) WITHIN {within}"
     found: dict[tuple[int, int], str] = {}
-    for result in slackwater.query(folder, text, **options):
+    with warnings.catch_warnings():
+        # Delayed messages are numbered as they come, so that times do not follow numbers.
+        warnings.simplefilter("ignore", slackwater.Doubt)
+        results = list(slackwater.query(folder, text, **options))
+    for result in results:
         pair = tuple(event["attrs"]["v"] for event in result["events"])
         if result.get("op", "+") == "-":
             found.pop(pair, None)
