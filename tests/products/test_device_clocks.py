@@ -22,10 +22,15 @@ MONITORS = {
 """Whole seconds: of two events within one, no clock can say which was first."""
 
 
+@pytest.mark.parametrize("name", ["20-s-slow", "set-30-s-back"])
+def test_accept_a_monitors_clock_that_is_wrong(tmp_path: Path, name: str) -> None:
+    assert one_world(tmp_path / "log", MONITORS[name], 1) > 0.5
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(MONITORS))
-@pytest.mark.parametrize("seed", [1, 2])
-def test_accept_a_monitors_clock_that_is_wrong(tmp_path: Path, name: str, seed: int) -> None:
-    share = one_world(tmp_path / "log", MONITORS[name], seed)
+def test_accept_every_monitors_clock_that_is_wrong(tmp_path: Path, name: str) -> None:
+    share = one_world(tmp_path / "log", MONITORS[name], 2)
     if name in ("20-s-slow", "14-s-ahead"):
         assert share > 0.5
 
