@@ -75,6 +75,7 @@ class Run:
         return asked_of_queries(
             plans, "ns", order=self.order_text, barrier=self.barrier, certainty=self.certainty,
             purge=self.purge, intervals=intervals, joins=joins, guard="off", late=True,
+            clock="exact",
             window="horizon=600s" if any(plan.windows for plan in plans) else None,
             monitor=f"horizon=600s,check={check}"
             if any(question.kind == "alert" for question, _ in (self.mine[p] for p in places))
