@@ -152,23 +152,20 @@ def query(
         UserError: the input, an option or a query (then shown with a caret) is at fault.
     """
     with opened(source) as given:
-        plans = _plans(queries, given.time_unit, constraints)
+        log, unit, arrives = given.log, given.time_unit, given.arrival_given
+        plans = _plans(queries, unit, constraints)
         asked = asked_of_queries(
-            plans, given.time_unit, order=order, barrier=barrier, certainty=certainty, purge=purge,
-            intervals=intervals, window=window, monitor=monitor, guard=guard, late=late,
-            spill=spill, on_spark=master is not None, history=history, matches_max=matches_max,
-            clock=clock,
+            plans, unit, order=order, barrier=barrier, certainty=certainty, purge=purge, late=late,
+            intervals=intervals, window=window, monitor=monitor, guard=guard, spill=spill,
+            on_spark=master is not None, history=history, matches_max=matches_max, clock=clock,
         )  # fmt: skip
-        check_plans(given.log, plans, attributes)
-        arrives = given.arrival_given
-        before = before_pass(given.log, plans, asked, given.time_unit, arrival_given=arrives)
-        doubt([*before, *unseen_types(given.log, plans)])
+        check_plans(log, plans, attributes)
+        doubt(before_pass(log, plans, asked, unit, arrival_given=arrives))
+        doubt(unseen_types(log, plans))
         folder, parts, counters = _pass(given, asked, Host(master))
-        aside = _set_aside(Events(parts, given.time_unit), counters, folder, late=late)
-        found = Results(Answers(parts, plans, given.time_unit), counters, folder, aside)
-        told = _after(given, counters)
-    doubt([*told, *of_streams(plans, counters), *of_clocks(counters)])
-    return found
+        doubt([*_after(given, counters), *of_clocks(counters), *of_streams(plans, counters)])
+        aside = _set_aside(Events(parts, unit), counters, folder, late=late)
+        return Results(Answers(parts, plans, unit), counters, folder, aside)
 
 
 @spoken

@@ -61,7 +61,8 @@ ROOMS = {
     "stream": {"kernels"},
     "sweep": {"log", "passes", "report"},
     "validate": {
-        "chain", "clocks", "kernels", "log", "passes", "query", "report", "results", "stream",
+        "chain", "clocks", "kernels", "log", "order", "passes", "query", "report", "results",
+        "stream",
     },
     "window": {"barrier", "clocks", "kernels", "query", "results", "stream"},
 }  # fmt: skip

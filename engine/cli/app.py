@@ -75,14 +75,10 @@ def _command(name: str) -> Any:
             from engine.cli.scenario_file_commands import check
 
             return check
-        case "query":
-            from engine.cli.query_commands import query
+        case "query" | "order":
+            from engine.cli import query_commands
 
-            return query
-        case "order":
-            from engine.cli.query_commands import order
-
-            return order
+            return getattr(query_commands, name)
         case "compare":
             from engine.cli.compare_command import compare_orders
 

@@ -220,16 +220,14 @@ def query(
         tell_types(given.log, plans, quiet=quiet)
         made = host.store(folder / "parts", is_kept=(work or report) is not None)
         tell_compiling(quiet=quiet)
-        keeps = work is not None
         with output_to(out, Answers(made, plans, time_unit), folder / _SHOWN, host) as export:
-            counters = _run(host, given, asked, made, "processing", keeps=keeps, quiet=quiet)
+            counters = _run(host, given, asked, made, "processing", keeps=bool(work), quiet=quiet)
             export()
         _export_late(made, late, time_unit)
         own = Asked(source, plans, order_text, barrier_text, typed())
         excluded = _report(own, given, made, counters, report)
     _tell_bad(given, letters, kept=dead_letter is not None)
-    _tell_after(given, counters, excluded, source)
-    _warn(of_clocks(counters))
+    _tell_after(given, counters, [*excluded, *of_clocks(counters)], source)
     if not quiet:
         tell_summary(counters, host)
         tell_streams(plans, counters)
@@ -316,10 +314,10 @@ def _run(
 
 
 def _tell_after(
-    given: Prepared, counters: dict[str, Any], excluded: list[str], source: str
+    given: Prepared, counters: dict[str, Any], of_sources: list[str], source: str
 ) -> None:
     """What a pass has shown, first of all events that are in no result; also with --quiet."""
-    _warn([*excluded, *of_counted(given.counted)])
+    _warn([*of_sources, *of_counted(given.counted)])
     see = f"slackwater compare --input {source}"
     _warn(of_numbers(counters, see, given.log, numbered=given.numbered))
 
