@@ -62,7 +62,7 @@ _QUARANTINE_SHOWN: Final = 100
 _TEXTS: Final = 4096
 """So many texts are not looked through for those that nothing refers to."""
 _GROWTH: Final = 2
-SNAPSHOT_VERSION: Final = 17
+SNAPSHOT_VERSION: Final = 18
 """Of snapshots."""
 
 
@@ -79,10 +79,11 @@ class Chain:
         self.settings = settings
         self.site = site
         self.strings = Strings([r.DEFAULT_STREAM])
-        least_ns, predicts = settings.guards.default_uncertainty_ns, settings.order.time == "ref"
+        time = settings.order.time
         self.clocks = SourceClocks(
-            self.strings, predict=predicts, default_uncertainty_ns=least_ns, choice=settings.clock
-        )
+            self.strings, predict=time in ("ref", "fit"), fits=time == "fit",
+            default_uncertainty_ns=settings.guards.default_uncertainty_ns, choice=settings.clock,
+        )  # fmt: skip
         self._clocks_seen = dict[int, ClocksSeen]()
         """By the place of what a query reads among the order's taps."""
         self._site_code = self.strings.code(site) if names(settings.plans, r.SITE) else -1
@@ -145,7 +146,7 @@ class Chain:
             columns |= _TIMED & {attribute.name for attribute in attributes_of(plan)}
         if (columns - _ALWAYS) & _TIMED:
             columns |= {r.TS, r.TE}  # one without the other says nothing of an interval
-        return attributes, columns
+        return attributes, columns | {r.TS}  # clocks that step are looked at once more
 
     def process(self, frames: list[Frame]) -> ChainOutput:
         """Records in arrival order, cut anywhere.
@@ -313,7 +314,7 @@ class Chain:
             ends = order.cuts(columns, rows)
             if self._halves is not None:
                 ends = self._halves.cuts(columns, rows, ends)
-            for end in ends:
+            for end in self._causal(columns, ends):
                 whole = end - start == rows
                 part = columns if whole else {n: c[start:end] for n, c in columns.items()}
                 self.clocks.named(part)
@@ -332,6 +333,22 @@ class Chain:
             self._ask_readers(lambda operator: operator.advance(now), output)
             if self._cascade is not None:
                 self._cascade.advance(now, self.strings, output.results)
+
+    def _causal(self, columns: Columns, ends: Sequence[int]) -> Iterator[int]:
+        """``ends``, and places before events that arrived before they can have happened: by then
+        their clock's uncertainty has grown.
+        """
+        start, guard_ns = 0, self.settings.guards.guard_ns
+        for end in ends:
+            looked = start
+            while looked < end:
+                place = self.clocks.refute(columns, looked, end, guard_ns)
+                if start < place < end:
+                    yield place
+                    start = place
+                looked = place
+            yield end
+            start = end
 
     def _announce(self, columns: Columns) -> None:
         """IBPs go past the order: they tell what has begun, and put nothing in its place."""

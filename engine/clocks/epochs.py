@@ -7,18 +7,22 @@ from typing import Final
 import numpy as np
 
 from edge_agent.limits import UNC_MAX_NS
-from engine.kernels.integers import NONE, NS_PER_S
+from engine.kernels.integers import NS_PER_S
 from engine.kernels.jit import inline
 from engine.kernels.records import record
 
 EPOCHS_KEPT: Final = 8
 """Offsets remembered per clock, to correct events stamped before the newest sync."""
-EPOCH: Final = record("start", "offset", "unc", "rate", "anchor", "ident", "skew", "doubt")
+EPOCH: Final = record(
+    "start", "offset", "unc", "rate", "anchor", "ident", "skew", "doubt", "regime", "refuted"
+)
 """One offset of a clock, in force from event time ``start`` on.
 
 ``skew``: slope of the offset, ``rate``: of its uncertainty [ppb], both from ``anchor`` on. Before
 it the offset is level, so that its uncertainty grows by both.
 ``doubt``: the uncertainty of its events since a step was found behind them; 0: none was.
+``regime``: how many steps of the clock had been found before it. ``refuted``: what is added to the
+uncertainty since an event arrived before it can have happened; 0: none did.
 """
 CLOCK: Final = np.dtype(
     [
@@ -38,6 +42,8 @@ its events while it has no offset. ``first_lane``: of the source of this code.
 """
 UNKNOWN_EPOCH: Final = -2
 """Of events of a clock of which nothing is known: no sync, and nothing that the user says."""
+_BEFORE: Final = UNKNOWN_EPOCH - 1
+"""Epochs before a sync count downwards from here."""
 UNANCHORED: Final = 2**62
 """The anchor of a sync that came before any event of its clock and says not when it was made."""
 
@@ -46,6 +52,8 @@ UNANCHORED: Final = 2**62
 def reference(clocks: np.ndarray, default: int, clock: int, ts: int) -> tuple[int, int, int]:
     """(ref, uncertainty, epoch) of event time ``ts`` at the clock of this code (R19 Eq 3.14, 3.15).
 
+    Of two events of one epoch, what lies between is off by what their uncertainties differ by: both
+    grow away from the sync, at the clock's rate. So those before it are of an epoch of their own.
     Never descending in ``ts`` within an epoch: a slope is far from -1. The uncertainty saturates.
     """
     of = clocks[clock]
@@ -55,12 +63,13 @@ def reference(clocks: np.ndarray, default: int, clock: int, ts: int) -> tuple[in
     while j > 0 and ts < of.epochs[j].start:
         j -= 1
     epoch = of.epochs[j]
+    ident = epoch.ident
     offset, unc, rate = epoch.offset, epoch.unc, epoch.rate
     age = ts - epoch.anchor
     if age < 0:
-        # What a step left in doubt covers the time before its sync already.
-        is_known = epoch.ident != NONE and epoch.anchor < UNANCHORED
-        rate = rate + abs(epoch.skew) if is_known else 0
+        rate = rate + abs(epoch.skew) if epoch.anchor < UNANCHORED else 0
+        if rate > 0 and ident >= 0:
+            ident = _BEFORE - ident
     if rate > 0 or epoch.skew != 0:
         # Whole seconds and the rest apart: their products with a rate stay within int64.
         seconds, rest = abs(age) // NS_PER_S, abs(age) % NS_PER_S
@@ -68,6 +77,13 @@ def reference(clocks: np.ndarray, default: int, clock: int, ts: int) -> tuple[in
         unc = unc + grown if grown < UNC_MAX_NS - unc else UNC_MAX_NS
         if age > 0:
             offset += seconds * epoch.skew + rest * epoch.skew // NS_PER_S
+    unc = min(unc + epoch.refuted, UNC_MAX_NS)
     if ts < epoch.start:
         unc = unc + of.older if of.older < UNC_MAX_NS - unc else UNC_MAX_NS
-    return ts + offset, unc, epoch.ident
+    return ts + offset, unc, ident
+
+
+@inline
+def epoch_of(ident: int) -> int:
+    """The number of the offset in force, of an event's epoch."""
+    return ident if ident >= UNKNOWN_EPOCH else _BEFORE - ident

@@ -1,8 +1,14 @@
 """The offset of one source between its syncs: a line, and how wrong it can be (SPEC 2).
 
-A sync says that the offset was ``offset`` +- ``unc`` when the source's clock read ``ts``. The
-slope of the line through the last syncs is the skew, fitted by weighted least squares (weights
-1/unc^2, in exact integers, rounded once). How wrong it can be is not taken from the residuals,
+A sync says that the offset was ``offset`` +- ``unc`` when the source's clock read ``ts``.
+
+By default nothing is assumed but that every sync is right within its ``unc`` and that the source's
+frequency stays within what it states: the offset is level, the middle of what the last syncs leave
+possible, and its error grows at the stated rate (``bounded``).
+
+By choice (``time=fit``) more is assumed (``explained``). The slope of the line through the last
+syncs is the skew, fitted by weighted least squares (weights 1/unc^2, in exact integers, rounded
+once). How wrong it can be is not taken from the residuals,
 which know nothing of a delay that is always longer one way: the lines that pass through *every*
 sync's interval are bounded exactly, pair by pair (set-membership estimation), and the error is the
 distance to the farthest of them. So the truth lies inside as long as (a) every sync is right within
@@ -132,6 +138,25 @@ def stepped(
 def held(sample: Sample, stated_ppb: int | None) -> Line:
     """The offset of one sync, held until the next (R19 3.2.2)."""
     return Line(sample.ts, sample.offset, sample.unc, 0, growth_ppb(stated_ppb))
+
+
+def bounded(samples: Sequence[Sample], stated_ppb: int | None) -> tuple[list[Sample], Line]:
+    """The newest of ``samples`` that agree, and the offset at the last of them that all allow.
+
+    Between two syncs the offset moves by no more than the stated rate, whichever way and however
+    often the frequency changes. Arguments as of ``explained``.
+    """
+    last, limit = samples[-1], limit_ppb(stated_ppb)
+    kept, low, high = [last], last.offset - last.unc, last.offset + last.unc
+    for each in reversed(samples[:-1]):
+        moved = -(-(last.ts - each.ts) * limit // NS_PER_S)
+        bottom, top = each.offset - each.unc - moved, each.offset + each.unc + moved
+        if max(low, bottom) > min(high, top):
+            break
+        low, high = max(low, bottom), min(high, top)
+        kept.append(each)
+    offset, unc = (low + high) // 2, (high - low + 1) // 2
+    return kept[::-1], Line(last.ts, offset, unc, 0, growth_ppb(stated_ppb))
 
 
 def explained(samples: Sequence[Sample], stated_ppb: int | None) -> tuple[list[Sample], Line]:

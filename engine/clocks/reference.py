@@ -7,32 +7,43 @@ on, the first one to those before it, too; an epoch is the validity of one offse
 events of one source and epoch share one clock error. The site's ``t_a`` is the largest filtered
 delay (Eq 3.16).
 
-Beyond R19, the offset of an epoch has a slope from a source's third sync on, and a sync that
-contradicts what was known before it is a step of the source's clock (``clock_prediction.py``).
-Events between the two syncs that are released after the second one get an uncertainty that covers
-the step, and share their clock error with no other event. What was released before is counted.
+Beyond R19, syncs before the last one narrow its offset, which by choice (``fits``) has a slope
+from a source's third sync on; and a sync that contradicts what was known before it is a step of the
+source's clock (``engine.clocks.prediction``). Events between the two syncs that are released after
+the second one get an uncertainty that covers the step, and share their clock error with no other
+event. What was released before is counted.
+Doubts of several steps add up: what may have been stamped before any of them, or after, lies within
+the uncertainty.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from msgspec import Struct, field, structs
 from msgspec.structs import replace
 
 from edge_agent import records as r
-from edge_agent.limits import UNC_MAX_NS
+from edge_agent.limits import TIME_MAX_NS, UNC_MAX_NS
 from engine.clocks.bound import SiteClocks
 from engine.clocks.choice import ClockChoice
-from engine.clocks.epochs import CLOCK, EPOCHS_KEPT, UNANCHORED, UNKNOWN_EPOCH, reference
+from engine.clocks.epochs import (
+    CLOCK,
+    EPOCHS_KEPT,
+    UNANCHORED,
+    UNKNOWN_EPOCH,
+    epoch_of,
+    reference,
+)
 from engine.clocks.prediction import (
     SYNCS_KEPT,
     SYNCS_MIN,
     ClockStep,
     Line,
     Sample,
+    bounded,
     explained,
     growth_ppb,
     held,
@@ -42,6 +53,8 @@ from engine.kernels.integers import INT_MAX, INT_MIN, NONE, NS_PER_S
 from engine.kernels.jit import kernel
 from engine.stream.columns import Columns, clock_codes
 from engine.stream.released import LATE_DROPPED, Strings
+
+_NO_FLAGS: Final = np.zeros(0, np.bool_)
 
 
 class Sync(Struct, frozen=True):
@@ -107,6 +120,9 @@ class _Known(Struct):
     clock_steps: int = 0
     last_step_ns: int = 0
     released_before_step: int = 0
+    refuted_ns: int = 0
+    doubt_until: int = INT_MIN
+    """Events stamped before this may be from before a step of the clock."""
 
     def plain(self) -> list[Any]:
         """Its fields, none of which is shared: lists, which a state has fastest."""
@@ -119,13 +135,15 @@ class SourceClocks:
     """Offsets of every clock of a site, by the code of its name in ``strings``.
 
     ``predict``: False holds every offset until the next sync, as R19 does, and looks for no steps.
+    ``fits``: offsets follow the line through the last syncs, which assumes that a frequency moves
+    little (``engine.clocks.prediction``).
     ``default_uncertainty_ns``: of a source that was never synchronised. ``choice``: what the user
     says of clocks that no sync speaks of.
     """
 
     def __init__(
-        self, strings: Strings, *, predict: bool = True, default_uncertainty_ns: int = 0,
-        choice: ClockChoice | None = None,
+        self, strings: Strings, *, predict: bool = True, fits: bool = False,
+        default_uncertainty_ns: int = 0, choice: ClockChoice | None = None,
     ) -> None:  # fmt: skip
         self.strings = strings
         choice = choice or ClockChoice()
@@ -133,7 +151,7 @@ class SourceClocks:
         self._unsynced = NONE if exact else UNKNOWN_EPOCH
         self.next_epoch = 0
         self.clocks = self._empty(0)
-        self._predict = predict
+        self._predict, self._fits = predict, fits
         self.unanchored: set[int] = set()
         self._known: dict[str, _Known] = {}
         self._users: dict[int, set[int]] = {}
@@ -229,17 +247,23 @@ class SourceClocks:
         if known is None:
             known = self._known[sync.clock_name] = _Known(sync.delay, report, line)
             start = INT_MIN
+            if newest_ts > INT_MIN and self._predict:
+                # Events went out as they were stamped; those of this clock keep its own order.
+                known.doubt_until = newest_ts + max(0, -sync.offset) + 1
         known.delay = sync.delay
         if known.syncs and known.report == report and sync.ts in (None, known.line.anchor):
             return  # the same report for another stream of this source
         known.report = report
         known.syncs += 1
         before, known.line = known.line, line
+        step = None
         if sync.ts is None or not self._predict:
             known.samples.clear()
         else:
-            start = self._predicted(code, known, before, start)
-        self._enter(code, start, known.line, self.next_epoch)
+            step = self._predicted(code, known, before)
+        self._enter_doubts(code, known, before, step, start)
+        start = max(start, known.doubt_until)
+        self._enter(code, start, known.line, self.next_epoch, known.clock_steps)
         if known.line.anchor == UNANCHORED:
             self.unanchored.add(code)
         self.next_epoch += 1
@@ -272,43 +296,76 @@ class SourceClocks:
             self._goes_back(int(code))
             self.unanchored.discard(int(code))
 
-    def _predicted(self, code: int, known: _Known, before: Line, start: int) -> int:
-        """Fit the line of ``known`` anew, after ``before``; gives where it starts to apply."""
+    def _predicted(self, code: int, known: _Known, before: Line) -> ClockStep | None:
+        """Fit the line of ``known`` anew, after ``before``; gives the step between, if any."""
         offset, unc, stated_ppb = known.report
         sample = Sample(known.line.anchor, offset, unc)
-        is_held, step = len(known.samples) < SYNCS_MIN, None
+        is_held, step = not self._fits or len(known.samples) < SYNCS_MIN, None
         if known.samples:
             step = stepped(before, sample, stated_ppb, is_held=is_held)
         if step is not None:
             known.clock_steps += 1
             known.last_step_ns = step.by
             known.released_before_step += int(self.clocks["gone"][code])
-            self._doubt(code, before, known.line, step)
+            known.doubt_until = max(known.doubt_until, sample.ts + step.back)
             known.samples = [sample]
-            return start + step.back
+            return step
         if known.samples and known.samples[-1].ts >= sample.ts:
             known.samples.clear()  # a report that was overtaken, or repeated: no line through it
-        known.samples, known.line = explained(
-            [*known.samples[1 - SYNCS_KEPT :], sample], stated_ppb
-        )
-        return start
+        line = explained if self._fits else bounded
+        known.samples, known.line = line([*known.samples[1 - SYNCS_KEPT :], sample], stated_ppb)
+        return None
 
-    def _doubt(self, code: int, before: Line, after: Line, step: ClockStep) -> None:
+    def _enter_doubts(
+        self, code: int, known: _Known, before: Line, step: ClockStep | None, start: int
+    ) -> None:
         """Epochs of their own for what may lie on either side of a step of the clock.
 
         That is what the source stamped from the sync before on; and, where it was set back, as much
-        before that, and after this sync, as it was set back by.
+        before that, and after this sync, from ``start`` on, as it was set back by. Syncs that come
+        before that ends find it still in doubt; and so is what was stamped before events that came
+        before the first sync.
         """
-        of = self.clocks[code]
-        of["epochs"]["doubt"][of["n"] - 1] = step.unc
-        wide = Line(before.anchor, before.offset, step.unc, before.skew_ppb, 0)
-        self._enter(code, before.anchor - step.back, wide, NONE)
-        if step.back:
-            wide = Line(after.anchor, after.offset, step.unc, 0, after.skew_error_ppb)
-            self._enter(code, after.anchor, wide, NONE)
+        after, wide = known.line, list[tuple[int, int, Line]]()
+        unc = after.unc + (abs(after.offset) if known.syncs == 1 else 0)
+        if step is not None:
+            of = self.clocks[code]
+            of["epochs"]["doubt"][of["n"] - 1] = step.unc
+            line = Line(before.anchor, before.offset, step.unc, before.skew_ppb, 0)
+            wide.append((before.anchor - step.back, after.anchor, line))
+            unc = step.unc
+        if start < known.doubt_until:
+            wide.append((start, known.doubt_until, replace(after, unc=unc)))
+        lines = [self._covering(code, *each) for each in wide]
+        for (begin, _, _), line in zip(wide, lines, strict=True):
+            self._enter(code, begin, line, NONE, known.clock_steps)
 
-    def _enter(self, code: int, start: int, line: Line, epoch: int) -> None:
-        """``line`` holds from event time ``start`` on."""
+    def _covering(self, code: int, start: int, end: int, line: Line) -> Line:
+        """``line``, as uncertain as to cover what lies between two stamps in doubt already, or from
+        before an earlier step.
+        """
+        of, one, lowest, highest = self.clocks[code], self._empty(1), -line.unc, line.unc
+        first, n = of["epochs"], int(of["n"])
+        regime = int(first["regime"][n - 1])
+        start, end = max(start, -TIME_MAX_NS), min(end, TIME_MAX_NS)
+        for j in range(n):
+            if first["ident"][j] != NONE and int(first["regime"][j]) >= regime:
+                continue
+            low = max(start, int(first["start"][j]))
+            high = min(end, int(first["start"][j + 1]) if j + 1 < n else end)
+            if low < high:
+                one["n"], one["epochs"][0, 0] = 1, first[j]
+                times = np.array([low, high, min(max(int(first["anchor"][j]), low), high)])
+                ref, wrong, _ = _corrected(one, np.zeros(len(times), np.int64), times, 0)
+                for t, r, w in zip(times.tolist(), ref.tolist(), wrong.tolist(), strict=True):
+                    off = r - t - line.offset_at(t)
+                    lowest, highest = min(lowest, off - w), max(highest, off + w)
+        middle = (lowest + highest) // 2
+        unc = min(highest - middle, UNC_MAX_NS)
+        return replace(line, offset=line.offset + middle, unc=unc)
+
+    def _enter(self, code: int, start: int, line: Line, epoch: int, regime: int) -> None:
+        """``line`` holds from event time ``start`` on, ``regime`` steps of the clock behind it."""
         of = self.clocks[code]
         n, epochs = int(of["n"]), of["epochs"]
         if n == EPOCHS_KEPT:
@@ -324,10 +381,10 @@ class SourceClocks:
             grown = max(0, start - int(last["anchor"])) * int(last["rate"]) // NS_PER_S
             self.site.ends(int(last["unc"]) + grown)
         self.site.begins(code, line)
-        # start, offset, unc, rate, anchor, ident, skew, doubt
+        # start, offset, unc, rate, anchor, ident, skew, doubt, regime, refuted
         epochs[n] = (
             min(max(start, INT_MIN), INT_MAX), line.offset, min(line.unc, UNC_MAX_NS),
-            line.skew_error_ppb, line.anchor, epoch, line.skew_ppb, 0,
+            line.skew_error_ppb, line.anchor, epoch, line.skew_ppb, 0, regime, 0,
         )  # fmt: skip
         of["n"], of["gone"] = n + 1, 0
         self._goes_back(code)
@@ -348,11 +405,43 @@ class SourceClocks:
         self, clock: np.ndarray, ts: np.ndarray, default_uncertainty: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(ref, uncertainty, epoch) of times at clocks of these codes."""
-        n = len(clock)
         self.grow(int(clock.max(initial=NONE)) + 1)
-        ref, unc, epoch = (np.empty(n, np.int64) for _ in range(3))
-        _correct(self.clocks, clock, ts, default_uncertainty, ref, unc, epoch)
-        return ref, unc, epoch
+        return _corrected(self.clocks, clock, ts, default_uncertainty)
+
+    def refute(self, columns: Columns, start: int, end: int, guard_ns: int | None) -> int:
+        """The first of these records, in order of arrival, that arrived before it can have happened
+        (SPEC 2, Causality); ``end``: none did.
+
+        Where that is ``start``, what its clock is declared to err by grows first, until it is
+        possible: by a power of two, so that it grows seldom. What lies beyond ``guard_ns`` refutes
+        nothing; without it (None) arrivals are no instants, and nothing does.
+        """
+        if not self._predict or guard_ns is None or not self.next_epoch:
+            return end
+        code = clock_codes(columns)[start:end]
+        self.grow(int(code.max(initial=NONE)) + 1)
+        kind = columns.get(r.KIND)
+        is_event = kind[start:end] == int(r.Kind.EVENT) if kind is not None else _NO_FLAGS
+        times = (columns[r.TS][start:end], columns[r.ARRIVAL][start:end])
+        row, place, by = _first_refuted(self.clocks, code, *times, is_event, guard_ns)
+        if row != 0:
+            return end if row == NONE else start + int(row)
+        epoch = self.clocks["epochs"][int(code[0])]
+        before = int(epoch["refuted"][place])
+        known = self._known[self.strings.texts[int(code[0])]]
+        known.refuted_ns = max(known.refuted_ns, before + int(by))
+        epoch["refuted"][place] = 1 << (before + int(by) - 1).bit_length()
+        grown = self._grown(int(code[0]), place)
+        self.site.ends(int(epoch["unc"][place]) + grown + int(epoch["refuted"][place]))
+        return start
+
+    def _grown(self, code: int, place: int) -> int:
+        """By how much the error of an offset had grown when the next one came."""
+        epochs, n = self.clocks["epochs"][code], int(self.clocks["n"][code])
+        if place + 1 >= n:
+            return 0
+        age = max(0, int(epochs["start"][place + 1]) - int(epochs["anchor"][place]))
+        return age * int(epochs["rate"][place]) // NS_PER_S
 
     def release(self, columns: Columns, *, counts: bool = True) -> None:
         """Events leave the ordering operator: those before a step found since are made uncertain.
@@ -362,14 +451,17 @@ class SourceClocks:
             counts: False where the same events leave once more, from a later buffer.
         """
         if self._predict:
-            clock, status = clock_codes(columns), columns["status"]
-            _release(self.clocks, clock, status, columns["unc"], columns["epoch"], counts)
+            _release(
+                self.clocks, clock_codes(columns), columns["status"], columns["ts"],
+                columns["ref"], columns["unc"], columns["epoch"], counts,
+            )  # fmt: skip
 
     def counters(self) -> list[dict[str, Any]]:
         """Per synchronised source: its offset as the last sync left it, and its clock's steps.
 
         ``clock_steps``, ``last_step_ns`` (positive: set back), ``released_before_step``: events
         after the sync before each step that had gone out when it was found, and were not changed.
+        ``refuted_ns``: by how much an event arrived before it can have happened, at most.
         """
         return [
             {
@@ -382,6 +474,7 @@ class SourceClocks:
                 "clock_steps": known.clock_steps,
                 "last_step_ns": known.last_step_ns,
                 "released_before_step": known.released_before_step,
+                "refuted_ns": known.refuted_ns,
             }
             for source, known in sorted(self._known.items())
         ]
@@ -432,6 +525,15 @@ class SourceClocks:
         self.site.restore(state["site"])
 
 
+def _corrected(
+    clocks: np.ndarray, clock: np.ndarray, ts: np.ndarray, default: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(ref, uncertainty, epoch) by a table of clocks."""
+    ref, unc, epoch = (np.empty(len(clock), np.int64) for _ in range(3))
+    _correct(clocks, clock, ts, default, ref, unc, epoch)
+    return ref, unc, epoch
+
+
 @kernel
 def _correct(
     clocks: np.ndarray, clock: np.ndarray, ts: np.ndarray, default: int, ref: np.ndarray,
@@ -442,22 +544,58 @@ def _correct(
 
 
 @kernel
-def _release(
-    clocks: np.ndarray, clock: np.ndarray, status: np.ndarray, unc: np.ndarray,
-    epoch: np.ndarray, counts: bool,
-) -> None:  # fmt: skip
-    """Count what the newest offset of a clock released; widen what an offset in doubt did."""
+def _first_refuted(
+    clocks: np.ndarray, clock: np.ndarray, ts: np.ndarray, arrival: np.ndarray,
+    is_event: np.ndarray, guard: int,
+) -> tuple[int, int, int]:  # fmt: skip
+    """(row, place of the epoch, by how much) of the first event that arrived before its time, less
+    its uncertainty; row -1: none did.
+    """
     for i in range(len(clock)):
-        if epoch[i] < 0:
+        if clock[i] < 0 or (len(is_event) > 0 and not is_event[i]):
             continue
         of = clocks[clock[i]]
+        if of.n == 0:
+            continue
+        ref, unc, _ = reference(clocks, 0, clock[i], ts[i])
+        by = ref - unc - arrival[i]
+        if 0 < by <= guard:
+            j = of.n - 1
+            while j > 0 and ts[i] < of.epochs[j].start:
+                j -= 1
+            return i, j, by
+    return NONE, 0, 0
+
+
+@kernel
+def _release(
+    clocks: np.ndarray, clock: np.ndarray, status: np.ndarray, ts: np.ndarray, ref: np.ndarray,
+    unc: np.ndarray, epoch: np.ndarray, counts: bool,
+) -> None:  # fmt: skip
+    """Count what the newest offset of a clock released; widen what an offset in doubt did, so as
+    to cover what is known of that stamp now.
+    """
+    for i in range(len(clock)):
+        of = clocks[clock[i]]
         j = of.n - 1
-        if epoch[i] == of.epochs[j].ident:
+        if j < 0 or epoch[i] == UNKNOWN_EPOCH:
+            continue
+        mine = epoch_of(epoch[i])
+        if mine == of.epochs[j].ident:
             if counts and status[i] != LATE_DROPPED:
                 of.gone += 1
+            if of.epochs[j].refuted > 0:
+                _, wrong, _ = reference(clocks, 0, clock[i], ts[i])
+                unc[i] = max(unc[i], wrong)
             continue
-        while j >= 0 and of.epochs[j].ident != epoch[i]:
+        now, wrong, found = reference(clocks, 0, clock[i], ts[i])
+        if found == epoch[i] and found != NONE:
+            unc[i] = max(unc[i], wrong)  # refuted since then
+            continue
+        while j >= 0 and of.epochs[j].ident != mine:
             j -= 1
-        if j >= 0 and of.epochs[j].doubt > 0:
-            unc[i] = max(unc[i], of.epochs[j].doubt)
-            epoch[i] = NONE
+        known = epoch[i] != NONE and found != NONE
+        if known and j >= 0 and of.epochs[j].regime == of.epochs[of.n - 1].regime:
+            continue
+        unc[i] = min(max(unc[i], abs(now - ref[i]) + wrong), UNC_MAX_NS)
+        epoch[i] = NONE

@@ -12,7 +12,7 @@ from engine.units import parse_duration
 
 SLACK_MAX_NS: Final = 1 << 60
 """So that a time less a slack stays in int64."""
-TIMES: Final = ("ref", "ts", "hold")
+TIMES: Final = ("ref", "ts", "hold", "fit")
 DUPLICATES: Final = ("drop", "pass")
 _LATE: Final = ("pass", "drop")
 SHARED: Final = ("late", "time", "duplicates")

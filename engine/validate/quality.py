@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from engine.clocks.prediction import SYNCS_KEPT, Sample, explained, growth_ppb, held
+from engine.clocks.prediction import SYNCS_KEPT, Sample, bounded, held
 from engine.kernels.integers import NS_PER_S
 from engine.validate.delay_law import DelayLaw
 
@@ -59,7 +59,7 @@ class ClockQuality:
         return line.unc_after(self.age_ns, line.skew_error_ppb)
 
     def bound_ns(self, age_ns: int | None = None) -> int:
-        """How wrong it may become until the next sync, once the engine follows the clock's line.
+        """How wrong it may become until the next sync, once the engine knows several.
 
         ``age_ns``: what it would be with a sync so often; None: as it is, which in a log is what
         the engine declares.
@@ -68,11 +68,8 @@ class ClockQuality:
             return self.declared_ns
         age = self.age_ns if age_ns is None else age_ns
         samples = [Sample(n * age, 0, self.fresh_ns) for n in range(SYNCS_KEPT)]
-        _, line = explained(samples, self.skew_error_ppb)
-        return min(
-            line.unc_after(age, line.skew_error_ppb),
-            self.fresh_ns + age * growth_ppb(self.skew_error_ppb) // NS_PER_S,
-        )
+        _, line = bounded(samples, self.skew_error_ppb)
+        return line.unc_after(age, line.skew_error_ppb)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,6 +28,7 @@ class Epoch:
     """One offset of a source, in force from event time ``start``; ``skew`` and ``rate`` in ppb.
 
     ``doubt``: the uncertainty that a step found later leaves to its events; 0: none found.
+    ``steps``: how many were found before it.
     """
 
     start: int
@@ -38,6 +39,8 @@ class Epoch:
     rate: int = 0
     doubt: int = 0
     shared: bool = True
+    steps: int = 0
+    refuted: int = 0
 
     def at(self, ts: int) -> tuple[int, int]:
         """(offset, uncertainty) of an event: less is known of it the farther it is from the sync,
@@ -48,11 +51,8 @@ class Epoch:
         return self.offset + age * self.skew // PPB, self.unc + grown
 
     def before(self, ts: int) -> int:
-        """By how much the uncertainty grows towards an event before the sync.
-
-        What a step left in doubt covers the time before its sync already.
-        """
-        if self.anchor is None or ts >= self.anchor or not self.shared:
+        """By how much the uncertainty grows towards an event before the sync."""
+        if self.anchor is None or ts >= self.anchor:
             return 0
         return (self.anchor - ts) * (self.rate + abs(self.skew)) // PPB
 
@@ -60,12 +60,14 @@ class Epoch:
 class SlowClock:
     """What is known of one source's clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, fits: bool = False) -> None:
+        self.fits = fits
         self.epochs: list[Epoch] = []
         self.points: list[Point] = []
         self.report: tuple[int, int, int] | None = None
         self.steps: list[int] = []
         self.older = 0
+        self.unsure_until = NEVER
 
     def learn(self, record: dict[str, Any], newest: int | None) -> None:
         ts, rate = record.get("ts"), record.get("skew_error_ppb")
@@ -78,9 +80,11 @@ class SlowClock:
             start = NEVER if newest is None or not self.epochs else newest + 1
             self.points = []
             growth = UNSTATED if rate is None else rate
-            self.epochs.append(Epoch(start, newest, record["offset"], unc, rate=growth))
+            steps = len(self.steps)
+            new = Epoch(start, newest, record["offset"], unc, rate=growth, steps=steps)
+            self.enter(new, None, None, newest)
         else:
-            self.timed((ts, record["offset"], unc), rate)
+            self.timed((ts, record["offset"], unc), rate, newest)
         self.epochs[0].start = NEVER if len(self.epochs) == 1 else self.epochs[0].start
         while len(self.epochs) > EPOCHS_KEPT:
             self.older += self.epochs.pop(0).doubt  # events before may lie before that step
@@ -92,33 +96,52 @@ class SlowClock:
         for epoch in self.epochs:
             epoch.anchor = ts if epoch.anchor is None else epoch.anchor
 
-    def timed(self, point: Point, stated: int | None) -> None:
+    def enter(
+        self, new: Epoch, before: Epoch | None, step: tuple[int, int, int] | None,
+        newest: int | None,
+    ) -> None:  # fmt: skip
+        first = not self.epochs
+        if first and newest is not None:
+            self.unsure_until = newest + max(0, -new.offset) + 1
+        self.epochs += self.doubts(before, new, step, first)
+        new.start = max(new.start, self.unsure_until)
+        self.epochs.append(new)
+
+    def timed(self, point: Point, stated: int | None, newest: int | None) -> None:
         ts, offset, unc = point
         new = Epoch(ts, ts, offset, unc, 0, UNSTATED if stated is None else stated)
+        step, before = None, self.epochs[-1] if self.epochs else None
         if self.points:
-            before = self.epochs[-1]
+            assert before is not None
             step = self.jump(before, point, stated)
             if step is not None:
                 self.steps.append(step[0])
-                self.doubt(before, new, *step[1:])
                 self.points = []
             elif self.points[-1][0] >= ts:
                 self.points = []
         self.points = [*self.points, point][-SYNCS_KEPT:]
-        while len(self.points) >= SYNCS_MIN:
+        while not self.fits:
+            low, high = level(self.points, stated)
+            if low <= high:
+                new.offset = (low + high) // 2
+                new.unc = high - new.offset
+                break
+            del self.points[0]
+        while self.fits and len(self.points) >= SYNCS_MIN:
             fit = line(self.points, stated)
             if fit is not None:
                 new.offset, new.unc, new.skew, new.rate = fit
                 break
             del self.points[0]
-        self.epochs.append(new)
+        new.steps = len(self.steps)
+        self.enter(new, before, step, newest)
 
     def jump(self, before: Epoch, point: Point, stated: int | None) -> tuple[int, int, int] | None:
         """(size, how far back at most, uncertainty), if the clock cannot have run so."""
         ts, offset, unc = point
         assert before.anchor is not None
         age = ts - before.anchor
-        growth = before.rate if len(self.points) >= SYNCS_MIN else 0
+        growth = before.rate if self.fits and len(self.points) >= SYNCS_MIN else 0
         growth = growth or stated or TOLERANCE
         size = offset - before.at(ts)[0]
         strict = growth if age >= 0 else growth + abs(before.skew)
@@ -132,17 +155,66 @@ class SlowClock:
         own = before.unc + floor(Fraction(span * (growth + abs(before.skew)), PPB))
         return size, back, min(abs(size) + own + unc, 2**61)
 
-    def doubt(self, before: Epoch, new: Epoch, back: int, unc: int) -> None:
-        before.doubt = unc
-        assert before.anchor is not None
-        old = Epoch(before.anchor - back, before.anchor, before.offset, unc, before.skew)
-        self.epochs.append(old)
-        if back:
-            shadow = Epoch(new.anchor, new.anchor, new.offset, unc, 0, new.rate)
-            self.epochs.append(shadow)
-            shadow.shared = False
-        old.shared = False
-        new.start += back
+    def doubts(
+        self, before: Epoch | None, new: Epoch, step: tuple[int, int, int] | None, first: bool
+    ) -> list[Epoch]:
+        """What may lie on either side of a step, of this one or of one before it; and what a clock
+        stamped before events that were released before it was known.
+        """
+        found, unc, start = list[Epoch](), new.unc, new.start
+        if first:
+            unc, start = unc + abs(new.offset), NEVER
+        if step is not None:
+            assert before is not None
+            assert before.anchor is not None
+            _, back, unc = step
+            before.doubt = unc
+            old = Epoch(before.anchor - back, before.anchor, before.offset, unc, before.skew)
+            assert new.anchor is not None
+            found.append(self.wide(old, new.anchor))
+            self.unsure_until = max(self.unsure_until, new.anchor + back)
+        if start < self.unsure_until:
+            shadow = Epoch(start, new.anchor, new.offset, unc, new.skew, new.rate)
+            found.append(self.wide(shadow, self.unsure_until))
+        for each in found:
+            each.shared, each.steps = False, len(self.steps)
+        return found
+
+    def wide(self, epoch: Epoch, end: int) -> Epoch:
+        """``epoch``, with all that was in doubt up to ``end``, or is from before other steps."""
+        now = self.epochs[-1].steps if self.epochs else 0
+        low, high = -epoch.unc, epoch.unc
+        starts = [NEVER, *(each.start for each in self.epochs[1:]), EVER]
+        for one, start, stop in zip(self.epochs, starts, starts[1:], strict=False):
+            first, last = max(start, epoch.start), min(stop, end)
+            if first < last and (not one.shared or one.steps < now):
+                turns = [first, last]
+                if one.anchor is not None and first < one.anchor < last:
+                    turns.append(one.anchor)
+                for ts in turns:
+                    (offset, unc), (mine, _) = one.at(ts), epoch.at(ts)
+                    unc += one.refuted
+                    low, high = min(low, offset - mine - unc), max(high, offset - mine + unc)
+        middle = (low + high) // 2
+        epoch.offset, epoch.unc = epoch.offset + middle, high - middle
+        return epoch
+
+    def told_late(self, ts: int, ref: int, unc: int, epoch: Epoch | None) -> int:
+        """The uncertainty of an event that is released now, and had ``epoch`` when it came."""
+        now = self.find(ts)
+        if epoch is not None and epoch is self.epochs[-1]:
+            if epoch.refuted:
+                unc = max(unc, now.at(ts)[1] + now.refuted)
+            return unc
+        same = now is epoch or (epoch is self.epochs[0] and now.start == epoch.start)
+        if same and now.shared:
+            return max(unc, now.at(ts)[1] + now.refuted)
+        known = epoch is not None and epoch.shared and any(epoch is each for each in self.epochs)
+        if known and now.shared and epoch.steps == self.epochs[-1].steps:
+            return unc
+        offset, wrong = now.at(ts)
+        wrong += now.refuted
+        return max(unc, abs(ts + offset - ref) + wrong)
 
     def find(self, ts: int) -> Epoch:
         for epoch in reversed(self.epochs[1:]):
@@ -152,6 +224,16 @@ class SlowClock:
         if self.older and ts < oldest.start:
             return replace(oldest, unc=oldest.unc + self.older)
         return oldest
+
+
+def level(points: Sequence[Point], stated: int | None) -> tuple[int, int]:
+    """Least and largest offset at the last point, of a clock that is never off by more a second
+    than it states.
+    """
+    end, limit = points[-1][0], stated or TOLERANCE
+    wide = [unc + ceil(Fraction((end - ts) * limit, PPB)) for ts, _, unc in points]
+    both = list(zip(points, wide, strict=True))
+    return max(p[1] - w for p, w in both), min(p[1] + w for p, w in both)
 
 
 def widened(ts: int, unc: int, end: int) -> int:

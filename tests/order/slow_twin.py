@@ -48,10 +48,11 @@ class Twin:
     # ---- records ----------------------------------------------------------------------------
 
     def process(self, record: dict[str, Any]) -> None:
-        now = record["arrival"]
+        now, kind = record["arrival"], record.get("kind", "event")
+        if kind == "event":
+            self.refute(record)
         self.fire(now)
         self.now = now
-        kind = record.get("kind", "event")
         if kind == "sync":
             self.sync(record)
         elif kind == "event":
@@ -79,7 +80,20 @@ class Twin:
             return ts, self.settings.default_uncertainty, None
         epoch = self.clocks[clock].find(ts)
         offset, unc = epoch.at(ts)
-        return ts + offset, unc, epoch
+        return ts + offset, unc + epoch.refuted, epoch
+
+    def refute(self, record: dict[str, Any]) -> None:
+        """An event arrives after it happened, else its clock errs by more than was declared."""
+        guard = self.settings.guard
+        name = record.get("clock") or record["source"]
+        if guard is None or name not in self.clocks:
+            return
+        ref, unc, epoch = self.reference(name, record["ts"])
+        early = ref - unc - record["arrival"]
+        if epoch is not None and 0 < early <= guard:
+            known = self.clocks[name].epochs
+            epoch = next((each for each in known if each is epoch), known[0])
+            epoch.refuted = 2 ** (epoch.refuted + early - 1).bit_length()
 
     def future(self, event: Event) -> bool:
         ref, unc, _ = self.reference(event.clock, event.ts)
@@ -371,9 +385,9 @@ class Twin:
             self.release(event, now, RESIDUAL)
 
     def release(self, event: Event, now: int, status: int) -> None:
-        known = self.clocks[event.source].epochs if event.source in self.clocks else []
-        if any(event.epoch is each for each in known):  # a step may have been found since then
-            event.unc = max(event.unc, event.epoch.doubt)
+        if event.clock in self.clocks:  # a step may have been found since then
+            clock = self.clocks[event.clock]
+            event.unc = clock.told_late(event.ts, event.ref, event.unc, event.epoch)
         self.released.append(
             (event.source, event.stream, event.inc, event.seq, event.ts, event.arrival,
              event.ref, event.unc, now, status)

@@ -70,7 +70,7 @@ def errors(
 )
 def test_prediction_halves_the_error_and_keeps_its_bound(seed: int) -> None:
     frames, done = world(seed)
-    line, counters = errors("none", frames, done)
+    line, counters = errors("none:time=fit", frames, done)
     hold, _ = errors("none:time=hold", frames, done)
     for name, clock in counters.items():
         (error, unc), (held_error, held_unc) = line[name], hold[name]

@@ -32,7 +32,8 @@ _PLACE: Final = "place"
 
 @dataclass(frozen=True, slots=True)
 class NoneSettings(OrderSettings):
-    """``time``: ``ref`` (offsets predicted) | ``ts`` (none used) | ``hold`` (each held, R19).
+    """``time``: ``ref`` (offsets, within what sources state) | ``fit`` (offsets follow a line) |
+    ``ts`` (none used) | ``hold`` (each held, R19).
     ``wait_ns``: how long after a promise it counts though numbers below its own have not come.
     ``duplicates``: ``drop`` | ``pass``.
     """
