@@ -127,20 +127,32 @@ class Batch(NamedTuple):
 
 
 _WINDOWS_OF_A_ROW: Final = 8
-"""More than it can enter if they tumble: three by uncertainty, which is capped, and two more by LOW
-and HIGH. What has room for them says so in its SPARE."""
+"""More than it can enter if they tumble and its uncertainty is no longer than they are: three by
+that and two more by LOW and HIGH. What has room for them says so in its SPARE."""
+_SPREAD_MOST: Final = 512
+"""Over so many windows either way an event may lie; what lies further off is as good as missing."""
 
 
-def room_factor(geo: Geometry) -> int:
-    """How often the SPAREs are needed for the windows that one row can enter."""
-    return (
-        -(-(5 * (geo.size // geo.step + 1) + 3) // _WINDOWS_OF_A_ROW) if geo.step < geo.size else 1
-    )
+@inline
+def widest_of(size: int, step: int) -> int:
+    """The largest uncertainty [ns] by which an event enters windows of that size and step."""
+    return max(size, _SPREAD_MOST * step)
 
 
-def windows_of_a_row(geo: Geometry) -> int:
-    """More than it can enter."""
-    return room_factor(geo) * _WINDOWS_OF_A_ROW
+def room_factor(geo: Geometry, widest: int = 0) -> int:
+    """How often the SPAREs are needed for the windows that one row can enter.
+
+    ``widest``: its uncertainty [ns], where it is more than a window's size.
+    """
+    more = 2 * (max(min(widest, widest_of(geo.size, geo.step)) - geo.size, 0) // geo.step + 1)
+    if geo.step == geo.size:
+        return 1 if widest <= geo.size else -(-more // _WINDOWS_OF_A_ROW) + 1
+    return -(-(5 * (geo.size // geo.step + 1) + 3 + more) // _WINDOWS_OF_A_ROW)
+
+
+def windows_of_a_row(room: int) -> int:
+    """More than it can enter, by its ``room_factor``."""
+    return room * _WINDOWS_OF_A_ROW
 
 
 @inline

@@ -9,12 +9,12 @@ import numpy as np
 
 from engine.errors import UserError
 from engine.query.expression import View, released_mask, view_value
-from engine.query.plan import Expression, WindowPlan
+from engine.query.plan import Expression, WindowKind, WindowPlan
 from engine.query.render_values import render_expression
 from engine.stream.chance import CHANCE
 from engine.stream.ends import ends_of
 from engine.stream.released import Released
-from engine.window.assign import Rows
+from engine.window.assign import Rows, widest_of
 from engine.window.doubt.where import Chosen, chosen
 from engine.window.drift import LIKELY, SURE
 from engine.window.held.accumulate import NUMBERS_ALONE, TEXTS, UNTYPED
@@ -40,12 +40,14 @@ def rows_of(
     selected = np.empty(0, np.bool_)
     if codes is not None:
         selected = np.isin(columns["stream"], codes)
-    perhaps, reach = None, columns["unc"]
+    perhaps, reach, widest = None, columns["unc"], plan.size_ns
+    if plan.kind is WindowKind.TIME:
+        widest = widest_of(plan.size_ns, plan.step_ns)
     if plan.where is not None:
-        perhaps = chosen(plan.where, released, plan.size_ns)
+        perhaps = chosen(plan.where, released, widest)
         mine = released_mask(plan.where, released) if perhaps is None else perhaps.taken
         selected = selected & mine if len(selected) else mine
-    perhaps = _with_doubts(perhaps, released, plan.size_ns)
+    perhaps = _with_doubts(perhaps, released, widest)
     if perhaps is not None:
         reach = np.where(perhaps.how == SURE, reach, np.maximum(reach, plan.size_ns + 1))
     codes_of_keys, nulls = keys.codes(released)

@@ -92,8 +92,8 @@ def _take_row(i: int, batch: a.Batch, book: Book, st: Record) -> int:
         known = batch.known + st.gap
         fill(book.held.cells, batch.gaps, known, event, a.told_upto(batch, st), book.no_key)
     if len(rows.selected) == 0 or rows.selected[i]:
-        if u > batch.geo.size:
-            u = batch.geo.size
+        if u > a.widest_of(batch.geo.size, batch.geo.step):
+            u = a.widest_of(batch.geo.size, batch.geo.step)
             st.capped += 1
         header = enter_row(i, u, batch, book, st)
     if rows.status[i] == IN_ORDER:

@@ -5,7 +5,7 @@ epoch; those that tumble have the size as step. A row is entered in each window 
 (``engine.window.panes`` has another way). A window
 closes when progress reaches its end plus the margin by which events that belong to HIGH, or
 may belong to it within their uncertainty, can still follow: ``max(ceil(T_a/2), largest
-uncertainty of the window's events)``, the latter at most one size. ``DRIFT EACH`` emits LOW and
+uncertainty of the window's events)``. ``DRIFT EACH`` emits LOW and
 MIDDLE sooner, at their own ends; what is certain, ambiguous, missing and bounded is known when
 HIGH closes, so it stands in that result and is None in the other two.
 
@@ -22,12 +22,13 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from edge_agent.records import DEFAULT_SITE
 from engine.kernels.records import one
 from engine.operator import Result, ResultPieces
 from engine.query.plan import Drift, WindowPlan
-from engine.stream.released import Released
+from engine.stream.released import Gaps, Released
 from engine.window import assign as a
 from engine.window import told as t
 from engine.window.base import FIRST, OUTBOX_MAX, Windows
@@ -41,6 +42,8 @@ from engine.window.run import run
 from engine.window.settings import WindowSettings, horizon_ns
 
 _CHUNK: Final = 1 << 10
+_NO_SOURCE: Final = -2
+"""No event has this code: none fills a gap of it."""
 _COUNTERS: Final = {
     "too_late": "too_late", "refused_groups": "refused", "capped_uncertainty": "capped",
     "wide_gaps": "wide_gaps",
@@ -67,14 +70,12 @@ class TimeWindows(Windows):
             a.STATE, frontier=a.INT_MIN, closed_low=a.INT_MIN, closed_middle=a.INT_MIN,
             closed_all=a.INT_MIN,
         )  # fmt: skip
-        self._room = a.room_factor(self._geo)
         columns = len(plan.group_by)
         chunk = _CHUNK if self.in_panes else 0
         self._panes = new_panes(self._of, self._picked, FIRST, columns, chunk)
-        chunk = max(_CHUNK, 2 * SPARE * self._room)
-        self._entries = Entries(np.empty(chunk, np.int64), np.empty(chunk, np.int64))
         self._no_key = np.zeros((1, columns), np.int64)
-        self._changed = np.empty((2, a.windows_of_a_row(self._geo)), np.int64)
+        self._room = 0
+        self._make_room(a.room_factor(self._geo))
 
     def counters(self) -> dict[str, int]:
         """Rows that some window did not get: see ``WindowSettings`` and the module.
@@ -92,7 +93,20 @@ class TimeWindows(Windows):
         t_a, left_out = considered_delay(self.plan, released.t_a, released.delays)
         self._left_out = max(self._left_out, left_out)
         self._geo = self._geo._replace(low_shift=t_a // 2, high_shift=(t_a + 1) // 2)
+        widest = int(released.columns["unc"].max(initial=0)) if released.n else 0
+        self._make_room(a.room_factor(self._geo, widest))
+        most = a.widest_of(self._geo.size, self._geo.step)
+        if widest > most:
+            released = _with_far(released, most)
         return self._run(*self._read(released, self._geo))
+
+    def _make_room(self, room: int) -> None:
+        """For rows that can enter so many windows (``room_factor``)."""
+        if room > self._room:
+            self._room = room
+            chunk = max(_CHUNK, 2 * SPARE * room)
+            self._entries = Entries(np.empty(chunk, np.int64), np.empty(chunk, np.int64))
+            self._changed = np.empty((2, a.windows_of_a_row(room)), np.int64)
 
     def _run(
         self, rows: a.Rows, values: Values, agenda: a.Agenda, known: int, ends_at: int = a.INT_MIN
@@ -198,3 +212,24 @@ class TimeWindows(Windows):
         self._left_out = state["left_out"]
         if self._ranked is not None:
             self._ranked.restore(state["ranked"])
+
+
+def _with_far(released: Released, widest: int) -> Released:
+    """``released``, whose events that may lie too far off to enter all those windows count as
+    missing in them, each as a gap of its own.
+    """
+    far = np.flatnonzero(released.columns["unc"] > widest)
+    ref, unc, gaps = released.columns["ref"][far], released.columns["unc"][far], released.gaps
+    more = Gaps(
+        row=far, source=np.full(len(far), _NO_SOURCE),
+        stream=released.columns["stream"][far].astype(np.int64), first_seq=far,
+        count=np.ones(len(far), np.int64), low=ref - unc, high=ref + unc,
+        steps=np.searchsorted(released.progress.row, far, "right"),
+    )  # fmt: skip
+    row = np.concatenate([gaps.row, more.row])
+    order = np.argsort(row, kind="stable")
+    both = {
+        name: np.concatenate([getattr(gaps, name), getattr(more, name)])[order]
+        for name in Gaps.__struct_fields__
+    }
+    return replace(released, gaps=Gaps(**both))
