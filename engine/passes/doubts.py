@@ -113,6 +113,30 @@ def of_numbers(
     ]
 
 
+def of_refuted_clocks(counters: dict[str, Any]) -> list[str]:
+    """Clocks whose declared bounds events have refuted: they arrived before they can have happened.
+
+    Args:
+        counters: of a run, see ``engine.scenario``.
+    """
+    refuted = [
+        (each["source"], each["refuted_ns"])
+        for site in counters["sites"].values() for each in site.get("clocks", ())
+        if each["refuted_ns"]
+    ]  # fmt: skip
+    if not refuted:
+        return []
+    from engine.log.show import readable_duration  # noqa: PLC0415 - brings rich, for few
+
+    return _few([
+        f"clock {name}: an event arrived {readable_duration(by)} before it can have happened by "
+        "what the syncs say of its clock, which is ahead by that much or more; from there to the "
+        "next sync what its events are compared with is uncertain. Sync the clock that stamps "
+        "them, or state a larger skew_error_ppb or delay"
+        for name, by in refuted
+    ])  # fmt: skip
+
+
 def of_counted(lanes: Sequence[CountedLane]) -> list[str]:
     """Numbers that were taken otherwise than they stand in the input."""
     found = [(lane, _source(lane)) for lane in lanes]

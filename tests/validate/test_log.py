@@ -132,6 +132,16 @@ def test_offsets_lie_on_the_line_between_two_syncs() -> None:
     assert found.t_a_ns == 4
 
 
+def test_an_event_that_arrives_before_it_happened_makes_a_log_not_fit() -> None:
+    syncs = ((0, 0, 0, 2 * MS), (1, 0, 0, 2 * MS))
+    events = [(0, 0, 1000 * MS, 505 * MS), (1, 0, 1000 * MS, 1001 * MS)]
+    (said, forbids), *more = setup_of_log(columns(events, syncs)).concerns
+    assert not more
+    assert forbids
+    assert "before they can have happened" in said
+    assert not setup_of_log(columns(events[1:], syncs)).concerns
+
+
 def test_a_clock_that_was_set_is_named() -> None:
     syncs = tuple((0, n * 10**9, 0 if n < 3 else 5 * MS, 1000) for n in range(6))
     (source,) = setup_of_log(columns([(0, 0, 0, 10)], syncs)).sources

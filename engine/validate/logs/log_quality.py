@@ -343,6 +343,20 @@ def _concerns(sources: Sequence[SourceQuality], clocks: int) -> list[tuple[str, 
         names = ", ".join(each.name for each in unknown[:3]) + (" ..." if len(unknown) > 3 else "")
         said = f"clocks are unknown, so events of different ones cannot be compared: {names}"
         made.append((f"{said}; slackwater clocks says how far off they seem", True))
+    early = {
+        each.name: -each.link.least_ns - each.link.transit_error_ns
+        for each in sources
+        if each.link is not None and each.link.transit_error_ns is not None
+    }
+    early = {name: by for name, by in early.items() if by > 0}
+    if early:
+        names = ", ".join(list(early)[:3]) + (" ..." if len(early) > 3 else "")
+        said = (
+            f"events arrived up to {max(early.values()) * 1000 / NS_PER_S:,.1f} ms before they can "
+            f"have happened, so a clock is off by more than its syncs say: {names}; sync the clock "
+            "that stamps them"
+        )
+        made.append((said, True))
     stepped = [each for each in sources if each.clock.steps]
     if stepped:
         names = ", ".join(each.name for each in stepped[:3])
