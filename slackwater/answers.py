@@ -17,6 +17,7 @@ from engine.passes.doubts import (
     of_clocks,
     of_counted,
     of_numbers,
+    of_refuted_clocks,
     of_streams,
     with_counted,
 )
@@ -127,7 +128,7 @@ def query(
         order: how events are put in order before the queries see them.
         barrier: when matches are let go and windows close, as ``bounded:1s``; None: as each
             query's REALTIME says.
-        certainty: ``pairwise``, or ``max-delay`` (R19's T_a).
+        certainty: ``pairwise``, ``max-delay`` or ``max-delay-r19`` (SPEC 4.3).
         purge: when a pattern's events are dropped: ``late:10s``, ``slack:1s``, ``promises``.
         intervals: how an ISEQ is searched, with the same results: ``naive``, ``indexed``, ``ibp``.
         window: how long after its end a window is corrected, as ``horizon=10m``.
@@ -249,7 +250,7 @@ def _after(given: Input, counters: dict[str, Any]) -> list[str]:
     """Warnings that need a pass."""
     excluded = excluded_lines(counters, given.log)
     told = of_numbers(counters, _SEE, given.log, numbered=given.numbered)
-    return [*excluded, *of_counted(given.counted), *told]
+    return [*excluded, *of_counted(given.counted), *told, *of_refuted_clocks(counters)]
 
 
 def _set_aside(

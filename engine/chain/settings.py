@@ -32,9 +32,9 @@ ChunksOf = Callable[[str], "ChunkStore"]
 class ChainSettings:
     """What a chain does; hosts hand it to every site.
 
-    ``certainty``: ``pairwise`` | ``max-delay`` (SPEC 4.3). ``barrier``: of matches and windows;
-    None: as each query's REALTIME says. ``ordered``: also give the ordered stream itself: ``no`` |
-    ``bare`` (without attributes) | ``full``.
+    ``certainty``: ``pairwise`` | ``max-delay`` | ``max-delay-r19`` (SPEC 4.3). ``barrier``:
+    of matches and windows; None: as each query's REALTIME says. ``ordered``: also give the ordered
+    stream itself: ``no`` | ``bare`` (without attributes) | ``full``.
     ``carried``: attributes that a ``bare`` stream brings along all the same. ``aside``: give late
     and refused events, too: likewise ``no`` | ``bare`` | ``full``. ``pattern``: what matchers
     of patterns keep, and how; its certainty is the one above. ``spill``: what of it leaves

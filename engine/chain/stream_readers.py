@@ -51,7 +51,7 @@ class StreamReaders:
         self.take_halves = any(self._with_halves)
         """Whether one of them does."""
         self._by_clock = settings.pattern.purge == "slack"
-        self._by_delay = settings.certainty == "max-delay"
+        self._certainty = settings.certainty
         self._clocks: dict[_Which, StreamClocks | None] = {}
         """None: nobody asks for them."""
 
@@ -87,7 +87,7 @@ class StreamReaders:
             ]  # fmt: skip
             types = frozenset(chain.from_iterable(asked))
             self._clocks[which] = (
-                StreamClocks(types, by_clock=self._by_clock, by_delay=self._by_delay)
+                StreamClocks(types, by_clock=self._by_clock, certainty=self._certainty)
                 if asked else None
             )  # fmt: skip
         return self._clocks[which]

@@ -37,7 +37,14 @@ from engine.order.registry import ORDERS
 from engine.passes.asked import Asked, asked_of_order, asked_of_queries, guarded
 from engine.passes.clock_faults import excluded_lines
 from engine.passes.definitions_file import read_definitions
-from engine.passes.doubts import before_pass, of_clocks, of_counted, of_numbers, with_counted
+from engine.passes.doubts import (
+    before_pass,
+    of_clocks,
+    of_counted,
+    of_numbers,
+    of_refuted_clocks,
+    with_counted,
+)
 from engine.passes.foreseen import with_clocks_foreseen
 from engine.passes.output import TABLES, Answers, Events, check_name, mixed_kinds, write
 from engine.passes.pipeline import Host, Prepared, check_plans, prepare
@@ -158,7 +165,7 @@ InputOrNone = Annotated[
         help="Trace, CSV, Parquet or arrival log; - = stdin. Not for EXPLAIN.",
     ),
 ]
-Rule = Annotated[str, typer.Option(metavar="RULE", help="pairwise or max-delay (R19's T_a).")]
+Rule = Annotated[str, typer.Option(metavar="RULE", help="pairwise, max-delay or max-delay-r19.")]
 
 
 @reads_input
@@ -320,6 +327,7 @@ def _tell_after(
     _warn([*of_sources, *of_counted(given.counted)])
     see = f"slackwater compare --input {source}"
     _warn(of_numbers(counters, see, given.log, numbered=given.numbered))
+    _warn(of_refuted_clocks(counters))
 
 
 def _warn(doubts: Iterable[str]) -> None:

@@ -36,10 +36,11 @@ class _Clocks(NamedTuple):
     horizon: np.ndarray
     error: np.ndarray
     before: np.ndarray
+    t_a: np.ndarray
 
     def rows(self, n: int) -> Ahead:
         """What its ``n`` rows need."""
-        return Ahead(self.frontier[:n], self.horizon[:n], self.error[:n])
+        return Ahead(self.frontier[:n], self.horizon[:n], self.error[:n], self.t_a[:n])
 
 
 class StreamClocks:
@@ -48,15 +49,16 @@ class StreamClocks:
     Args:
         types: whose promises are asked for: those of the queries' steps.
         by_clock: events expire against the event clock (else against progress).
-        by_delay: two times differ by up to the site's largest delay (R19), not by what their
-            clocks err.
+        certainty: ``pairwise``; ``max-delay``: two times may be off by twice the largest
+            uncertainty of an event so far; ``max-delay-r19``: by the site's largest delay.
     """
 
     def __init__(
-        self, types: frozenset[str], *, by_clock: bool = False, by_delay: bool = False
+        self, types: frozenset[str], *, by_clock: bool = False, certainty: str = "pairwise"
     ) -> None:
         self._by_clock = by_clock
-        self._by_delay = by_delay
+        self._by_delay = certainty != "pairwise"
+        self._of_events = certainty == "max-delay"
         self._types = types
         self._book: PromiseBook | None = None
         self.frontier = LONG_AGO
@@ -65,6 +67,8 @@ class StreamClocks:
         self.t_a = 0
         """The site's largest delay, so far."""
         self.bound = ClockBound()
+        self._widest = 0
+        """Twice the largest uncertainty of an event so far."""
         self._before = 0
         """By how much clocks of events may have erred that were not synchronised yet [ns]."""
         self.rows = 0
@@ -95,7 +99,12 @@ class StreamClocks:
         spread = np.maximum(2 * error, max(self.t_a, released.t_a))
         left = np.maximum(clock, _EARLIEST) - _COMPARED * spread
         horizon = np.where(clock == LONG_AGO, NOTHING, left)
-        return _Clocks(frontier, newest, _running(self.horizon, horizon), either, before)
+        t_a = np.full(released.n + 1, released.t_a)
+        if self._of_events:
+            unc = released.columns.get("unc", _NO_INTS)
+            t_a = np.maximum.accumulate(np.concatenate([2 * unc, [0]]))
+            t_a = np.maximum(t_a, self._widest)
+        return _Clocks(frontier, newest, _running(self.horizon, horizon), either, before, t_a)
 
     def advance(self, released: Released) -> Moved:
         """The moves of a batch."""
@@ -114,12 +123,13 @@ class StreamClocks:
             at = released.promises.at
         self.bound, self.t_a = released.bound, max(self.t_a, released.t_a)
         now = max([LONG_AGO, *release[-1:].tolist(), *at[-1:].tolist()])
-        self.frontier, self._newest, self.horizon, _, self._before = (
+        self.frontier, self._newest, self.horizon, _, self._before, t_a = (
             int(each[-1]) for each in clocks
         )
+        self._widest = max(self._widest, t_a)
         self.rows += released.n
         closed = passed = told
-        if self.t_a if self._by_delay else self.bound != ClockBound():
+        if self.bound != ClockBound() or (self._by_delay and self.t_a):
             closed, passed = self._less(told, 1), self._less(told, 2)
         rows = clocks.rows(released.n)
         return Moved(first, rows, now, told, closed, passed, self.horizon, self.t_a)
@@ -133,7 +143,7 @@ class StreamClocks:
         # Later times err by more, but by far less than they are later: values still ascend.
         error = self.bound.at(steps.value) * errors
         if self._by_delay:
-            error = np.full(len(steps.value), self.t_a)
+            error = np.maximum(2 * self.bound.at(steps.value), self.t_a)
         # What lies where an error ends may lie before it; only beyond that there is no doubt.
         error += error > 0
         left = np.maximum(steps.value, _EARLIEST) - error
@@ -142,7 +152,8 @@ class StreamClocks:
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
         clocks = [
-            self.frontier, self.horizon, self._newest, self.t_a, self._before, self.rows
+            self.frontier, self.horizon, self._newest, self.t_a, self._before, self._widest,
+            self.rows,
         ]  # fmt: skip
         return {
             "clocks": clocks,
@@ -152,9 +163,10 @@ class StreamClocks:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""
-        self.frontier, self.horizon, self._newest, self.t_a, self._before, self.rows = state[
-            "clocks"
-        ]
+        (
+            self.frontier, self.horizon, self._newest, self.t_a, self._before, self._widest,
+            self.rows,
+        ) = state["clocks"]  # fmt: skip
         self.bound = ClockBound(*state["bound"])
         if state["promises"] is not None:
             self._book = PromiseBook(self._types)

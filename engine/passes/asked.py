@@ -67,7 +67,7 @@ def asked_of_queries(
         time_unit: of durations without one.
         order: how events are put in order.
         barrier: when matches are let go and windows close; None: as each query's REALTIME says.
-        certainty: ``pairwise`` or ``max-delay``.
+        certainty: ``pairwise``, ``max-delay`` or ``max-delay-r19``.
         purge: when a pattern's events are dropped.
         intervals: how an ISEQ is searched: ``naive``, ``indexed``, ``ibp``.
         window: how long windows are corrected, as ``horizon=10m``; None: by default.

@@ -12,7 +12,6 @@ from engine.barrier.stage import BarrierStage
 from engine.clocks.stream_clocks import StreamClocks
 from engine.operator import Result, ResultPieces
 from engine.pattern.seq import SeqMatcher
-from engine.pattern.settings import Rule
 from engine.stream.in_stream import in_stream
 from engine.stream.released import Released
 
@@ -33,7 +32,7 @@ class Alone:
         self._clocks = StreamClocks(
             frozenset(matcher.types),
             by_clock=settings.purge == "slack",
-            by_delay=settings.certainty == Rule.MAX_DELAY.value,
+            certainty=settings.certainty,
         )
 
     def process(self, released: Released) -> ResultPieces:

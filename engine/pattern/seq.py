@@ -190,7 +190,7 @@ class SeqMatcher:
             EXPIRES: expires[taken],
             MEMBER: member[taken],
             HORIZON: horizon[taken],
-            T_A: np.full(len(rows), released.t_a),
+            T_A: moved.rows.t_a[taken],
         }
         if MIXED in released.columns:
             more[MIXED] = released.columns[MIXED][taken]
@@ -223,13 +223,21 @@ class SeqMatcher:
             return np.full(released.n, _INT_MAX)
         ref, unc = released.columns["ref"], released.columns["unc"]
         expires = ref + unc + self._keep_ns
+        spread = self._t_a(released)
         for step, leading in self._layout.negated:
             # No match that it may have changed is changed by another one once it is gone.
             longer = (self._within_ns or 0) if leading else 0
             mine = np.flatnonzero(member >> step & 1)
-            negative = ref[mine] + np.maximum(unc[mine], released.t_a) + self._keep_ns + longer
+            negative = ref[mine] + np.maximum(unc, spread)[mine] + self._keep_ns + longer
             expires[mine] = np.maximum(expires[mine], negative)
         return np.asarray(expires)
+
+    def _t_a(self, released: Released) -> np.ndarray:
+        """Per row, how far any two times near it may be off together by R19's rule [ns]."""
+        spread = np.full(released.n, released.t_a)
+        if self._rule is Rule.MAX_DELAY:
+            spread = np.maximum(spread, 2 * released.bound.at(released.columns["ref"]))
+        return spread
 
     def purge(self, held_rows: Callable[[], np.ndarray]) -> np.ndarray | None:
         """Drop expired events once they are half of what is held."""

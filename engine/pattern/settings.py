@@ -16,6 +16,14 @@ class Rule(StrEnum):
 
     PAIRWISE = "pairwise"
     MAX_DELAY = "max-delay"
+    """The largest uncertainty of an event so far, twice: T_a as SPEC 4.3 needs it."""
+    MAX_DELAY_R19 = "max-delay-r19"
+    """The site's largest delay of the moment (R19 Eq 3.16), without age: for R19's figures."""
+
+    @property
+    def by_delay(self) -> bool:
+        """Whether one bound holds for all pairs."""
+        return self is not Rule.PAIRWISE
 
     @classmethod
     def _missing_(cls, value: object) -> None:
@@ -42,9 +50,10 @@ class StackOptions:
 
 @dataclass(frozen=True, slots=True)
 class PatternSettings:
-    """``certainty``: ``pairwise`` or ``max-delay`` (R19). ``keep_late_ns``: how late a row may be
-    to find its partners; None means 60 s or WITHIN, whichever is longer. ``buffer_warn``: events
-    held beyond which ``beyond_limit`` counts (without WITHIN nothing bounds them).
+    """``certainty``: ``pairwise``, ``max-delay`` or ``max-delay-r19``. ``keep_late_ns``: how late
+    a row may be to find its partners; None means 60 s or WITHIN, whichever is longer.
+    ``buffer_warn``: events held beyond which ``beyond_limit`` counts (without WITHIN nothing bounds
+    them).
     ``purge`` and ``slack_ns`` (of ``slack``): see ``engine.query.purge_settings``. Rows that
     break the promise meant find what is left. ``intervals``: how an ISEQ is searched
     (``engine.query.endpoints.path``). ``joins``: in which order the steps of a SEQ/PAL tree are

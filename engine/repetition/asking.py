@@ -48,7 +48,7 @@ def error_of(s: Chase, one: int, two: int, t_a: int) -> int:
     if s.setting[0].max_delay:
         return t_a
     if first.clock == second.clock and first.epoch == second.epoch != NO_EPOCH:
-        return 0
+        return int(abs(first.unc - second.unc))
     return int(first.unc + second.unc)
 
 

@@ -13,12 +13,13 @@ import numpy as np
 from engine.pattern.compiled.records import RELATION, SCOPE
 from engine.pattern.settings import Rule
 from engine.pattern.store import Store
-from engine.pattern.verdict.certainty import leaders_of, shares_clock
+from engine.pattern.verdict.certainty import errors_of_pair, leaders_of, shares_clock
 from engine.pattern.verdict.probability import (
     SCOPE_END,
     Doubtful,
     pair_probability,
     sampled_probability,
+    shared_by_doubts,
 )
 from engine.repetition.kernel import FoundRuns
 
@@ -59,7 +60,7 @@ def _of_size(
 ) -> np.ndarray:  # fmt: skip
     """Of matches with ``size`` events each."""
     rows = runs.path["row"][runs.found["from_"][which][:, None] + np.arange(size)]
-    clocks, by_max_delay = store.clock(rows), rule is Rule.MAX_DELAY
+    clocks, by_max_delay = store.clock(rows), rule.by_delay
     half = np.broadcast_to(t_a[:, None] / 2, rows.shape) if by_max_delay else clocks.unc
     half, long = half.astype(np.float64), clocks.ref_end - clocks.ref
     number = np.full(len(runs.found), -1)
@@ -70,22 +71,27 @@ def _of_size(
         # By this match alone, whatever is asked about with it: exact, so a cut changes nothing.
         diff = clocks.ref[:, 1] - clocks.ref[:, 0]
         longest = None if within_ns is None else within_ns - long[:, 1]
-        chance = pair_probability(diff, half[:, 0], half[:, 1], longest, long[:, 0])
-        return np.where(leader[:, 1] == 0, 1.0, chance)  # of one clock: in this order for certain
+        chance = pair_probability(diff, *errors_of_pair(half, leader), longest, long[:, 0])
+        exact = (leader[:, 1] == 0) & (half[:, 0] == half[:, 1])
+        return np.where(exact, 1.0, chance)  # of one clock: in this order for certain
     match, event = number[doubts["match"]], store.clock(doubts["event"])
     places = np.lexsort((doubts["gap"], store.columns["order"][doubts["event"]], match))
     doubts, match, event = doubts[places], match[places], event.take(places)
-    exact = np.zeros((len(match), size), np.bool_)
+    exact, shares = (np.zeros((len(match), size), np.bool_) for _ in range(2))
     for step in range(0 if by_max_delay else size):
-        exact[:, step] = shares_clock(clocks.take((match, np.full(len(match), step))), event)
+        other = clocks.take((match, np.full(len(match), step)))
+        shares[:, step] = shares_clock(other, event)
+        exact[:, step] = shares[:, step] & (other.unc == event.unc)
     error = t_a[match] / 2 if by_max_delay else event.unc
+    order = store.columns["order"][doubts["event"]]
+    of_step = np.where(shares.any(axis=1), leader[match, shares.argmax(axis=1)], -1)
+    if not by_max_delay:
+        of_step = shared_by_doubts(match, order, event.clock, event.epoch, of_step, size)
     scopes, ends = _gaps(size, within_ns or 0)
     doubtful = Doubtful(
         np.searchsorted(match, np.arange(len(which) + 1)),
-        store.columns["order"][doubts["event"]],
-        (event.ref - clocks.ref[match, 0]).astype(np.float64), error.astype(np.float64),
-        np.where(exact.any(axis=1), leader[match, exact.argmax(axis=1)], -1),
-        doubts["gap"] + 1, exact, np.arange(size + 1), scopes, ends,
+        order, (event.ref - clocks.ref[match, 0]).astype(np.float64), error.astype(np.float64),
+        of_step, doubts["gap"] + 1, exact, np.arange(size + 1), scopes, ends,
         (event.ref_end - event.ref).astype(np.float64), store.chances(doubts["event"]),
     )  # fmt: skip
     return sampled_probability(

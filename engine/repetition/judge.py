@@ -153,7 +153,7 @@ class RepeatJudge:
         events, ends = self.matches.events(matches)
         columns, starts, rows = self.store.columns, ends[:-1], events["row"]
         ref = columns["ref"][rows]
-        until = ref if self.rule is Rule.MAX_DELAY else ref + columns["unc"][rows]
+        until = ref if self.rule.by_delay else ref + columns["unc"][rows]
         last = np.maximum.reduceat(ref, starts)
         scopes = scopes_of(self.plan)
         found = np.full((len(matches), len(scopes) + 1), LONG_AGO)

@@ -64,7 +64,7 @@ class RepeatKernel:
     ) -> None:
         self._layout, self._budget = layout, MatchBudget(layout.plan.name, most)
         self._setting = layout.setting.copy()
-        self._setting["max_delay"] = rule is Rule.MAX_DELAY
+        self._setting["max_delay"] = rule.by_delay
         self._setting["keep"] = -1 if keep_ns is None else keep_ns
         self.stacks = stacks.empty_stacks()
         self._chosen, self._ended = np.empty(0, np.int8), np.empty(0, np.int64)

@@ -93,7 +93,7 @@ class RepeatMatcher(SeqMatcher):
         if self._keep_ns is None:
             return found
         # No match that an event may have broken is changed by another one once it is gone.
-        error = np.maximum(released.columns["unc"], released.t_a)
+        error = np.maximum(released.columns["unc"], self._t_a(released))
         found = np.maximum(found, released.columns["ref"] + error + self._keep_ns)
         leading = int(self._repeat.setting["leading"][0])
         longer = (member & leading != 0) * (self._within_ns or 0)

@@ -17,7 +17,7 @@ from engine.live.questions import Questions
 
 KINDS: Final = ("spark", "embedded", "none")
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
-CERTAINTIES: Final = ("pairwise", "max-delay")
+CERTAINTIES: Final = ("pairwise", "max-delay", "max-delay-r19")
 _EMBEDDED: Final = 'kind = "embedded" in [engine], or --engine embedded'
 _SAVE_NS: Final = 10 * 10**9
 _PARQUET_NS: Final = 60 * 10**9

@@ -78,7 +78,7 @@ def chain(
             Python code built, as of a dataflow (``slackwater.grouping``), have their own names.
         barrier: when matches are let go and windows close, e.g. ``bounded:1s``; None: as REALTIME
             says, or at once.
-        certainty: ``pairwise`` or ``max-delay`` (SPEC 4.3).
+        certainty: ``pairwise``, ``max-delay`` or ``max-delay-r19`` (SPEC 4.3).
         guard_ns: future guard; None = off.
         clock: of clocks without a sync: ``exact``, offsets as ``badge=-3.2s±0.1s``, or a TOML file
             of these; else they are unknown.

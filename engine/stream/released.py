@@ -159,7 +159,8 @@ class Released(Struct):
     -1 = null; ``clock``: the one that stamped it, the source's own where it is left out),
     ``seq incarnation ts te arrival`` (int64, at that clock), ``ref`` (event time on the engine's
     clock; of ``ts``), ``unc`` (uncertainty: half-width around ref, ns), ``epoch``
-    (int64; two events of one clock with equal epoch share one clock reading error), ``release``
+    (int64; two events of one source with equal epoch share one clock's error: it differs between
+    them by no more than their uncertainties do; ``NO_EPOCH``: shared with none), ``release``
     (arrival-clock instant), ``status`` (int8, above), and per attribute ``attrs.NAME`` with, where
     some event lacks it, a bool mask ``valid.NAME``. String attributes are int32 codes.
     ``site`` (a code too) is there if a query names it. ``attr_types`` names each attribute's type:

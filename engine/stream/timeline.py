@@ -70,13 +70,14 @@ class Told(Struct, frozen=True):
 
 
 class Ahead(Struct, frozen=True):
-    """Per row of a batch: the progress at it, what events have expired against (``horizon``), and
-    how wrong the clock of any source may be (``error``).
+    """Per row of a batch: the progress at it, what events have expired against (``horizon``), how
+    wrong the clock of any source may be (``error``), and T_a (``t_a``; of the rules that have one).
     """
 
     frontier: np.ndarray
     horizon: np.ndarray
     error: np.ndarray
+    t_a: np.ndarray
 
 
 class Moved(Struct, frozen=True):

@@ -139,8 +139,10 @@ def judge(
 
 def _known_to(setup: Setup, wanted: Wanted) -> tuple[int, int]:
     """How wrong two clocks may be together, and one alone."""
-    if wanted.certainty == "max-delay":
+    if wanted.certainty == "max-delay-r19":
         return setup.t_a_ns, setup.t_a_ns
+    if wanted.certainty == "max-delay":
+        return 2 * setup.single_ns, 2 * setup.single_ns
     return setup.pair_ns, setup.single_ns
 
 

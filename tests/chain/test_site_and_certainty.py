@@ -149,7 +149,7 @@ EVENT = st.tuples(
     drawn=st.lists(EVENT, min_size=2, max_size=8),
     clocks=st.tuples(*[st.lists(SYNC, max_size=2)] * 3),
     text=st.sampled_from(TEXTS), chosen=st.lists(st.sampled_from(CONDITIONS), max_size=2),
-    c=st.integers(0, 20), rule=st.sampled_from(["pairwise", "max-delay"]),
+    c=st.integers(0, 20), rule=st.sampled_from(["pairwise", "max-delay-r19"]),
     within=st.integers(3, 15), cuts=st.lists(st.integers(1, 14), max_size=3),
 )  # fmt: skip
 def test_certainty_by_the_trace_alone(
@@ -214,7 +214,7 @@ def assignments(drawn: Any, told: Any, rule: str, t_a: int) -> Any:
             if place == 0 or end >= start:
                 offset, clock = by, (f"s{source}", place)
                 unc = half + abs(end - start) * rate // S
-        if rule == "max-delay":
+        if rule == "max-delay-r19":
             clock, unc = ("row", row), t_a / 2
         clock_of.append(clock)
         at.append((ts, offset))

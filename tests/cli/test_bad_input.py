@@ -244,7 +244,10 @@ def test_a_wrong_query_is_told(text: str, here: Path, cli: Any) -> None:
 
 @pytest.mark.parametrize(
     ("option", "said"),
-    [("--certainty", "certainty 'x': use pairwise or max-delay"), ("--barrier", "barrier 'x' ")],
+    [
+        ("--certainty", "certainty 'x': use pairwise or max-delay or max-delay-r19"),
+        ("--barrier", "barrier 'x' "),
+    ],
 )
 def test_a_wrong_rule_is_told(option: str, said: str, here: Path, cli: Any) -> None:
     (here / "t.jsonl").write_bytes(GOOD)

@@ -102,7 +102,7 @@ def test_no_match_is_missed_where_clocks_err(
     and what is confirmed holds under all of them.
     """
     plan = plan_of(asked)
-    rule = "pairwise" if t_a is None else "max-delay"
+    rule = "pairwise" if t_a is None else "max-delay-r19"
     settings = PatternSettings(rule, keep_late_ns=10**6, intervals=index)
     found = matches(run(lambda: SeqMatcher(plan, settings), events, t_a=t_a or 0))
     assert found.keys() <= truth(asked, events, rule, t_a or 0).keys()

@@ -157,7 +157,8 @@ def test_r19_takes_one_bound_for_all(near: str) -> None:
             Sided("T", x, stream="a", attrs={"id": 0}, source="s0", epoch=1),
             Sided("T", y, stream="b", attrs={"id": 0}, source="s0", epoch=1),
         ]
-        make = answering(f"SELECT a.ts FROM a JOIN b ON a.id = b.id {near}", certainty="max-delay")
+        text = f"SELECT a.ts FROM a JOIN b ON a.id = b.id {near}"
+        make = answering(text, certainty="max-delay-r19")
         found = run(make, events, t_a=t_a)
         worlds = {
             NEAR[near](x + one, y + two) for one, two in itertools.product((-1, 0, 1), repeat=2)

@@ -36,7 +36,7 @@ class Step(NamedTuple):
 
 def pair(e: Event, f: Event, rule: str, t_a: int) -> int:
     """The bound b of SPEC 4.3; R19's rule knows no exemption for one source."""
-    if rule == "max-delay":
+    if rule == "max-delay-r19":
         return t_a
     if e.source == f.source and e.epoch == f.epoch != -1:
         return 0

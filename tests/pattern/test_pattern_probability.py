@@ -127,7 +127,7 @@ def test_matches_carry_these_probabilities(tools: Any) -> None:
 
     a, b = tools.Event("A", 0, 10, "x"), tools.Event("B", 10, 10, "y")
     assert one(two, [a, b]) == pytest.approx(7 / 8)
-    assert one(two, [a, b], "max-delay", 40) == pytest.approx(1 - 30**2 / (8 * 20**2))
+    assert one(two, [a, b], "max-delay-r19", 40) == pytest.approx(1 - 30**2 / (8 * 20**2))
     shared = [
         tools.Event("A", 0, 10, "x", epoch=1), tools.Event("B", 5, 0, "y"),
         tools.Event("C", 10, 10, "x", epoch=1),

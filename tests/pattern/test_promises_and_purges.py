@@ -153,7 +153,7 @@ def test_by_definition(folder: Path, purge: str, barrier: str, seed: int) -> Non
     asked = {
         "barrier": (f"bounded:{world.late}" if barrier == "bounded" else barrier) + ordered,
         "purge": purge.replace("D", str(world.late)).replace("K", str(world.late)),
-        "certainty": "max-delay" if by_delay else "pairwise",
+        "certainty": "max-delay-r19" if by_delay else "pairwise",
     }
     text = f"EVENT {text_of(tree)} WITHIN {WITHIN}"
     found, counts = results_of(folder, text, world.lines, **asked)

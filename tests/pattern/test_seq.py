@@ -77,7 +77,7 @@ def test_examples_of_l09_and_l10(tools: Any, made: SeqPlan, events: str, told: s
     ("e1", "e2", "certainty"),
     [(100, 111, "confirmed"), (100, 110, "uncertain"), (110, 100, "uncertain"), (111, 100, None)],
 )
-@pytest.mark.parametrize("rule", ["max-delay", "pairwise"])
+@pytest.mark.parametrize("rule", ["max-delay-r19", "pairwise"])
 def test_r19_pseudocode_3_1(tools: Any, e1: int, e2: int, certainty: str | None, rule: str) -> None:
     # T_a = 10; pairwise has the same bound, 5 + 5.
     pair = [tools.Event("A", e1, 5, "x"), tools.Event("B", e2, 5, "y")]
@@ -90,7 +90,7 @@ def test_r19_pseudocode_3_1(tools: Any, e1: int, e2: int, certainty: str | None,
     ("delay_ns", "certainty"),
     [(MS // 8, "confirmed"), (MS, "confirmed"), (10 * MS, "confirmed"), (50 * MS, "uncertain")],
 )
-@pytest.mark.parametrize("rule", ["max-delay", "pairwise"])
+@pytest.mark.parametrize("rule", ["max-delay-r19", "pairwise"])
 def test_r19_table_5_13_goal_44_ms_apart(
     tools: Any, delay_ns: int, certainty: str, rule: str
 ) -> None:
@@ -433,7 +433,7 @@ def shaped(text: str, within: int | None, join: str) -> tuple[SeqPlan, Any, Any]
 
 @given(
     data=st.data(), text=st.sampled_from(SHAPES), within=st.sampled_from([None, 0, 3, 8, 100]),
-    join=st.sampled_from(JOINS), rule=st.sampled_from(["pairwise", "max-delay"]),
+    join=st.sampled_from(JOINS), rule=st.sampled_from(["pairwise", "max-delay-r19"]),
     keep=st.sampled_from([0, 3, 1000]), in_order=st.booleans(), t_a=st.sampled_from([0, 3, 10]),
 )  # fmt: skip
 @settings(max_examples=100, deadline=None)

@@ -100,7 +100,7 @@ def joined(text: str, within: int, join: str) -> SeqPlan | OrPlan:
     data=st.data(), text=st.sampled_from(SHAPES), within=st.sampled_from([0, 3, 8]),
     join=st.sampled_from(["none", "keys", "values", "keys", *WRITTEN]),
     barrier=st.sampled_from(BARRIERS),
-    rule=st.sampled_from(["pairwise", "max-delay"]), keep=st.sampled_from([0, 10, 1000]),
+    rule=st.sampled_from(["pairwise", "max-delay-r19"]), keep=st.sampled_from([0, 10, 1000]),
     t_a=st.sampled_from([0, 5]), hot=st.sampled_from([None, 1, 2, 5, 8, 16, 30]),
     chunk=st.integers(1, 20), pending=st.integers(1, 5), wait=st.integers(0, 20),
     parts=st.sampled_from([None, 1, 2, 5]), told=st.booleans(),

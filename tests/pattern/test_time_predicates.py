@@ -22,7 +22,7 @@ from engine.query.plan import OrPlan, SeqPlan
 from tests.pattern.conftest import Event
 from tests.pattern.slow_patterns import brute_matches
 
-RULES = ["pairwise", "max-delay"]
+RULES = ["pairwise", "max-delay-r19"]
 
 
 def answers(
@@ -115,13 +115,13 @@ PAIRWISE = [
 def test_certainty_by_hand(tools: Any, text: str, events: str, want: tuple[str, ...]) -> None:
     assert certainties(tools, text, written(events)) == [*want]
     if (text, events, want) in BOTH_RULES:
-        assert certainties(tools, text, written(events), rule="max-delay", t_a=10) == [*want]
+        assert certainties(tools, text, written(events), rule="max-delay-r19", t_a=10) == [*want]
 
 
 def test_under_r19s_rule_events_of_one_clock_have_no_exact_durations(tools: Any) -> None:
     for sign in ("<=", "<"):
         text, events = f"SEQ(A a, B b) WHERE b.ts - a.ts {sign} 3", written("A100~5@x1 B103~5@x1")
-        assert certainties(tools, text, events, rule="max-delay", t_a=10) == ["uncertain"]
+        assert certainties(tools, text, events, rule="max-delay-r19", t_a=10) == ["uncertain"]
 
 
 @pytest.mark.parametrize("name", ["ts", "ref", "te"])

@@ -99,7 +99,7 @@ def runs(draw: st.DrawFn) -> Run:
     # What is refused, with a reason, has tests of its own.
     orders = [name for name in ORDERS if "aq-" not in name or set(kinds) == {"w"}]
     barriers = [name for name in BARRIERS if name != "adaptive" or not {"w", "k"} & {*kinds}]
-    rules = ["pairwise", "pairwise"] + ["max-delay"] * (not {"c", "k"} & {*kinds})
+    rules = ["pairwise", "pairwise"] + ["max-delay-r19"] * (not {"c", "k"} & {*kinds})
     purges = [name for name in PURGES if "promises" not in name or "r" not in kinds]
     return Run(
         world, tuple(mine), draw(st.sampled_from(orders)), draw(st.sampled_from(barriers)),
@@ -217,7 +217,7 @@ def judge(
         assert not as_measured - keys
     sure = Counter(question.key(r) for r in stands if r["certainty"] == "confirmed")
     for _ in range(3):
-        true = question.plain(world.moved(chance, apart=run.certainty == "max-delay"))
+        true = question.plain(world.moved(chance, apart=run.certainty == "max-delay-r19"))
         assert not sure - true, "confirmed, and not so"
         assert over or not true - keys, "so, and not told"
 

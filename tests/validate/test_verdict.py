@@ -71,7 +71,7 @@ def test_the_numbers_of_a_pattern() -> None:
     near = judge(plan, setup(), Wanted(gap_ns=100 * MS))
     assert near.expected == pytest.approx(1 - math.exp(-g / (100 * MS)) ** 2)
     assert near.fitness is Fitness.CARE
-    by_delay = judge(plan, setup(), Wanted(certainty="max-delay"))
+    by_delay = judge(plan, setup(), Wanted(certainty="max-delay-r19"))
     assert by_delay.order_gap_ns == 9 * MS
 
 

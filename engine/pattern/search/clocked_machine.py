@@ -2,7 +2,8 @@
 
 A value lies within its *spread* of what the clocks said: the sum, over the clocks that it reads, of
 the clock's uncertainty times how far the value moves with its error. Events of one clock and epoch
-share one error, so what moves with it both ways cancels out. R19's rule knows no shared clock: each
+share one error, so what moves with it both ways cancels out, but for what their uncertainties
+differ by: that is how far the clock's rate may be off. R19's rule knows no shared clock: each
 event may err by T_a/2 (SPEC 4.3).
 
 A comparison is asked in one of two ways: whether it holds under some errors (*possible*) or under
@@ -98,12 +99,14 @@ def spread(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors) -> floa
             for j in range(at + 1, i, 2):
                 first = first and not _one_clock(errors.events, row, rows[table[j]])
             if first:
-                widest = errors.events[row].unc
+                widest = unc = errors.events[row].unc
                 for j in range(i + 2, stop, 2):
                     other = rows[table[j]]
                     if _one_clock(errors.events, row, other):
                         factor += real_of(table[j + 1])
                         widest = max(widest, errors.events[other].unc)
+                        apart = abs(errors.events[other].unc - unc)
+                        total += abs(real_of(table[j + 1])) * apart
                 total += abs(factor) * widest
     return total
 
@@ -150,8 +153,10 @@ def one_window(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors, cer
         if certain:
             return bool(low == high or (low - unc) // size == (high + unc) // size)
         border = ((low - unc) // size + 1) * size
-        apart = high - low < size
-        return bool(apart and ((high - unc) // size == (low - unc) // size or border - low <= unc))
+        differ = abs(one.unc - two.unc)
+        apart = high - low - differ < size
+        alike = (high - unc) // size == (low - unc) // size or border - low <= unc
+        return bool(apart and (alike or differ > 0))
     # In halves of ns, as R19's rule has every event err by T_a/2.
     mine = errors.t_a if errors.t_a >= 0 else 2 * one.unc
     its = errors.t_a if errors.t_a >= 0 else 2 * two.unc

@@ -51,7 +51,7 @@ class Kernel:
         self._layout = layout
         self._state = np.zeros(1, search.STATE)
         now = self._state[0]
-        now["max_delay"] = rule is Rule.MAX_DELAY
+        now["max_delay"] = rule.by_delay
         now["within"] = -1 if within_ns is None else within_ns
         now["keep"] = -1 if keep_ns is None else keep_ns
         now["join_orders_n"] = len(layout.tables.join_orders)

@@ -91,8 +91,6 @@ def _spread(s: Search, ref: int) -> int:
     may be part of what happens to a match with an event at ``ref``.
     """
     now = s.state[0]
-    if now.max_delay:
-        return int(now.largest_t_a)
     at = ref + max(now.within, 0)
     for step in range(len(s.covered)):
         if s.covered[step] < _ENDED:
@@ -101,7 +99,8 @@ def _spread(s: Search, ref: int) -> int:
     # Errors that grow are larger where other errors make events lie later, or earlier.
     later = _error_at(now, at + _FURTHER * _error_at(now, at))
     at = max(ref - max(now.within, 0), 1 - _ENDED)
-    return 2 * max(later, _error_at(now, at - _FURTHER * _error_at(now, at)))
+    spread = 2 * max(later, _error_at(now, at - _FURTHER * _error_at(now, at)))
+    return max(spread, int(now.largest_t_a)) if now.max_delay else spread
 
 
 @inline

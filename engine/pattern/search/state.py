@@ -118,7 +118,7 @@ def related(
     error = t_a if now.max_delay else one.unc + two.unc
     shared = one.epoch == two.epoch and one.clock == two.clock
     if shared and one.epoch != NO_EPOCH and not now.max_delay:
-        error = 0
+        error = abs(one.unc - two.unc)
     found = CERTAIN
     for r in range(pair.relations_from, pair.relations_to):
         relation = relations[r]

@@ -29,7 +29,7 @@ from engine.clocks.stream_clocks import StreamClocks
 from engine.errors import UserError
 from engine.pattern.compiled.membership import members
 from engine.pattern.seq import SeqMatcher
-from engine.pattern.settings import PatternSettings, Rule
+from engine.pattern.settings import PatternSettings
 from engine.pattern.spill.bounds import spill_bounds
 from engine.pattern.spill.chunk_store import (
     ChunkStore,
@@ -82,7 +82,7 @@ class SpillingMatcher(SeqMatcher):
         if self.settings.purge != "late":
             raise UserError(f"query {plan.name!r}: spill goes with purge 'late' alone")
         # Its own, as a turn within a batch asks for the clocks as of its instant.
-        self._clocks = StreamClocks(frozenset(self.types), by_delay=self._rule is Rule.MAX_DELAY)
+        self._clocks = StreamClocks(frozenset(self.types), certainty=self._rule.value)
         bounds = self._bounds = spill_bounds(plan, spill)
         if chunks is None:
             chunks = MemoryChunks()
@@ -160,7 +160,7 @@ class SpillingMatcher(SeqMatcher):
 
     def _reach_ns(self, off: np.ndarray | int, t_a: int) -> np.ndarray | int:
         """How far from an event may be what it does something to, or what bears on that."""
-        error = t_a if self._rule is Rule.MAX_DELAY else 2 * off
+        error = np.maximum(2 * off, t_a if self._rule.by_delay else 0)
         return self._bounds.windows * (self._bounds.within_ns + _UNCERTAIN * error)
 
     def _border(self, frontier: np.ndarray) -> np.ndarray:

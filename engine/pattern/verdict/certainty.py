@@ -3,9 +3,11 @@
 Source: R19 3.2.3.2, Pseudocode 3.1; SPEC 4.3. For e required before f with
 ``diff = ref_f - ref_e`` and bound b, the order is certain when ``diff > b``, uncertain when
 ``-b <= diff <= b``, else impossible; with b = 0 it must be ``diff > 0``. R19 takes the site's
-T_a as b (``max-delay``), ``pairwise`` the sum of both events' uncertainties. Under the latter two
-events of one clock and epoch share one clock error, so their difference is exact; R19's rule knows
-no such exemption (SPEC 4.3). The kernel decides so pair by pair and condition by condition
+T_a as b (``max-delay-r19``), ``max-delay`` one that no two events' errors exceed, ``pairwise`` the
+sum of both events' uncertainties. Under the latter two events of one clock and epoch share one
+clock, so b is what their uncertainties differ by: how far the clock's rate may be off over their
+distance. R19's rule knows no such exemption (SPEC 4.3). The kernel decides so pair by pair and
+condition by condition
 (``engine.pattern.search.construction``); here is the probability of what it leaves uncertain.
 """
 
@@ -28,6 +30,7 @@ from engine.pattern.verdict.probability import (
     Doubtful,
     pair_probability,
     sampled_probability,
+    shared_by_doubts,
 )
 from engine.stream.chance import UNKNOWN
 from engine.stream.released import NO_EPOCH
@@ -51,7 +54,7 @@ class EventTimes(Struct, frozen=True):
 
 
 def shares_clock(first: EventTimes, second: EventTimes) -> np.ndarray:
-    """Where both events have one clock error."""
+    """Where both events have one clock."""
     one = (first.clock == second.clock) & (first.epoch == second.epoch)
     return np.asarray(one & (first.epoch != NO_EPOCH))
 
@@ -107,16 +110,16 @@ def chances(
     local[members] = np.arange(len(members))
     relations = tables.relations[of["relations_from"] : of["relations_to"]].copy()
     relations["left"], relations["right"] = local[relations["left"]], local[relations["right"]]
-    by_max_delay = rule is Rule.MAX_DELAY
+    by_max_delay = rule.by_delay
     half = np.broadcast_to(t_a[:, None] / 2, clocks.unc.shape) if by_max_delay else clocks.unc
     half, long = half.astype(np.float64), clocks.ref_end - clocks.ref
+    leader = leaders_of(clocks, by_max_delay=by_max_delay)
     if len(members) == 2 and not len(doubts.match) and conditions is None:
         least, longest = _bounds_of_pair(relations, long)
         diff = clocks.ref[:, 1] - clocks.ref[:, 0]
-        return pair_probability(diff, half[:, 0], half[:, 1], longest, least)
-    leader = leaders_of(clocks, by_max_delay=by_max_delay)
+        return pair_probability(diff, *errors_of_pair(half, leader), longest, least)
     doubtful = _doubtful(layout, local, clocks, leader, t_a if by_max_delay else None, doubts)
-    asked = _asked(layout, branch, rows, half, leader, doubts, conditions)
+    asked = _asked(layout, branch, rows, half, doubts, conditions)
     return sampled_probability(clocks.ref, half, leader, relations, long, doubtful, asked)
 
 
@@ -140,24 +143,19 @@ def _bounds_of_pair(
 
 
 def _asked(
-    layout: Layout, branch: int, rows: np.ndarray, half: np.ndarray, leader: np.ndarray,
-    doubts: Doubts, conditions: Conditions | None,
+    layout: Layout, branch: int, rows: np.ndarray, half: np.ndarray, doubts: Doubts,
+    conditions: Conditions | None,
 ) -> Asked | None:  # fmt: skip
     """What the samples are asked besides the order of events."""
     if conditions is None:
         return None
     tables = layout.tables
     from_, to = tables.branches[["conditions_from", "conditions_to"]][branch].tolist()
-    widest = np.zeros(half.shape)
-    every = np.arange(len(half))
-    for step in range(half.shape[1]):
-        # Of the events that share a clock one error for all, so that it cancels out.
-        np.maximum.at(widest, (every, leader[:, step]), half[:, step])
     c = conditions
     errors = Errors(c.events, -1, np.zeros(len(layout.steps)))
     return Asked(
         c.programs, c.ranks, c.raw, c.ok, errors, rows.copy(),
-        members_of(tables, branch), np.take_along_axis(widest, leader, axis=1),
+        members_of(tables, branch), half,
         tables.conditions, from_, to, doubts.row, tables.scopes,
     )  # fmt: skip
 
@@ -176,6 +174,15 @@ def no_surer_than(events: np.ndarray, given: Given) -> Given:
     unknown = (given.chance == UNKNOWN) | (events == UNKNOWN).any(axis=1)
     chance = np.where(unknown, UNKNOWN, given.chance * events.prod(axis=1))
     return replace(given, confirmed=sure, chance=chance)
+
+
+def errors_of_pair(half: np.ndarray, leader: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Half-widths of the independent errors of two events: of one clock only the second errs, by
+    what the two differ by.
+    """
+    shared = leader[:, 1] == 0
+    first = np.where(shared, 0.0, half[:, 0])
+    return first, np.where(shared, np.abs(half[:, 1] - half[:, 0]), half[:, 1])
 
 
 def leaders_of(clocks: EventTimes, *, by_max_delay: bool) -> np.ndarray:
@@ -213,14 +220,20 @@ def _doubtful(
     match, event = doubts.match, doubts.event
     steps = clocks.ref.shape[1]
     exact = np.zeros((len(match), steps), np.bool_)
+    shares = exact.copy()
     for step in range(steps if t_a is None else 0):
-        exact[:, step] = shares_clock(clocks.take((match, np.full(len(match), step))), event)
+        other = clocks.take((match, np.full(len(match), step)))
+        shares[:, step] = shares_clock(other, event)
+        exact[:, step] = shares[:, step] & (other.unc == event.unc)
     error = event.unc if t_a is None else t_a[match] / 2
+    of_step = np.where(shares.any(axis=1), leader[match, shares.argmax(axis=1)], -1)
+    if t_a is None:
+        of_step = shared_by_doubts(match, doubts.order, event.clock, event.epoch, of_step, steps)
     return Doubtful(
         np.searchsorted(match, np.arange(len(clocks.ref) + 1)),
         doubts.order, (event.ref - clocks.ref[match, 0]).astype(np.float64),
         error.astype(np.float64),
-        np.where(exact.any(axis=1), leader[match, exact.argmax(axis=1)], -1),
+        of_step,
         doubts.scope, exact, np.array(same_scope, np.int64), scopes, ends,
         (event.ref_end - event.ref).astype(np.float64), doubts.chance,
     )  # fmt: skip

@@ -175,7 +175,7 @@ class Judge(Struct):
 
             def until(end: np.void, mine: np.ndarray = mine) -> np.ndarray:
                 row = rows[mine, end["right"]]
-                own = 0 if self.rule is Rule.MAX_DELAY else columns["unc"][row]
+                own = 0 if self.rule.by_delay else columns["unc"][row]
                 beyond = end["bound"] + 1 - end["strict"]
                 time = columns[REF_END if end["right_end"] else "ref"][row]
                 return np.asarray(time + own + beyond)

@@ -1,14 +1,15 @@
 """The probability that an uncertain match is true, under independent uniform clock errors.
 
-Each clock error is uniform within its uncertainty; events of one clock and epoch share one. For
+Each clock error is uniform within its uncertainty; events of one clock and epoch share one, each
+by its own uncertainty. For
 a pair this is exact: the difference of two uniform errors has a trapezoid density. For more
 steps the errors are sampled at the points of a Kronecker sequence whose generators are powers
 of the generalised golden ratio (Roberts 2018, "The unreasonable effectiveness of quasirandom
 sequences"): deterministic, the same for every match, resolution 1/points.
 
 Events of negated steps that may lie in a scope: given the errors of the positive events, the chance
-that such an event lies there is exact, the share of its own interval that the scope covers. Those
-of one clock are taken as independent of one another (an approximation: they share an error).
+that such an event lies there is exact, the share of its own interval that the scope covers. Of
+those that share a clock the error is sampled as well, one for all of them.
 
 Conditions on times (``Asked``) are asked of each sample. Where they are asked of an event of a
 negated step, its own error is sampled too, at one place in each of ``STRATA`` equal parts; that it
@@ -27,6 +28,7 @@ from engine.kernels.records import record
 from engine.pattern.compiled.records import CONDITION, EVENT, SCOPE
 from engine.pattern.search.clocked_machine import ONE_WINDOW, Errors, window_of
 from engine.pattern.search.program_machine import FALSE, NO_PROGRAMS, TRUE, Programs, holds
+from engine.stream.released import NO_EPOCH
 
 POINTS: Final = 1024
 STRATA: Final = 16
@@ -44,7 +46,8 @@ class Doubtful(NamedTuple):
 
     ``start`` (matches + 1): where each match's begin. Per doubt: ``row`` (which event), ``time``
     [ns since the match's first step], ``unc`` its half-width, ``clock`` (the step whose error it
-    shares, or -1), ``scope``, ``long`` (from its start to its end). ``exact``: (doubts, steps): it
+    shares, or the number of steps and more: that of other doubts; or -1), ``scope``, ``long`` (from
+    its start to its end). ``exact``: (doubts, steps): it
     shares its clock with that step, so what relates them was tested exactly. ``same_scope``:
     (scopes) the first scope with equal ends. ``scopes``: the query's; ``ends``: SCOPE_END, in the
     ranges of their relations. ``chance``: that the event happened at all; NaN: nobody knows.
@@ -70,7 +73,7 @@ class Asked(NamedTuple):
     ``programs``, ``ranks``, ``raw``, ``ok``: of ``engine.pattern.search.program_machine.holds``;
     ``errors.given`` is written, by step of the query. ``rows``: (matches, steps of the query)
     places of events; ``members``: which step each of a match's is; ``widest``: (matches, members)
-    half-width of the error that an event shares. ``conditions``: of the query, those from
+    half-width of an event's error. ``conditions``: of the query, those from
     ``from_`` to ``to`` of the positive events. ``event``: per doubt, the place of its event;
     ``scopes``: of the query.
     """
@@ -170,10 +173,13 @@ def sampled_probability(
         doubtful = no_doubts(len(ref_ns), steps)
     if asked is None:
         asked = nothing_asked(len(ref_ns))
+    errors = errors_of(steps)
+    more = int(doubtful.clock.max(initial=-1)) + 1 - steps
+    if more > 0:
+        errors = np.hstack([errors, _more_errors(more)])
     return _share(
-        since_first, unc_ns, clock, relations, long_ns.astype(np.float64), errors_of(steps),
-        doubtful, asked,
-    )  # fmt: skip
+        since_first, unc_ns, clock, relations, long_ns.astype(np.float64), errors, doubtful, asked
+    )
 
 
 def errors_of(dimensions: int) -> np.ndarray:
@@ -186,12 +192,47 @@ def errors_of(dimensions: int) -> np.ndarray:
     return np.asarray(2.0 * points - 1.0)
 
 
+def _more_errors(dimensions: int) -> np.ndarray:
+    """Of clocks that no event of a match has: each the same, however many there are."""
+    generators = np.sqrt(2.0 + 4.0 * np.arange(dimensions)) % 1.0  # irrational: 2 mod 4
+    return np.asarray(2.0 * ((0.25 + np.outer(np.arange(1, POINTS + 1), generators)) % 1.0) - 1.0)
+
+
+def shared_by_doubts(
+    match: np.ndarray, order: np.ndarray, clock: np.ndarray, epoch: np.ndarray, of_step: np.ndarray,
+    steps: int,
+) -> np.ndarray:  # fmt: skip
+    """``Doubtful.clock``: ``of_step``, and beyond the steps one for each clock of several events.
+
+    Args:
+        match: of each doubt, ascending.
+        order: which event.
+        clock: of the event.
+        epoch: of that clock; ``NO_EPOCH``: its error is its own.
+        of_step: the step whose error it shares, or -1.
+        steps: of the matches.
+    """
+    free = np.flatnonzero((of_step < 0) & (epoch != NO_EPOCH))
+    if not len(free):
+        return of_step
+    keys = np.stack([match[free], clock[free], epoch[free]], axis=1)
+    groups, group = np.unique(keys, axis=0, return_inverse=True)
+    events = np.unique(np.stack([group.ravel(), order[free]], axis=1), axis=0)[:, 0]
+    several = np.flatnonzero(np.bincount(events, minlength=len(groups)) > 1)
+    of_match = groups[several, 0]
+    number = np.full(len(groups), -1)
+    number[several] = steps + np.arange(len(several)) - np.searchsorted(of_match, of_match)
+    found = of_step.copy()
+    found[free] = number[group.ravel()]
+    return found
+
+
 @njit
 def _share(
     time: np.ndarray, unc: np.ndarray, clock: np.ndarray, relations: np.ndarray,
     long: np.ndarray, errors: np.ndarray, doubtful: Doubtful, asked: Asked,
 ) -> np.ndarray:  # fmt: skip
-    """Pairs that share a clock are exact and were tested before: they are left out."""
+    """Pairs that share a clock and err alike are exact, and tested before: they are left out."""
     matches, steps = time.shape
     share = np.zeros(matches)
     true_time = np.zeros(steps)
@@ -204,7 +245,7 @@ def _share(
             for i in range(len(relations)):
                 of = relations[i]
                 x, y = of.left, of.right
-                if clock[m, x] != clock[m, y]:
+                if clock[m, x] != clock[m, y] or unc[m, x] != unc[m, y]:
                     apart = true_time[x] - true_time[y]
                     apart += of.left_end * long[m, x] - of.right_end * long[m, y]
                     fine = fine and (apart < of.bound or (apart == of.bound and not of.strict))
@@ -270,7 +311,7 @@ def _none_lies(
         if i + 1 == d.start[m + 1] or d.row[i + 1] != d.row[i]:
             at = _window_asked(first, i + 1, d, asked)
             if at != NONE:
-                hit = _share_in_window(m, i, at, true_time, long, d, asked)
+                hit = _share_in_window(m, i, at, true_time, long, error, d, asked)
             elif _some_asked(first, i + 1, d, asked):
                 hit = _share_that_lies(m, p, first, i + 1, true_time, long, error, d, asked)
             if hit > 0.0:
@@ -344,7 +385,8 @@ def _window_asked(start: int, stop: int, d: Doubtful, asked: Asked) -> int:
 
 @inline
 def _share_in_window(
-    m: int, i: int, at: int, true_time: np.ndarray, long: np.ndarray, d: Doubtful, asked: Asked,
+    m: int, i: int, at: int, true_time: np.ndarray, long: np.ndarray, error: np.ndarray,
+    d: Doubtful, asked: Asked,
 ) -> float:  # fmt: skip
     """The share of an event's errors under which it lies in the scope and in the window of which
     the table has at ``at`` the length and both steps.
@@ -357,7 +399,7 @@ def _share_in_window(
     begin = t + float(window * size - events[asked.event[i]].ref)
     end = begin + size
     if d.clock[i] >= 0:
-        t += asked.errors.given[asked.members[d.clock[i]]]
+        t += error[d.clock[i]] * u
         u = 0.0
     if u > 0.0:
         low, high = _scope_of(i, true_time, long, d)
@@ -381,7 +423,7 @@ def _share_that_lies(
         here = t + shift
         if d.clock[start] >= 0:
             here = t + error[d.clock[start]] * u
-            shift = asked.errors.given[asked.members[d.clock[start]]]
+            shift = error[d.clock[start]] * u
         for i in range(start, stop):
             scope = asked.scopes[d.scope[i]]
             step, before = scope.step, rows[scope.step]

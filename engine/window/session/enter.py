@@ -46,8 +46,11 @@ def enter(i: int, batch: OwnBatch, book: SessionBook, st: Record) -> bool:
             return True
         if joins and st.entries > 0:
             return False
+        loose = _is_loose(of[one], i, batch)
         if joins:
+            loose = loose or _is_loose(of[of[one].before], i, batch)
             one = _merge(of[one].before, one, book, st)
+        vague = vague or loose
         anew = joins
     else:
         late = r + gap <= told_before
@@ -75,6 +78,20 @@ def enter(i: int, batch: OwnBatch, book: SessionBook, st: Record) -> bool:
     if changed or of[one].told or batch.on_change:
         _correct(one, changed, batch, book.sessions, st)
     return True
+
+
+@inline
+def _is_loose(one: Record, i: int, batch: OwnBatch) -> bool:
+    """Whether row ``i``, which joins a session of its own clock, is less than the gap away only if
+    that clock's rate is right.
+    """
+    rows = batch.rows
+    if one.clock == SEVERAL or one.clock != rows.clock[i] or one.epoch != rows.epoch[i]:
+        return False
+    r, u = rows.ref[i], rows.unc[i]
+    if r > one.last:
+        return bool(r - one.last + abs(u - (one.high - one.last)) >= batch.size)
+    return bool(r < one.first and one.first - r + abs(u - (one.first - one.low)) >= batch.size)
 
 
 @inline

@@ -17,8 +17,10 @@ from engine.window.told import settle
 @inline
 def is_apart(one: Record, other: Record, gap: int) -> bool:
     """Whether session ``other``, after ``one``, is another under every error of their clocks."""
-    alike = one.clock != SEVERAL and one.clock == other.clock and one.epoch == other.epoch
-    return bool(alike or other.low - one.high >= gap)
+    if one.clock != SEVERAL and one.clock == other.clock and one.epoch == other.epoch:
+        differ = abs((one.high - one.last) - (other.first - other.low))
+        return bool(other.first - one.last - differ >= gap)
+    return bool(other.low - one.high >= gap)
 
 
 @inline

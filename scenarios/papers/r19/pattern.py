@@ -125,7 +125,7 @@ def _answer(made: Goal, ahead_ns: int, delay_ns: int | None) -> Answers:
     plain = _matched(made, ahead_ns, exact[0], exact[1], "pairwise")
     return Answers(
         plain=_DETECTED if plain == _CONFIRMED else plain,
-        max_delay=_matched(made, ahead_ns, first, second, "max-delay"),
+        max_delay=_matched(made, ahead_ns, first, second, "max-delay-r19"),
         pairwise=_matched(made, ahead_ns, first, second, "pairwise"),
         apart_ms=float(apart) / 1e6,
     )

@@ -51,7 +51,7 @@ class Slow:
     def bound(self, x: int, y: int) -> int:
         """b of SPEC 4.3; R19's rule knows no exemption for one clock."""
         one, other = self.events[x], self.events[y]
-        if self.rule == "max-delay":
+        if self.rule == "max-delay-r19":
             return self.t_a
         if one.source == other.source and one.epoch == other.epoch != -1:
             return 0

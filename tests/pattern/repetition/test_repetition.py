@@ -150,13 +150,13 @@ def test_chosen_matches(tools: Any, data: st.DataObject) -> None:
     check(tools, text, events, data.draw(st.lists(st.integers(1, 8), max_size=2)))
 
 
-@pytest.mark.parametrize("rule", ["pairwise", "max-delay"])
+@pytest.mark.parametrize("rule", ["pairwise", "max-delay-r19"])
 @settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_clocks_that_err(tools: Any, rule: str, data: st.DataObject) -> None:
     text, events = data.draw(queries()), data.draw(streams(tools, unc=2))
     cuts = data.draw(st.lists(st.integers(1, 8), max_size=2))
-    check(tools, text, events[:7], cuts, rule=rule, t_a=2 if rule == "max-delay" else 0)
+    check(tools, text, events[:7], cuts, rule=rule, t_a=2 if rule == "max-delay-r19" else 0)
 
 
 def test_an_event_that_may_begin_before_an_interval_has_ended_may_not_follow_it(tools: Any) -> None:

@@ -132,7 +132,7 @@ def test_no_order_that_clocks_allow_is_missed_and_none_confirmed_wrongly(
     by R19's rule; in any batches, with restarts between them, and with every plan.
     """
     tree, records = finer(drawn)
-    rule = "pairwise" if t_a is None else "max-delay"
+    rule = "pairwise" if t_a is None else "max-delay-r19"
     settings = PatternSettings(rule, keep_late_ns=KEEP, joins=joins)
     most = None if t_a is None else FINER * t_a
     results = Run(tree.text, settings=settings, t_a=most or 0).over(records, cuts)
@@ -228,7 +228,7 @@ def test_after_each_record_no_placement_of_the_errors_is_missed(
     confirmed.
     """
     tree, records = finer(drawn)
-    rule = "pairwise" if t_a is None else "max-delay"
+    rule = "pairwise" if t_a is None else "max-delay-r19"
     settings_ = PatternSettings(rule, keep_late_ns=KEEP, joins=joins)
     most = None if t_a is None else 4 * t_a
     results = Run(tree.text, settings=settings_, t_a=most or 0).over(records, cuts)
