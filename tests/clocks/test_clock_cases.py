@@ -1,0 +1,201 @@
+"""Cases of clocks that several syncs are known of: what is certain, and what is possible."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.chain import Chain, ChainSettings
+from engine.order.base import Guards
+from engine.order.registry import parse_order
+from engine.query import query
+from tests.order.conftest import frame
+
+Record = dict[str, Any]
+
+
+def sync(source: str, ts: int, offset: int = 0, **more: Any) -> Record:
+    return {"kind": "sync", "source": source, "ts": ts, "offset": offset, "delay": 0,
+            "skew_error_ppb": 0, "arrival": 0} | more  # fmt: skip
+
+
+def event(source: str, type_: str, ts: int, **more: Any) -> Record:
+    return {"source": source, "type": type_, "ts": ts, **more}
+
+
+def answers(
+    text: str, records: list[Record], order: str = "none", guard: int | None = None, **settings: Any
+) -> list[Record]:
+    """What stands at the end of a trace, whose chain is restored behind each record."""
+    chosen = ChainSettings(parse_order(order), (query(text),), guards=Guards(guard), **settings)
+    chain, found, numbers, last = Chain(chosen, "main"), list[Record](), dict[str, int](), 0
+    for each in records:
+        last = max(last, each.get("arrival", last + 1))
+        numbered = each
+        if "type" in each and "seq" not in each:
+            numbers[each["source"]] = numbers.get(each["source"], -1) + 1
+            numbered = each | {"seq": numbers[each["source"]]}
+        found += chain.process([frame([numbered | {"arrival": last}])]).results[0]
+        chain = Chain.restored(chosen, "main", chain.snapshot())
+    standing = list[Record]()
+    for result in [*found, *chain.finish().results[0]]:
+        same = {name: value for name, value in result.items() if name not in ("op", "at")}
+        if result["op"] == "+":
+            standing.append(same)
+        else:
+            standing.remove(same)
+    return standing
+
+
+def matches(text: str, records: list[Record], **settings: Any) -> dict[tuple[Any, ...], str]:
+    """Certainty by the events' types and times."""
+    return {
+        tuple((event["type"], event["ts"]) for event in each["events"]): each["certainty"]
+        for each in answers(text, records, **settings)
+    }
+
+
+def test_clock_01_doubts_of_two_steps_add_up() -> None:
+    syncs = [
+        sync("z", 0), sync("q", 0), sync("z", 10, 8, arrival=18), sync("z", 20, 13, arrival=33)
+    ]  # fmt: skip
+    events = [event("z", "A", 7, arrival=40), *(event("q", "B", ts) for ts in (5, 9, 14, 16, 22))]
+    # A happened at 7, 15 or 20: before the first step, between them, or after both.
+    for order in ("none", "kslack:0"):
+        found = matches("EVENT SEQ(A a, B b) WITHIN 100", [*syncs, *events], order=order)
+        certainty = {b: certainty for (_, (_, b)), certainty in found.items()}
+        assert {certainty.get(b) for b in (9, 14, 16)} == {"uncertain"}
+        assert 22 in certainty
+
+
+def test_clock_01_a_sync_within_the_doubt_of_a_step_does_not_end_it() -> None:
+    # Set back by 8 at 10, its stamps up to 18 may be from before; the third sync knows no more.
+    syncs = [sync("z", 0), sync("q", 0), sync("z", 10, 8, arrival=18), sync("z", 12, 8, arrival=20)]
+    events = [event("z", "A", 15, arrival=40), event("q", "B", 20)]
+    found = matches("EVENT SEQ(A a, B b) WITHIN 100", [*syncs, *events])
+    assert found == {(("A", 15), ("B", 20)): "uncertain"}  # A happened at 15 or at 23
+
+
+def test_clock_05_events_of_one_clock_keep_its_order_though_a_sync_comes_between() -> None:
+    """Or they are uncertain; told the one or the other way round they are at least found."""
+    for first, last, offset in ((21, 19, 4), (19, 21, -4), (19, 21, 4), (21, 19, -4)):
+        trace = [
+            event("p", "A", first, arrival=30), sync("p", 35, offset, arrival=39),
+            event("p", "B", last, arrival=43),
+        ]  # fmt: skip
+        for order in ("none", "kslack:0"):
+            found = matches("EVENT SEQ(A a, B b) WITHIN 20", trace, order=order)
+            assert found.get((("A", first), ("B", last))) != "confirmed" or first < last
+            found = matches("EVENT SEQ(B b, A a) WITHIN 20", trace, order=order)
+            assert found.get((("B", last), ("A", first))) != "confirmed" or last < first
+            assert last > first or found
+
+
+def test_clock_06_a_stated_rate_holds_however_the_frequency_moves_within_it() -> None:
+    ms, s = 10**6, 10**9
+    syncs = [sync("q", 0)]
+    syncs += [sync("p", n * 60 * s, skew_error_ppb=50_000, arrival=n * 60 * s) for n in range(3)]
+    trace = [
+        *syncs, event("p", "A", 170 * s, arrival=171 * s), event("q", "B", 170 * s + ms),
+        sync("p", 180 * s, 3 * ms // 2, skew_error_ppb=50_000),
+    ]  # fmt: skip
+    text = "EVENT SEQ(A a, B b) WITHIN 1 s"
+    assert list(matches(text, trace).values()) == ["uncertain"]
+    assert list(matches(text, trace, order="none:time=fit").values()) == ["confirmed"]
+
+
+def test_clock_08_and_09_max_delay_counts_on_the_largest_uncertainty_of_events_so_far() -> None:
+    ms, hour = 10**6, 3600 * 10**9
+    trace = [
+        sync("q", 0, delay=8), sync("z", 0), event("q", "B", 33, arrival=40),
+        sync("q", 45, arrival=45), event("z", "A", 30, arrival=50),
+    ]  # fmt: skip
+    text = "EVENT SEQ(A a, B b) WITHIN 20"
+    assert list(matches(text, trace, certainty="max-delay").values()) == ["uncertain"]
+    assert list(matches(text, trace, certainty="max-delay-r19").values()) == ["confirmed"]
+    aged = [
+        sync("q", 0, skew_error_ppb=50_000), sync("z", 0), event("z", "A", hour),
+        event("q", "B", hour + 50 * ms),
+    ]  # fmt: skip
+    text = "EVENT SEQ(A a, B b) WITHIN 1 s"
+    assert list(matches(text, aged, certainty="max-delay").values()) == ["uncertain"]
+    reversed_ = [*aged[:2], event("z", "A", hour + 50 * ms), event("q", "B", hour)]
+    assert list(matches(text, reversed_, certainty="max-delay").values()) == ["uncertain"]
+
+
+def test_clock_07_durations_within_one_clock_are_off_by_its_rate() -> None:
+    s, ms, hour = 10**9, 10**6, 3600 * 10**9
+    clock = sync("q", 0, skew_error_ppb=100_000)
+    a, b = event("q", "A", s), event("q", "B", s + 5 * hour)
+    forms = (
+        "EVENT SEQ(A a, B b) WITHIN 5 h", "EVENT SEQ(A+ a[], B b) WITHIN 5 h",
+        "EVENT SEQ(A a, B b) WHERE b.ts - a.ts <= 5 h WITHIN 9 h",
+    )  # fmt: skip
+    for text in forms:
+        for by, wanted in (
+            (0, ["uncertain"]), (1799 * ms, ["uncertain"]), (-1799 * ms, ["uncertain"]),
+            (-1801 * ms, ["confirmed"]), (1802 * ms, []),
+        ):  # fmt: skip
+            moved = b | {"ts": b["ts"] + by}
+            assert list(matches(text, [clock, a, moved]).values()) == wanted, (text, by)
+    for text in ("SELECT count(*) AS n WINDOW SESSION 5 h",):
+        for by, wanted in ((0, 2), (-1, 1), (-1799 * ms, 1), (1799 * ms, 2)):
+            found = answers(text, [clock, a, b | {"ts": b["ts"] + by}])
+            assert [each["value"]["n"] for each in found] == [2 // wanted] * wanted
+            assert all(each["certain"] == 0 for each in found), by
+        for by, wanted in ((-1801 * ms, 1), (1802 * ms, 2)):
+            found = answers(text, [clock, a, b | {"ts": b["ts"] + by}])
+            assert [each["certain"] for each in found] == [2 // wanted] * wanted
+
+
+def test_an_event_that_arrives_before_it_happened_refutes_its_clocks_bound() -> None:
+    """The clock of p is 495 ms ahead and says it is right within 1 ms; one event proves it."""
+    ms = 10**6
+    syncs = [sync("p", 0, delay=2 * ms), sync("q", 0, delay=2 * ms)]
+    trace = [
+        *syncs, event("p", "C", 1000 * ms, arrival=506 * ms),
+        event("p", "A", 1600 * ms, arrival=2000 * ms), event("q", "B", 1700 * ms),
+        sync("p", 3000 * ms, -495 * ms, arrival=3000 * ms),
+        event("p", "A", 4000 * ms, arrival=4000 * ms),
+        event("q", "B", 4100 * ms, arrival=4101 * ms),
+    ]  # fmt: skip
+    text = "EVENT SEQ(A a, B b) WITHIN 1 s"
+    for order in ("none", "sequence:timeout=fixed:1s", "kslack:100ms"):
+        unguarded = matches(text, trace, order=order, guard=None)
+        assert unguarded[("A", 1600 * ms), ("B", 1700 * ms)] == "confirmed"
+        found = matches(text, trace, order=order, guard=1000 * ms)
+        assert found[("A", 1600 * ms), ("B", 1700 * ms)] == "uncertain"
+        # What the next sync measures holds again, for what is stamped from then on.
+        assert found[("A", 4000 * ms), ("B", 4100 * ms)] == "confirmed"
+
+
+def test_clock_02_an_uncertainty_larger_than_a_window_reaches_all_windows() -> None:
+    trace = [
+        sync("p", 0, delay=12), event("p", "A", 17, arrival=30, attrs={"v": 4}),
+        sync("q", 0, arrival=31), event("q", "A", 23, arrival=40, attrs={"v": 1}),
+    ]  # fmt: skip
+    found = answers("SELECT count(*) AS n, sum(v) AS s WINDOW TUMBLING 3", trace)
+    rows = {each["window"]["start"]: (each["bounds"]["n"], each["ambiguous"]) for each in found}
+    assert rows == {start: ([0, 1], 1) for start in (9, 12, 15, 18)} | {21: ([1, 2], 1)}
+
+
+def test_what_may_lie_in_too_many_windows_is_missing_in_all_of_them() -> None:
+    trace = [
+        sync("p", 0, delay=8000), sync("q", 0), event("p", "A", 5000),
+        *(event("q", "A", ts) for ts in (1500, 4990)),
+    ]  # fmt: skip
+    found = answers("SELECT count(*) AS n WINDOW TUMBLING 3", trace)
+    rows = {each["window"]["start"]: each for each in found}
+    assert [rows[start]["missing"] for start in (1500, 4989, 9000)] == [1, 1, 1]
+    assert 9900 not in rows
+    assert rows[4989]["bounds"]["n"] == [1, 2]
+
+
+def test_clock_10_negated_events_of_one_clock_share_its_error() -> None:
+    trace = [
+        sync("p", -5000), sync("q", -5000, delay=200), event("p", "A", 0, arrival=1000),
+        *(event("q", "C", 50) for _ in range(3)), event("p", "B", 100),
+    ]  # fmt: skip
+    for text in ("EVENT SEQ(A a, !C c, B b) WITHIN 400 ns", "EVENT SEQ(A a, !C c, B{1,2} b[])"):
+        (found,) = answers(text + ("" if "WITHIN" in text else " WITHIN 400 ns"), trace)
+        assert found["certainty"] == "uncertain"
+        assert abs(found["probability"] - 0.5) < 0.01

@@ -1,0 +1,217 @@
+"""Answers beside the true times of events, whose clocks keep the bounds that their syncs state.
+
+A clock's true offset moves by at most RATE, any way and as often as it likes; each sync measures it
+within its uncertainty, anywhere in time, before and after events, and comes at any place of the
+log. Then nothing confirmed is false, and nothing true is missing. The truth is exact fractions.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.clocks.test_clock_cases import answers
+
+PPB, UNIT = 10**9, 1000
+RATES = (0, 10**6, 5 * 10**7)
+SPAN = 200
+"""Stamps lie in so many UNITs."""
+Record = dict[str, Any]
+ORDERS = ("none", "kslack:0", "kslack:40us", "sequence:timeout=fixed:1ms")
+
+
+class Event(NamedTuple):
+    number: int
+    type: str
+    ts: int
+    start: Fraction
+    end: Fraction
+
+
+class World(NamedTuple):
+    records: list[Record]
+    events: list[Event]
+
+
+@st.composite
+def worlds(draw: st.DrawFn, *, long: int = 0) -> World:
+    """``long``: how long an interval takes at most [UNIT]."""
+    records, events = list[tuple[int, Record]](), list[Event]()
+    firsts = list[Record]()
+    for source in draw(st.sampled_from(["p", "pq", "pqr"])):
+        # How long an interval lasts by its own clock counts as exact (docs/reference.md).
+        rate = draw(st.sampled_from(RATES if not long else RATES[:1]))
+        unc = draw(st.sampled_from([3, 2 * UNIT, 15 * UNIT]))
+        offset = _offset(draw, rate)
+        moments = draw(st.lists(st.integers(-2 * SPAN, 3 * SPAN), min_size=1, max_size=5))
+        for n, moment in enumerate(sorted(moments) if draw(st.booleans()) else moments):
+            ts = moment * UNIT
+            off = round(offset(ts)) + draw(st.integers(2 - unc, unc - 2) | st.just(unc - 2))
+            sync = {"kind": "sync", "source": source, "ts": ts, "offset": off, "delay": 2 * unc,
+                    "skew_error_ppb": rate}  # fmt: skip
+            if n:
+                records.append((draw(st.integers(0, 100)), sync))
+            else:
+                firsts.append(sync)
+        for _ in range(draw(st.integers(1, 5))):
+            ts = draw(st.integers(0, SPAN)) * UNIT
+            te = ts + draw(st.integers(0, long)) * UNIT
+            number = len(events)
+            event = Event(
+                number, draw(st.sampled_from("ABC")), ts, ts + offset(ts), te + offset(te)
+            )
+            events.append(event)
+            record = {"source": source, "type": event.type, "ts": ts, "te": te,
+                      "attrs": {"n": number, "v": 2**number}}  # fmt: skip
+            records.append((draw(st.integers(0, 100)), record))
+    records.sort(key=lambda pair: pair[0])
+    return World([*firsts, *(record for _, record in records)], events)
+
+
+def _offset(draw: st.DrawFn, rate: int) -> Callable[[int], Fraction]:
+    """Piecewise linear in the clock's own time, never steeper than ``rate``."""
+    knots = sorted(draw(st.lists(st.integers(-2 * SPAN, 3 * SPAN), max_size=3, unique=True)))
+    ends = [-3 * SPAN * UNIT, *(knot * UNIT for knot in knots), 4 * SPAN * UNIT]
+    slopes = [
+        Fraction(draw(st.sampled_from([-1, 0, 1]) | st.integers(-9, 9).map(lambda x: x / 10)))
+        * rate / PPB * Fraction(999, 1000)
+        for _ in ends[1:]
+    ]  # fmt: skip
+    base = draw(st.integers(-20, 20)) * UNIT
+
+    def offset(ts: int) -> Fraction:
+        found = Fraction(base)
+        for (low, high), slope in zip(itertools.pairwise(ends), slopes, strict=True):
+            found += slope * (min(max(ts, low), high) - low)
+        return found
+
+    return offset
+
+
+def found_matches(text: str, world: World, order: str, **settings: Any) -> dict[Any, str]:
+    standing = answers(text, world.records, order=order, **settings)
+    return {
+        tuple(event["attrs"]["n"] for event in each["events"]): each["certainty"]
+        for each in standing
+    }
+
+
+Truth = Callable[[list[Event]], Iterator[tuple[int, ...]]]
+
+
+def pairs(within: int) -> Truth:
+    def true(events: list[Event]) -> Iterator[tuple[int, ...]]:
+        for a, b in itertools.permutations(events, 2):
+            ends = a.type == "A" and b.type == "B" and a.end < b.start
+            if ends and b.end - a.start <= within * UNIT:
+                yield a.number, b.number
+
+    return true
+
+
+def unbroken(within: int) -> Truth:
+    def true(events: list[Event]) -> Iterator[tuple[int, ...]]:
+        for a, b in pairs(within)(events):
+            times = events[a].start, events[b].start
+            if not any(c.type == "C" and times[0] < c.start < times[1] for c in events):
+                yield a, b
+
+    return true
+
+
+def repeated(within: int) -> Truth:
+    def true(events: list[Event]) -> Iterator[tuple[int, ...]]:
+        for a, c, b in itertools.permutations(events, 3):
+            types = a.type + c.type + b.type == "AAB"
+            if types and a.start < c.start < b.start and b.start - a.start <= within * UNIT:
+                yield a.number, c.number, b.number
+
+    return true
+
+
+def far(within: int) -> Truth:
+    def true(events: list[Event]) -> Iterator[tuple[int, ...]]:
+        for a, b in pairs(within)(events):
+            if events[b].start - events[a].start >= 5 * UNIT:
+                yield a, b
+
+    return true
+
+
+def overlapping(within: int) -> Truth:
+    def true(events: list[Event]) -> Iterator[tuple[int, ...]]:
+        for a, b in itertools.permutations(events, 2):
+            lasts = max(a.end, b.end) - min(a.start, b.start)
+            meets = (a.type, b.type) == ("A", "B") and a.start < b.start < a.end
+            if meets and lasts <= within * UNIT:
+                yield a.number, b.number
+
+    return true
+
+
+PATTERNS: dict[str, tuple[str, Callable[[int], Truth], int]] = {
+    "pair": ("EVENT SEQ(A a, B b) WITHIN {} us", pairs, 0),
+    "negation": ("EVENT SEQ(A a, !C c, B b) WITHIN {} us", unbroken, 0),
+    "repetition": ("EVENT SEQ(A{{2}} a[], B b) WITHIN {} us", repeated, 0),
+    "difference": ("EVENT SEQ(A a, B b) WHERE b.ts - a.ts >= 5 us WITHIN {} us", far, 0),
+    "ISEQ": ("EVENT ISEQ[A.ts < B.ts < A.te](A, B) WITHIN {} us", overlapping, 60),
+}
+
+
+@pytest.mark.parametrize("form", PATTERNS)
+@settings(max_examples=20, deadline=None)
+@given(
+    data=st.data(), within=st.sampled_from([10, 40, 150]), order=st.sampled_from(ORDERS),
+    rule=st.sampled_from(["pairwise", "max-delay"]),
+)  # fmt: skip
+def test_no_match_is_confirmed_that_is_false_and_none_is_missing(
+    form: str, data: st.DataObject, within: int, order: str, rule: str
+) -> None:
+    text, truth, long = PATTERNS[form]
+    world = data.draw(worlds(long=long))
+    found = found_matches(text.format(within), world, order, certainty=rule)
+    true = set(truth(within)(world.events))
+    assert {match for match, certainty in found.items() if certainty == "confirmed"} <= true
+    assert true <= set(found)
+
+
+@settings(max_examples=30, deadline=None)
+@given(world=worlds(), size=st.sampled_from([7, 50]), order=st.sampled_from(ORDERS))
+def test_windows_bound_what_is_true(world: World, size: int, order: str) -> None:
+    text = f"SELECT count(*) AS n, sum(v) AS s WINDOW TUMBLING {size} us"
+    standing = answers(text, world.records, order=order)
+    rows = {each["window"]["start"] // (size * UNIT): each for each in standing}
+    true = dict[int, list[Event]]()
+    for event in world.events:
+        true.setdefault(event.start // (size * UNIT), []).append(event)
+    assert set(true) <= set(rows)
+    for window, row in rows.items():
+        inside = true.get(window, [])
+        assert row["certain"] <= len(inside) <= row["certain"] + row["ambiguous"]
+        low, high = row["bounds"]["n"]
+        assert low <= len(inside) <= high
+        if inside:
+            low, high = row["bounds"]["s"]
+            assert low <= sum(2**event.number for event in inside) <= high
+
+
+@settings(max_examples=30, deadline=None)
+@given(world=worlds(), gap=st.sampled_from([5, 30]), order=st.sampled_from(ORDERS))
+def test_a_session_that_is_certain_is_one(world: World, gap: int, order: str) -> None:
+    text = f"SELECT count(*) AS n, sum(v) AS s WINDOW SESSION {gap} us"
+    standing = answers(text, world.records, order=order)
+    true, last = list[int](), None
+    for event in sorted(world.events, key=lambda event: event.start):
+        if last is None or event.start - last >= gap * UNIT:
+            true.append(0)
+        true[-1] += 2**event.number
+        last = event.start
+    for each in standing:
+        if each["ambiguous"] == 0:
+            assert each["value"]["s"] in true
