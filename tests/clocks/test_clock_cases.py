@@ -8,6 +8,7 @@ from engine.chain import Chain, ChainSettings
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
+from engine.window.settings import WindowSettings
 from tests.order.conftest import frame
 
 Record = dict[str, Any]
@@ -199,3 +200,17 @@ def test_clock_10_negated_events_of_one_clock_share_its_error() -> None:
         (found,) = answers(text + ("" if "WITHIN" in text else " WITHIN 400 ns"), trace)
         assert found["certainty"] == "uncertain"
         assert abs(found["probability"] - 0.5) < 0.01
+
+
+def test_clock_04_what_is_missing_at_the_front_may_lie_anywhere_before() -> None:
+    starts = [sync(source, 0, first_seq=0) for source in "pq"]
+    trace = [
+        *starts, event("q", "A", 1000, seq=0, arrival=1000), event("q", "A", 1020, seq=1),
+        event("p", "A", 1100, seq=3, arrival=1100), event("q", "A", 1200, seq=2, arrival=1200),
+    ]  # fmt: skip
+    found = answers(
+        "SELECT count(*) AS n WINDOW TUMBLING 25", trace, order="sequence:timeout=fixed:30ns",
+        window=WindowSettings(correction_horizon_ns=5000),
+    )  # fmt: skip
+    missing = {each["window"]["start"]: each["missing"] for each in found}
+    assert missing == dict.fromkeys(range(0, 1125, 25), 3) | {1200: 0}

@@ -74,6 +74,8 @@ class Twin:
         if not lane.started:
             lane.started, lane.inc, lane.expected = True, inc, first
             lane.last_arrival, lane.idle = record["arrival"], False
+            if record.get("ts") is not None:
+                lane.last_ref = record["ts"] + (record.get("offset") or 0)
 
     def reference(self, clock: str, ts: int) -> tuple[int, int, Epoch | None]:
         if clock not in self.clocks:

@@ -71,6 +71,8 @@ class LaneTable:
             ln["inc"][lane] = sync.incarnation
             ln["expected"][lane] = sync.first_seq
             ln["last_arrival"][lane] = sync.arrival
+            if sync.ts is not None:  # what is missing at the front lies behind this
+                ln["last_ref"][lane] = sync.ts + sync.offset
             ln["idle"][lane] = 0
             missing = self.memories.pool["missing"][ln["memory"][lane]]
             missing[0] = (sync.incarnation, INT_MIN, sync.first_seq, 0)  # a RUN
