@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 from msgspec.structs import replace
 
+from edge_agent.records import CLOCK
 from engine.cascade.derived_events import MISSING
 from engine.cascade.rows import CODED, DerivedRows
 from engine.clocks.stream_clocks import StreamClocks
@@ -19,9 +20,9 @@ from engine.stream.released import IN_ORDER, Gaps, Progress, Released, Strings
 NO_STEPS: Final = Progress()
 _TIMES: Final = ("ref", REF_END, "ts", "te", "arrival", "release", "unc", "epoch", "seq")
 _NOBODY: Final = {name: np.empty(0, np.int64) for name in _TIMES} | {
-    name: np.empty(0, np.int32) for name in CODED
+    name: np.empty(0, np.int32) for name in CODED if name != CLOCK
 }
-"""Columns of a batch that has progress alone."""
+"""Columns of a batch that has progress alone; the clock is the source's own."""
 
 
 class AskedOperator:

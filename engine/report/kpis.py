@@ -111,10 +111,11 @@ def _clocks(report: Report) -> Iterator[Kpi]:
 
 def _of_queries(report: Report) -> Iterator[Kpi]:
     for query, found in report["matches"].items():
-        count = found["confirmed"] + found["uncertain"] + found["unknown"]
+        unknown = found.get("unknown", 0)  # older reports have none
+        count = found["confirmed"] + found["uncertain"] + unknown
         note = f"{amount(found['uncertain'])} of them uncertain"
-        if found["unknown"]:
-            note += f"; {amount(found['unknown'])} unknown, as no clock tells"
+        if unknown:
+            note += f"; {amount(unknown)} unknown, as no clock tells"
         if found["taken_back"]:
             note += f"; {amount(found['taken_back'])} taken back"
         yield Kpi(f"{query}: matches", count, "count", amount(count), note,

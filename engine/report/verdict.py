@@ -48,10 +48,11 @@ def _answered(report: Mapping[str, Any]) -> str:
     """What the queries said, where nothing is claimed of it."""
     said = []
     for query, found in report["matches"].items():
-        count = found["confirmed"] + found["uncertain"] + found["unknown"]
+        unknown = found.get("unknown", 0)  # older reports have none
+        count = found["confirmed"] + found["uncertain"] + unknown
         text = f"{query}: {amount(count)} match{'' if count == 1 else 'es'}"
         said.append(text + (f", {amount(found['uncertain'])} uncertain" if count else ""))
-        said += [f"{amount(found['unknown'])} of them unknown"] if found["unknown"] else []
+        said += [f"{amount(unknown)} of them unknown"] if unknown else []
     for query, found in report["windows"].items():
         count = found["windows"] - found["phantom"]
         text = f"{query}: {amount(count)} window{'' if count == 1 else 's'}"

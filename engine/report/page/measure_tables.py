@@ -215,14 +215,14 @@ def match_table(report: Report) -> Table:
     """How many matches each query gave, and how long they took, as far as it can be known."""
     knows = any(found["true"] for found in report["matches"].values())
     timed = report["run"]["arrival_given"]
-    unknown = any(found["unknown"] for found in report["matches"].values())
+    unknown = any(found.get("unknown", 0) for found in report["matches"].values())
     quantiles = ("p50", "p99", "max") if timed else ()
     rows = tuple(
         (
             query,
             found["confirmed"],
             found["uncertain"],
-            *((found["unknown"],) if unknown else ()),
+            *((found.get("unknown", 0),) if unknown else ()),
             found["taken_back"],
             *((found["true"] or None,) if knows else ()),
             *(duration(found["delay_ns"][of]) for of in quantiles),
@@ -256,14 +256,14 @@ def match_list(found: Mapping[str, Any], name: str, time: TimeLine) -> list[dict
             "events": [_event(event, time) for event in each["events"]],
         }
         for kind in LISTED
-        for place, each in enumerate(found["shown"][kind])
+        for place, each in enumerate(found["shown"].get(kind, ()))
         if "events" in each
     ]
 
 
 def how_many(found: Mapping[str, Any], listed: Sequence[object]) -> str:
     """``100 of 477 matches``, or ``3 matches`` if all are listed."""
-    known = sum(found[kind] for kind in ("confirmed", "uncertain", "unknown", "taken_back"))
+    known = sum(found.get(kind, 0) for kind in ("confirmed", "uncertain", "unknown", "taken_back"))
     of = f"{len(listed)} of {amount(known)}" if len(listed) < known else amount(known)
     return f"{of} match{'es' if known != 1 else ''}"
 

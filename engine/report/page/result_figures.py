@@ -176,7 +176,7 @@ def match_figures(matches: Mapping[str, Any], time: TimeLine) -> list[Figure]:
 def _match_figure(name: str, query: str, found: Mapping[str, Any], time: TimeLine) -> Figure:
     kinds = {
         "taken back": (BAD, found["taken_back"]),
-        "unknown": (COLOURS[2], found["unknown"]),
+        "unknown": (COLOURS[2], found.get("unknown", 0)),
         "uncertain": (COLOURS[1], found["uncertain"]),
         "confirmed": (COLOURS[0], found["confirmed"]),
         "true": (GOOD, found["true"]),
