@@ -13,7 +13,7 @@ import argparse
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -106,7 +106,7 @@ class Mass:
     def circles(self) -> list[list[str]]:
         """Names of modules that import one another, directly or through others."""
         graph = {
-            name: {each for each in _imported(module.tree) if each != name} & self.modules.keys()
+            name: set(_imported(module.tree, self.modules)) - {name}
             for name, module in self.modules.items()
         }
         return [sorted(each) for each in _components(graph) if len(each) >= _ONE_CIRCLE]
@@ -137,18 +137,19 @@ def _room(file: str) -> str:
     return "/".join(file.split("/")[:2])
 
 
-def _imported(tree: ast.Module) -> Iterator[str]:
-    """Names that may be modules: what is imported from, what is imported, texts like them."""
+def _imported(tree: ast.Module, modules: Container[str]) -> Iterator[str]:
+    """Those of our modules that this one imports, or whose name is a text in it."""
     for node in _running(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
-            yield node.module
+            inner = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = [name if name in modules else node.module for name in inner]
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            name = node.value.partition(":")[0]
-            if _NAME.fullmatch(name):
-                yield name
+            names = [node.value.partition(":")[0]] if _NAME.match(node.value) else []
+        else:
+            continue
+        yield from (name for name in names if name in modules)
 
 
 def _running(node: ast.AST) -> Iterator[ast.AST]:
