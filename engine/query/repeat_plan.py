@@ -14,7 +14,7 @@ from typing import Final
 from msgspec import Struct
 
 from engine.query.fields import attributes_in, attributes_of
-from engine.query.plan import Attribute, Predicate, SeqPlan, Step
+from engine.query.plan import Attribute, Comparison, Predicate, SeqPlan, Step
 from engine.stream.timeline import ANY_TYPE
 
 ROLE: Final = "\1"
@@ -139,3 +139,26 @@ def _of_repetition(plan: RepeatPlan) -> Iterator[Attribute]:
     yield from plan.returns
     for one in plan.computed:
         yield from attributes_in(one.expression)
+
+
+def compares_others(plan: SeqPlan) -> bool:
+    """Whether events that are no part of a match of ``plan``, of any source, may rule it out."""
+    if isinstance(plan, RepeatPlan):
+        if "source" in plan.partition:
+            return False
+        by_others = plan.contiguity.name != "ANY" or plan.limit is not None
+        by_others |= plan.skip.name != "NONE" or any(often.until for often in plan.often)
+        if by_others:
+            return True
+    return any(step.negated and step.alias not in _tied(plan) for step in plan.steps)
+
+
+def _tied(plan: SeqPlan) -> set[str]:
+    """Steps whose source must be that of another one."""
+    pairs = [[a for a in group if a.name == "source"] for group in plan.equalities]
+    for other in plan.others:
+        match other:
+            case Comparison(op="=", left=Attribute(name="source") as one,
+                            right=Attribute(name="source") as two):  # fmt: skip
+                pairs.append([one, two])
+    return {step_and_role(each.alias)[0] for pair in pairs if len(pair) > 1 for each in pair}

@@ -11,8 +11,8 @@ from engine.kernels.table import places_of
 from engine.pattern.settings import Rule
 from engine.pattern.store import Store
 from engine.pattern.verdict.matches import as_sure
-from engine.pattern.verdict.unknown import compares_others, of_runs
-from engine.query.repeat_plan import Contiguity, RepeatPlan, Skip
+from engine.pattern.verdict.unknown import of_runs
+from engine.query.repeat_plan import Contiguity, RepeatPlan, Skip, compares_others
 from engine.repetition.chances import chances_of
 from engine.repetition.kernel import FoundRuns
 from engine.repetition.match_table import MatchTable

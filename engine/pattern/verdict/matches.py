@@ -24,7 +24,8 @@ from engine.pattern.verdict.arranging import (
     spread,
 )
 from engine.pattern.verdict.certainty import Conditions, Doubts, EventTimes, chances
-from engine.pattern.verdict.unknown import compares_others, of_unknown_clocks
+from engine.pattern.verdict.unknown import of_unknown_clocks
+from engine.query.repeat_plan import compares_others
 from engine.stream.chance import UNKNOWN
 from engine.stream.released import Strings
 from engine.stream.timeline import LONG_AGO

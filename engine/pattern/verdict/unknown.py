@@ -11,34 +11,8 @@ import numpy as np
 from engine.clocks.epochs import UNKNOWN_EPOCH
 from engine.clocks.seen import MIXED
 from engine.pattern.store import Store
-from engine.query.plan import Attribute, Comparison, SeqPlan
-from engine.query.repeat_plan import RepeatPlan, step_and_role
 
-_SOURCE = "source"
 _NEVER = 2**31 - 1
-
-
-def compares_others(plan: SeqPlan) -> bool:
-    """Whether events that are no part of a match of ``plan``, of any source, may rule it out."""
-    if isinstance(plan, RepeatPlan):
-        if _SOURCE in plan.partition:
-            return False
-        by_others = plan.contiguity.name != "ANY" or plan.limit is not None
-        by_others |= plan.skip.name != "NONE" or any(often.until for often in plan.often)
-        if by_others:
-            return True
-    return any(step.negated and step.alias not in _tied(plan) for step in plan.steps)
-
-
-def _tied(plan: SeqPlan) -> set[str]:
-    """Steps whose source must be that of another one."""
-    pairs = [[a for a in group if a.name == _SOURCE] for group in plan.equalities]
-    for other in plan.others:
-        match other:
-            case Comparison(op="=", left=Attribute(name="source") as one,
-                            right=Attribute(name="source") as two):  # fmt: skip
-                pairs.append([one, two])
-    return {step_and_role(each.alias)[0] for pair in pairs if len(pair) > 1 for each in pair}
 
 
 def of_unknown_clocks(
@@ -50,7 +24,7 @@ def of_unknown_clocks(
         store: where the events are.
         rows: (matches, steps): places of their events, -1 for none.
         completing: places of the events that completed them.
-        by_others: of each match, ``compares_others`` of its plan.
+        by_others: of each match, ``engine.query.repeat_plan.compares_others`` of its plan.
     """
     mixed = store.columns.get(MIXED)
     if mixed is None:
