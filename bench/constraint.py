@@ -28,7 +28,7 @@ from msgspec.structs import replace
 from engine.constraint.monitor import MonitorOperator
 from engine.constraint.traces import OF_LAST_EVENT, TRACE
 from engine.query import query
-from engine.query.automata.compiled import automata_of
+from engine.query.automata.verdicts import automata_of
 from engine.query.monitor_plan import MonitorPlan
 from engine.stream.released import IN_ORDER, Released, Strings
 

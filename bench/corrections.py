@@ -24,7 +24,7 @@ from engine.order.registry import parse_order
 from engine.passes.inprocess import run_in_process
 from engine.query import query
 from engine.results.export import export_jsonl
-from engine.results.store.part_store import HELD_BYTES, PartStore
+from engine.results.part_store import HELD_BYTES, PartStore
 
 SOURCES = 20
 QUERY = "SELECT avg(v), count(*) GROUP BY sid WINDOW TUMBLING {size}"

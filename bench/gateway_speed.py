@@ -26,8 +26,7 @@ import pyarrow.compute as pc
 
 from edge_agent import messages as m
 from edge_agent import wire
-from edge_agent.columns import Codes
-from edge_agent.packing import data_message
+from edge_agent.packing import Codes, data_message
 from engine.log.arrival_log import LogReader
 
 AGENTS = 8

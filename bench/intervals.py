@@ -23,11 +23,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.interval.iseq import IseqMatcher
-from engine.pattern.alone import Alone
-from engine.pattern.seq import SeqMatcher
+from engine.pattern.seq import Alone, SeqMatcher
 from engine.pattern.settings import PatternSettings
 from engine.query import query
-from engine.query.endpoints.path import INDEXES
+from engine.query.endpoints.joins import INDEXES
 from engine.query.plan import Plan, SeqPlan
 from engine.stream.released import Released, Strings
 

@@ -29,7 +29,7 @@ from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.pattern.match_results import Matches
 from engine.query import query
-from engine.query.join_plan import JoinPlan
+from engine.query.plan import JoinPlan
 from engine.speed.stream import event_frames, pattern_stream
 from engine.stream.frame import Frame
 

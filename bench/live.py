@@ -30,9 +30,9 @@ import numpy.typing as npt
 
 from bench.soak.watched import family
 from edge_agent import clock
-from edge_agent.columns import Codes
 from edge_agent.drivers.session_driver import Address, SessionDriver
 from edge_agent.messages import StreamSchema
+from edge_agent.packing import Codes
 from edge_agent.session import AgentSession
 from edge_agent.settings import SessionSettings
 from engine.log.arrival_log import frames_in

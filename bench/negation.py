@@ -26,9 +26,8 @@ from engine.barrier.registry import BarrierSettings, parse_barrier
 from engine.chain import Chain, ChainSettings
 from engine.operator import ResultPieces
 from engine.order.registry import parse_order
-from engine.pattern.alone import Alone
 from engine.pattern.match_results import Matches, columns_table
-from engine.pattern.seq import SeqMatcher
+from engine.pattern.seq import Alone, SeqMatcher
 from engine.query import query
 from engine.query.plan import SeqPlan
 from engine.speed.stream import event_frames, pattern_stream, sync_frame

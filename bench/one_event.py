@@ -85,7 +85,7 @@ def way_of(work: Callable[[], Any]) -> Way:
 
 def from_line_to_line() -> Way:
     """The way of ``LINE`` to its result, the second time that it goes it."""
-    from engine.passes.asked import asked_of_queries  # noqa: PLC0415 - a fresh command has none
+    from engine.passes.options import asked_of_queries  # noqa: PLC0415 - a fresh command has none
     from engine.passes.output import Answers  # noqa: PLC0415
     from engine.passes.pipeline import Host, check_plans, prepare  # noqa: PLC0415
     from engine.query import query  # noqa: PLC0415

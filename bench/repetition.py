@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import pyarrow as pa
 
-from engine.pattern.alone import Alone
+from engine.pattern.seq import Alone
 from engine.query import query
 from engine.query.repeat_plan import RepeatPlan
 from engine.repetition.matcher import RepeatMatcher

@@ -24,8 +24,8 @@ from engine.chain.output_parts import last_parts, parts_of
 from engine.order.registry import parse_order
 from engine.query import query
 from engine.results.export import export_jsonl, export_table
+from engine.results.part_store import HELD_BYTES, PartStore
 from engine.results.run_writer import COUNTERS, OutputPart, RunWriter
-from engine.results.store.part_store import HELD_BYTES, PartStore
 from engine.speed.stream import event_frames, pattern_stream
 
 SOURCES = 20

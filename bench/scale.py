@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from engine.chain import Chain, ChainSettings
 from engine.log.arrival_log import LogWriter
-from engine.log.held_log import gathered
+from engine.log.following import gathered
 from engine.order.registry import parse_order
 from engine.passes.inprocess import run_in_process
 from engine.query import query

@@ -23,8 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.pattern.alone import Alone
-from engine.pattern.seq import SeqMatcher
+from engine.pattern.seq import Alone, SeqMatcher
 from engine.pattern.settings import PatternSettings
 from engine.pattern.spill.matcher import SpillingMatcher
 from engine.pattern.spill.settings import SpillSettings

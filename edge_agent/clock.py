@@ -1,14 +1,32 @@
-"""The two clocks of a device, never mixed: the wall clock stamps, the monotonic clock times.
-
-The wall clock may be wrong, may be set back and may jump; it is what events are stamped with
-and what time sync measures. The monotonic clock has no meaning outside the device and only
-runs forward; every timer of the session runs on it.
-"""
+"""The two clocks of a device, never mixed, and deadlines on the monotonic one."""
 
 from __future__ import annotations
 
 import time
 from typing import Final, NamedTuple
+
+# Deadlines of which some may not be set.
+
+
+def earliest(*dues: int | None) -> int | None:
+    """The first of the instants that are given; None: none is.
+
+    >>> earliest(5, None, 3), earliest(None)
+    (3, None)
+    """
+    first = None
+    for due in dues:
+        if due is not None and (first is None or due < first):
+            first = due
+    return first
+
+
+# The two clocks of a device, never mixed: the wall clock stamps, the monotonic clock times.
+#
+# The wall clock may be wrong, may be set back and may jump; it is what events are stamped with
+# and what time sync measures. The monotonic clock has no meaning outside the device and only
+# runs forward; every timer of the session runs on it.
+
 
 _PPB: Final = 10**9
 

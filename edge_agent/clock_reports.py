@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from edge_agent import limits, wire
 from edge_agent import messages as m
+from edge_agent import records as limits
+from edge_agent import wire
 from edge_agent.clock import Now
 from edge_agent.device_clock import NS_PER_S, ClockBound
 from edge_agent.timesync import SyncReport

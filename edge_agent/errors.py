@@ -1,11 +1,107 @@
-"""What may be wrong with the input of an agent: a peer's bytes, or its own settings.
-
-Peers' errors carry a short ``reason`` (a fixed word, for counting) and a ``detail`` (for people).
-"""
+"""Errors of an agent: bad bytes, bad settings, refusals of the system, and how they read."""
 
 from __future__ import annotations
 
+import errno
+import sys
+from collections.abc import Iterable
 from typing import Final
+
+from edge_agent.standard_streams import STANDARD_OUTPUT
+
+# What to say of a word that is none of the known ones, in the settings and in queries alike.
+
+
+def near_miss(word: str, known: Iterable[str]) -> str:
+    """``; did you mean "x"?`` when a known word is near, else nothing."""
+    import difflib  # noqa: PLC0415 - only for errors
+
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f'; did you mean "{near[0]}"?' if near else ""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """``; did you mean "x"?`` when a known word is near, else all the known words."""
+    words = list(known)
+    return near_miss(word, words) or f"; known are {', '.join(words)}"
+
+
+# What others sent, in a line for people: no line of its own, and nothing that a terminal does.
+
+
+def one_line(text: str, most: int | None = None) -> str:
+    r"""``text`` with line feeds and all else that is not printed written out.
+
+    Args:
+        text: of anybody.
+        most: so many characters of it are shown; None: all.
+
+    >>> one_line("d\nlistening at 0.0.0.0\x1b[2J"), one_line("abcdef", 3)
+    ('d\\nlistening at 0.0.0.0\\x1b[2J', 'abc...')
+    """
+    cut = text if most is None or len(text) <= most else f"{text[:most]}..."
+    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in cut)
+
+
+# What the operating system refused: what to say of it, and the exit code of ``slackwater agent``
+# and of ``slackwater`` alike.
+
+
+FAILED: Final = 1
+USER_ERROR: Final = 2
+_SPACE: Final = "free some, or write to another disk (temporary files lie in TMPDIR, else in /tmp)"
+_REMEDIES: Final = {
+    errno.ENOSPC: _SPACE,
+    errno.EDQUOT: _SPACE,
+    errno.EFBIG: "let files be larger (ulimit -f), or write to a disk that takes them",
+    errno.EIO: "its disk or network share has failed, see dmesg; choose another one",
+    errno.EMFILE: "let this process open more files: ulimit -n 4096",
+    errno.ENFILE: "the machine has too many open files: end other programs, or raise fs.file-max",
+    errno.ENOMEM: "end other programs, or ask for less at once",
+    errno.EAGAIN: "let this user have more processes (ulimit -u), or end others",
+}
+"""What a machine lacks, whatever it was asked for."""
+_ELSEWHERE: Final = "send it to a file on a disk with space"
+
+
+def refused(error: OSError, doing: str) -> tuple[str, int]:
+    """What to say of ``error``, and the exit code; ``doing``: the command, such as ``query``.
+
+    A place of the user's that cannot be used is an input at fault: a threshold that does not hold
+    ends with another code. Where the machine lacks something, or standard output takes nothing,
+    the work has failed.
+
+    >>> refused(FileNotFoundError(2, "No such file or directory", "/proc/out"), "query")
+    ('/proc/out: No such file or directory', 2)
+    >>> refused(OSError(24, "Too many open files"), "query")[0]
+    'query: Too many open files; let this process open more files: ulimit -n 4096'
+
+    Raises:
+        OSError: ``error``, where it names no file and the machine lacks nothing: it may be ours.
+    """
+    remedy = _REMEDIES.get(error.errno or 0)
+    if error.filename is None and remedy is None:
+        raise error
+    place = error.filename or (STANDARD_OUTPUT if _is_untaken() else doing)
+    said = f"{place}: {error.strerror}"
+    if place == STANDARD_OUTPUT:
+        return f"{said}; {_ELSEWHERE}", FAILED
+    return (said, USER_ERROR) if remedy is None else (f"{said}; {remedy}", FAILED)
+
+
+def _is_untaken() -> bool:
+    """Whether standard output still has what it could not write."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        return True
+    return False
+
+
+# What may be wrong with the input of an agent: a peer's bytes, or its own settings.
+#
+# Peers' errors carry a short ``reason`` (a fixed word, for counting) and a ``detail`` (for people).
+
 
 SAMPLE_BYTES: Final = 256
 """So much of a refused message is kept with the error, for the dead-letter file."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from edge_agent.deadlines import earliest
+from edge_agent.clock import earliest
 from edge_agent.wire import Decoder
 
 

@@ -34,8 +34,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from edge_agent.errors import SettingsError, WireError
-from edge_agent.limits import COUNTER_MAX
 from edge_agent.messages import ErrorMessage
+from edge_agent.records import COUNTER_MAX
 
 SEQ_MAX: Final = COUNTER_MAX
 AHEAD: Final = "incarnation_ahead"

@@ -18,11 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from edge_agent import messages as m
 from edge_agent import wire
-from edge_agent.ack_watch import AckWatch
-from edge_agent.clock import Now
+from edge_agent.clock import Now, earliest
 from edge_agent.clock_reports import ClockReports
-from edge_agent.columns import Buffer, Codes, Column
-from edge_agent.deadlines import earliest
 from edge_agent.device_clock import ClockBound
 from edge_agent.errors import WireError
 from edge_agent.excerpt import Events, Excerpt, Whole, bytes_of
@@ -37,14 +34,14 @@ from edge_agent.outputs import (
     SendDatagram,
     SessionState,
 )  # fmt: skip
-from edge_agent.packing import check_schemas, data_message
+from edge_agent.packing import Buffer, Codes, Column, check_schemas, data_message
 from edge_agent.pool import Link, LinkState, Pool
 from edge_agent.promising import Promising
 from edge_agent.pull_back import TracedIntervals, ids_of
 from edge_agent.sequence import AHEAD, Resumed, check_acks
 from edge_agent.settings import Delivery, SessionSettings
 from edge_agent.timesync import SyncState, TimeSync
-from edge_agent.unacked import Unacked
+from edge_agent.unacked import AckWatch, Unacked
 
 
 class AgentSession:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from edge_agent.errors import SettingsError
-from edge_agent.ntp_mac import NtpKey
+from edge_agent.ntp import NtpKey
 from edge_agent.packing import check_name
 from edge_agent.promising import PromiseSettings
 from edge_agent.timesync import GATEWAY, SyncSettings

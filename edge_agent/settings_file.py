@@ -13,8 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from edge_agent.errors import SettingsError
-from edge_agent.near_miss import did_you_mean
+from edge_agent.errors import SettingsError, did_you_mean
 from edge_agent.toml_lines import line_numbers, line_of
 from edge_agent.units import NS_PER, exactly, no_such_unit, unit_length
 

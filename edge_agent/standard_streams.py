@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from edge_agent.unfinished import OF_WRITING
+from edge_agent.local_files import OF_WRITING
 
 STANDARD_OUTPUT: Final = "standard output"
 _STDIN, _STDOUT, _STDERR = range(3)

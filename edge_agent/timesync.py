@@ -33,10 +33,9 @@ from enum import Enum
 from typing import Final
 
 from edge_agent import chrony, ntp
-from edge_agent.clock import Now
-from edge_agent.deadlines import earliest
+from edge_agent.clock import Now, earliest
 from edge_agent.errors import NtpRefused, SettingsError
-from edge_agent.ntp_mac import NtpKey
+from edge_agent.ntp import NtpKey
 
 GATEWAY: Final = 0
 CHRONY: Final = -1

@@ -1,9 +1,4 @@
-"""Messages that the gateway has not acked yet: bounded, resent in order, forgotten when acked.
-
-Each message belongs to a *lane*: a stream's index, or CONTROL. Within a lane messages are
-kept in the order of their numbers, so a cumulative ack takes them from the front. A message is
-*waiting* until it is given to a connection, and again when that connection is lost.
-"""
+"""Messages without an ack yet: bounded, resent in order, and when to send them again (RFC 6298)."""
 
 from __future__ import annotations
 
@@ -12,6 +7,104 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
+
+from edge_agent.settings import SessionSettings
+
+# Watches whether messages are acked in time, by how long acks have taken so far.
+
+
+class AckWatch:
+    """``due``: the monotonic instant [ns] at which a message may be late; None: none is sent."""
+
+    def __init__(self, unacked: Unacked, settings: SessionSettings) -> None:
+        high = settings.ack_timeout_ns
+        self.due: int | None = None
+        self._unacked = unacked
+        self._timeout = ResendTimeout(settings.ack_timeout_min_ns or high, high)
+
+    def sent(self, mono_ns: int) -> None:
+        """A message was given to a connection; there were none that wait for acks."""
+        self.due = mono_ns + self._timeout.ns
+
+    def acked(self, lane: int, next_number: int, mono_ns: int | None) -> int:
+        """As ``Unacked.acked``; ``mono_ns``: when the ack came, if the connection is the one that
+        the messages were sent on.
+        """
+        sent_ns = self._unacked.sent_once(lane, next_number)
+        freed = self._unacked.acked(lane, next_number)
+        if mono_ns is not None and sent_ns is not None and self._timeout.adaptive:
+            self._timeout.sample(max(mono_ns - sent_ns, 0))
+            self._restart()
+        return freed
+
+    def late(self, mono_ns: int) -> list[int]:
+        """The connections that hold messages which are late."""
+        found = self._unacked.overdue(mono_ns - self._timeout.ns)
+        if found:
+            self._timeout.timed_out()
+        return found
+
+    def checked(self) -> None:
+        """The connections that were late are gone."""
+        self._restart()
+
+    def stop(self) -> None:
+        """Nothing is waited for any more."""
+        self.due = None
+
+    def _restart(self) -> None:
+        oldest = self._unacked.oldest_sent()
+        self.due = None if oldest is None else oldest + self._timeout.ns
+
+
+# How long to wait for an ack before its connection is condemned: RFC 6298, in integers.
+#
+# From the times between sending and ack: a smoothed mean (gain 1/8) and mean deviation (gain 1/4);
+# the timeout is mean + 4 deviations, within bounds. A message that was sent twice gives no sample,
+# as its ack may be of either (Karn's rule); a timeout doubles the wait, until there is a sample
+# again.
+
+
+class ResendTimeout:
+    """``ns`` is what to wait now. All durations on the monotonic clock."""
+
+    def __init__(self, low_ns: int, high_ns: int) -> None:
+        """From ``low_ns`` to ``high_ns``, which it is before the first sample. Equal: fixed."""
+        assert 0 < low_ns <= high_ns
+        self.ns = high_ns
+        self._low_ns = low_ns
+        self._high_ns = high_ns
+        self._mean_ns: int | None = None
+        self._deviation_ns = 0
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether samples change it."""
+        return self._low_ns < self._high_ns
+
+    def sample(self, round_trip_ns: int) -> None:
+        """A message that was sent once was acked after so long (at least 0)."""
+        assert round_trip_ns >= 0
+        if self._mean_ns is None:
+            self._mean_ns, self._deviation_ns = round_trip_ns, round_trip_ns // 2
+        else:
+            off = abs(self._mean_ns - round_trip_ns)
+            self._deviation_ns = (3 * self._deviation_ns + off) // 4
+            self._mean_ns = (7 * self._mean_ns + round_trip_ns) // 8
+        wanted = self._mean_ns + 4 * self._deviation_ns
+        self.ns = min(max(wanted, self._low_ns), self._high_ns)
+
+    def timed_out(self) -> None:
+        """Nothing came in time."""
+        self.ns = min(2 * self.ns, self._high_ns)
+
+
+# Messages that the gateway has not acked yet: bounded, resent in order, forgotten when acked.
+#
+# Each message belongs to a *lane*: a stream's index, or CONTROL. Within a lane messages are
+# kept in the order of their numbers, so a cumulative ack takes them from the front. A message is
+# *waiting* until it is given to a connection, and again when that connection is lost.
+
 
 NOT_SENT: Final = -1
 OVERHEAD_BYTES: Final = 200

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import msgpack
 
-from edge_agent import limits
 from edge_agent import messages as m
+from edge_agent import records as limits
 from edge_agent.errors import WireError
 from edge_agent.sequence import SEQ_MAX
 

@@ -16,9 +16,8 @@ from msgspec import Struct, structs
 
 from engine.errors import Interrupted, SlackwaterError
 from engine.operator import Operator, Result
-from engine.query.check_plan import checks_of
-from engine.query.plan import Plan
-from engine.query.result_facts import sources_of
+from engine.query.plan import Plan, checks_of
+from engine.query.results_as_events import sources_of
 from engine.stream.released import Released
 
 

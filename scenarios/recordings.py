@@ -17,9 +17,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
 from engine.log.whole_file import whole_file
+from engine.report.numbers import as_json, versions
 from engine.report.page.document import document
-from engine.report.plain import as_json
-from engine.report.versions import versions
 from engine.units import neat
 from scenarios import lorawan, mimic, phones, soccer
 from scenarios.lorawan import scoring as of_lorawan

@@ -13,11 +13,10 @@ from typing import Any, Final
 from edge_agent.abstraction.machine import Abstraction, Begun, Ended
 from edge_agent.abstraction.settings import AbstractSettings
 from edge_agent.abstraction.stored_state import interval_rows
-from edge_agent.columns import Codes, Column, Masked
-from edge_agent.deadlines import earliest
+from edge_agent.clock import earliest
 from edge_agent.errors import SettingsError
 from edge_agent.messages import StreamSchema
-from edge_agent.rows import Row
+from edge_agent.packing import Codes, Column, Masked, Row
 from engine.errors import UserError
 from simulator.settings import check, parse_many
 from simulator.workload import Columns

@@ -16,15 +16,13 @@ from typing import Any, Final
 import numpy as np
 
 from edge_agent.abstraction.machine import Begun
-from edge_agent.clock import Now
-from edge_agent.deadlines import earliest
+from edge_agent.clock import Now, earliest
 from edge_agent.device_clock import DeviceClock
 from edge_agent.excerpt import Whole
 from edge_agent.messages import MESSAGE_MAX, ROWS_MAX, StreamSchema, Texts
 from edge_agent.outputs import Connect, SendBytes, SendDatagram
-from edge_agent.packing import cut
+from edge_agent.packing import Row, columns_of, cut
 from edge_agent.promising import PromiseSettings
-from edge_agent.rows import Row, columns_of
 from edge_agent.session import AgentSession
 from edge_agent.settings import Delivery, SessionSettings
 from edge_agent.timesync import SyncSettings

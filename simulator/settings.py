@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
-from edge_agent.near_miss import near_miss
+from edge_agent.errors import near_miss
 from engine.errors import ContractViolation, UserError
 from engine.units import INT64_MAX, parse_duration
 

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from edge_agent.columns import Codes
+from edge_agent.packing import Codes
 from simulator.clocks import Clock
 from simulator.workload import Batch, Span
 

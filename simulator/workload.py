@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from edge_agent.columns import Codes, Column, Masked
 from edge_agent.messages import StreamSchema
+from edge_agent.packing import Codes, Column, Masked
 from edge_agent.records import DEFAULT_STREAM
 from engine.errors import ContractViolation
 from simulator.seeds import Seeds

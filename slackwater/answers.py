@@ -9,34 +9,33 @@ from typing import Any, Protocol, cast
 from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
 from engine.errors import SparkFailure, UserError
-from engine.passes.asked import asked_of_order, asked_of_queries, guarded
 from engine.passes.clock_faults import excluded_lines
-from engine.passes.definitions_file import read_definitions
-from engine.passes.doubts import (
+from engine.passes.foreseen import with_clocks_foreseen
+from engine.passes.options import asked_of_order, asked_of_queries, guarded, read_definitions
+from engine.passes.output import Answers, Events
+from engine.passes.pipeline import Host, check_plans, with_log_kept
+from engine.passes.warnings import (
     before_pass,
     of_clocks,
     of_counted,
     of_numbers,
     of_refuted_clocks,
     of_streams,
+    unseen_types,
     with_counted,
 )
-from engine.passes.foreseen import with_clocks_foreseen
-from engine.passes.output import Answers, Events
-from engine.passes.pipeline import Host, check_plans, with_log_kept
-from engine.passes.unseen import unseen_types
 from engine.query import check_attributes
 from engine.query import explain as explanation
 from engine.query import query as parse_query
 from engine.query.analysis.cascade import read_statements
-from engine.query.endpoints.path import check_index
-from engine.query.explain_cascade import cascade_told
+from engine.query.endpoints.joins import check_index
+from engine.query.explain import cascade_told
 from engine.query.language.definitions import expanded
 from engine.query.language.statements import is_cascade
 from engine.query.plan import Plan
 from engine.query.purge_settings import MATCHES_MAX, parse_purge
+from engine.results.part_store import PartStore
 from engine.results.side_output import SIDE_OUTPUT
-from engine.results.store.part_store import PartStore
 from slackwater.doubt import doubt
 from slackwater.folder import Folder
 from slackwater.inputs import Input, Source, opened

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from engine.log.arrival_log import LogReader
-from engine.report.plain import plain
+from engine.report.numbers import plain
 from engine.validate.logs.clock_reports import clock_reports
 from slackwater.inputs import Input, Source, opened
 from slackwater.spoken import spoken

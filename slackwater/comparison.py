@@ -15,10 +15,9 @@ from engine.compare.comparison import compare as measure
 from engine.compare.measure import Reading
 from engine.compare.page import HTML, NO_ARRIVALS, write_comparison
 from engine.extras import need
-from engine.passes.asked import read_guards
-from engine.passes.doubts import of_counted
-from engine.report.plain import plain
-from engine.report.versions import versions
+from engine.passes.options import read_guards
+from engine.passes.warnings import of_counted
+from engine.report.numbers import plain, versions
 from slackwater.doubt import doubt
 from slackwater.frames import as_pandas, as_polars
 from slackwater.inputs import Input, Source, opened

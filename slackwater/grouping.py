@@ -15,12 +15,10 @@ the end lets go what is valid, in order.
 [1, 12, 123]
 """
 
-from engine.grouping.dataflow import Dataflow, RunningDataflow
-from engine.grouping.in_order import InOrderRun
+from engine.grouping.dataflow import Dataflow, InOrderRun, RunningDataflow
 from engine.grouping.items import Items
 from engine.grouping.maps import Combine, PythonCombine, PythonTupleMap, TupleMap
-from engine.grouping.operations import Grouping, Map, Stateful
-from engine.grouping.plan import GroupingPlan
+from engine.grouping.operations import Grouping, GroupingPlan, Map, Stateful
 
 __all__ = [
     "Combine",

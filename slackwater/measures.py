@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from engine.compare.choice import choose, in_place
-from engine.compare.long_column import LongColumn
-from engine.compare.measure import Durations, Measures, Reading, measure, measure_many
+from engine.compare.measure import Durations, LongColumn, Measures, Reading, measure, measure_many
 
 __all__ = [
     "Durations",

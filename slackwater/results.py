@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 
 from engine.errors import UserError
 from engine.passes.output import TABLES, Answers, Events, check_name, mixed_kinds, write
-from engine.results.tables.flat_columns import flat as flat_table
-from engine.results.tables.flat_columns import most_listed
+from engine.results.typed_columns import flat as flat_table
+from engine.results.typed_columns import most_listed
 from slackwater.folder import ClosesItself, Folder
 from slackwater.frames import as_pandas, as_polars
 

@@ -13,8 +13,8 @@ from engine.extras import need
 from engine.passes.output import Answers
 from engine.passes.pipeline import Advanced, Host
 from engine.passes.scenario_run import REPORT, ScenarioRun, load, read_options, run_scenario
+from engine.results.part_store import PartStore
 from engine.results.run_writer import COUNTERS_FILE
-from engine.results.store.part_store import PartStore
 from engine.scenario import RunnableScenario, Score
 from slackwater.doubt import doubt
 from slackwater.folder import ClosesItself, Folder

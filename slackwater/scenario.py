@@ -7,21 +7,17 @@
 
 from __future__ import annotations
 
-from edge_agent.near_miss import did_you_mean
+from edge_agent.errors import did_you_mean
 from edge_agent.units import NS_PER
 from engine.barrier.registry import parse_barrier
 from engine.errors import UserError
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query as parse_query
-from engine.query.analysis.cascade import StatementError, statement_names
-from engine.query.analysis.named_queries import parse_queries
-from engine.query.analysis.returned import time_columns
-from engine.query.derived_plan import asked_plan
-from engine.query.derived_schema import check_attributes
-from engine.query.plan import Plan
-from engine.query.result_facts import sources_of
-from engine.report.units import number, percent
+from engine.query.analysis.cascade import StatementError, parse_queries, statement_names
+from engine.query.plan import Plan, asked_plan
+from engine.query.results_as_events import check_attributes, sources_of, time_columns
+from engine.report.numbers import number, percent
 from engine.results.export import read_results
 from engine.scenario import (
     Bar,

@@ -38,7 +38,7 @@ ALLOWED = {
 # chain's.
 INNER = {
     "edge_agent/inputs/mqtt/link.py": {"paho"},
-    "edge_agent/inputs/parquet.py": {"pyarrow"},
+    "edge_agent/inputs/replay.py": {"pyarrow"},
     "scenarios/papers/": {
         "engine.barrier", "engine.chain", "engine.constraint.basic", "engine.errors",
         "engine.kernels.jit", "engine.operator",

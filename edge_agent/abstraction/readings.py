@@ -10,7 +10,7 @@ from typing import Any
 from edge_agent.abstraction.machine import Abstraction, Reading
 from edge_agent.device_clock import device_of
 from edge_agent.messages import StreamSchema
-from edge_agent.rows import Row
+from edge_agent.packing import Row
 
 
 class Reader:

@@ -19,9 +19,8 @@ from edge_agent.abstraction.settings import CUT, READINGS, AbstractSettings
 from edge_agent.messages import StreamSchema
 from edge_agent.outbox.journal import Change
 from edge_agent.outbox.outbox import Outbox
-from edge_agent.outbox.segment import Record
-from edge_agent.packing import data_message, encoded_data
-from edge_agent.rows import Row, columns_of
+from edge_agent.outbox.spool import Record
+from edge_agent.packing import Row, columns_of, data_message, encoded_data
 
 _ROWS_MAX = 1000
 """Of one message of ended intervals."""

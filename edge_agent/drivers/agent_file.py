@@ -10,18 +10,17 @@ from typing import Any, Final
 
 from edge_agent.abstraction.settings import AbstractSettings
 from edge_agent.abstraction.settings_table import read_abstracts
-from edge_agent.drivers.metrics_server import PORT as METRICS_PORT
+from edge_agent.drivers.metrics import PORT as METRICS_PORT
 from edge_agent.drivers.time_servers import TimeServer
 from edge_agent.errors import SettingsError
 from edge_agent.inputs.base import Surroundings
 from edge_agent.inputs.registry import NamedInput, read_inputs
-from edge_agent.listening import Listening, read_listening
+from edge_agent.listening import Listening, TlsFiles, read_listening, read_tls
 from edge_agent.messages import ATTR_TYPES, StreamSchema
 from edge_agent.packing import check_schemas
 from edge_agent.settings import SessionSettings
 from edge_agent.settings_file import Table, read_toml, shown_ns, told_of
 from edge_agent.timesync import CHRONY, GATEWAY, SyncSettings
-from edge_agent.tls_files import TlsFiles, read_tls
 from edge_agent.units import NS_PER
 
 PORT: Final = 9750

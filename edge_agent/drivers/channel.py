@@ -9,7 +9,7 @@ from typing import Protocol
 from edge_agent.drivers.session_driver import SessionDriver
 from edge_agent.inputs.base import Outlet
 from edge_agent.outbox.journal import Change
-from edge_agent.rows import Row
+from edge_agent.packing import Row
 
 
 class Channel(Protocol):

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from edge_agent import records as r
 from edge_agent.abstraction.machine import Abstraction
 from edge_agent.device_clock import ClockBound
-from edge_agent.drivers.abstracting_outlet import AbstractingOutlet
 from edge_agent.drivers.agent_file import AgentSettings
-from edge_agent.drivers.tellings import Tellings
+from edge_agent.drivers.outlets import AbstractingOutlet
+from edge_agent.drivers.status import Tellings
 from edge_agent.outbox.journal import Change
-from edge_agent.rows import Row
+from edge_agent.packing import Row
 
 
 class PrintingOutlet:

@@ -10,11 +10,10 @@ from edge_agent.device_clock import ClockBound
 from edge_agent.drivers.agent_file import AgentSettings
 from edge_agent.drivers.outlets import BaseOutlet
 from edge_agent.drivers.session_driver import Address, SessionDriver
-from edge_agent.drivers.tellings import Tellings
-from edge_agent.outbox.journal import Change
-from edge_agent.outbox.keys import KnownKeys
+from edge_agent.drivers.status import Tellings
+from edge_agent.outbox.journal import Change, KnownKeys
 from edge_agent.outputs import SessionState
-from edge_agent.rows import Row, columns_of
+from edge_agent.packing import Row, columns_of
 from edge_agent.session import AgentSession
 
 

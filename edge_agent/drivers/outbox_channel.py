@@ -19,16 +19,14 @@ from edge_agent.drivers.agent_file import AgentSettings
 from edge_agent.drivers.outlets import BaseOutlet
 from edge_agent.drivers.session_driver import Address, SessionDriver
 from edge_agent.drivers.spool_pump import SpoolPump
-from edge_agent.drivers.tellings import Tellings
-from edge_agent.outbox.folder import OutboxFolder
+from edge_agent.drivers.status import Tellings
 from edge_agent.outbox.journal import Change
-from edge_agent.outbox.outbox import Outbox
-from edge_agent.outbox.segment import Record
+from edge_agent.outbox.outbox import Outbox, OutboxFolder
+from edge_agent.outbox.spool import Record
 from edge_agent.outbox.spooled_session import SpooledSession
 from edge_agent.outputs import SessionState
-from edge_agent.packing import data_message, encoded_data
+from edge_agent.packing import Row, columns_of, data_message, encoded_data
 from edge_agent.pull_back import ids_of
-from edge_agent.rows import Row, columns_of
 
 MakeSession = Callable[[Outbox], SpooledSession]
 

@@ -1,13 +1,26 @@
-"""What all outlets do with rows: make a message of them, in halves when it would be too long."""
+"""Where inputs hand their rows: messages, or intervals of readings."""
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
 
-from edge_agent.drivers.tellings import Tellings
-from edge_agent.rows import Row
+from edge_agent import clock
+from edge_agent.abstraction.machine import Abstraction, Begun, Ended
+from edge_agent.abstraction.readings import Reader
+from edge_agent.abstraction.stored_state import changes_of, interval_rows
+from edge_agent.clock import earliest
+from edge_agent.device_clock import ClockBound
+from edge_agent.drivers.status import Tellings
+from edge_agent.inputs.base import Outlet
+from edge_agent.messages import StreamSchema
+from edge_agent.outbox.journal import Change
+from edge_agent.packing import Row
+
+# What all outlets do with rows: make a message of them, in halves when it would be too long.
 
 
 class BaseOutlet(ABC):
@@ -46,3 +59,148 @@ class BaseOutlet(ABC):
             middle = len(rows) // 2
             first = await self._cut(stream, rows[:middle], ())
             return await self._cut(stream, rows[middle:], keys) and first
+
+
+# Between the inputs and the channel: readings become intervals, where the settings say so.
+
+
+_READINGS_MAX: Final = 100
+"""Taken at once: what they make of intervals fits into one message, so that it is on the disk in
+one piece with what it changes."""
+
+
+class IntervalSink(Protocol):
+    """What intervals need of a ``Channel``."""
+
+    counts: Counter[str]
+
+    @property
+    def outlet(self) -> Outlet: ...
+
+    def begin(
+        self, stream: str, ts: int, id: int, type: str, clock_: str | None = None,  # noqa: A002
+    ) -> bool: ...  # fmt: skip
+
+    async def put_intervals(
+        self, stream: str, rows: Sequence[Row], changes: Sequence[Change], keys: Sequence[bytes]
+    ) -> bool: ...
+
+
+class AbstractingOutlet:
+    """An ``Outlet``. Without abstractions everything passes."""
+
+    def __init__(
+        self,
+        channel: IntervalSink,
+        machines: Sequence[Abstraction],
+        schemas: Sequence[StreamSchema],
+    ) -> None:
+        """``schemas``: of all streams, those of intervals too."""
+        self._channel = channel
+        self._schemas = {schema.name: schema for schema in schemas}
+        self._readers: dict[str, list[Reader]] = {}
+        for machine in machines:
+            reader = Reader(machine, self._schemas[machine.settings.stream])
+            self._readers.setdefault(machine.settings.stream, []).append(reader)
+        self._machines = list(machines)
+        self._one_at_a_time = asyncio.Lock()
+        """Intervals are handed on in the order in which they ended, also where there is no room."""
+        self._earlier = asyncio.Event()
+        """Something is due before ``_armed``."""
+        self._armed: int | None = None
+
+    async def take(self, stream: str, rows: Sequence[Row], keys: Sequence[bytes] = ()) -> bool:
+        """Makes intervals of readings; hands on the rows that are none, or are to be kept."""
+        readers = self._readers.get(stream)
+        if readers is None:
+            return await self._channel.outlet.take(stream, rows, keys)
+        passing = _passing(readers, rows)
+        put = True
+        async with self._one_at_a_time:
+            for place, reader in enumerate(readers):
+                # Keys go with what is handed on last.
+                last = place == len(readers) - 1 and not passing
+                for low in range(0, len(rows), _READINGS_MAX):
+                    some = rows[low : low + _READINGS_MAX]
+                    reader.take(some, clock.read().mono_ns)
+                    final = last and low + _READINGS_MAX >= len(rows)
+                    put &= await self._hand_on(reader.machine, keys if final else ())
+        self._arm()
+        if passing:
+            put &= await self._channel.outlet.take(stream, passing, keys)
+        return put
+
+    def knows(self, key: bytes) -> bool:
+        return self._channel.outlet.knows(key)
+
+    async def session(self, sender: str, *, kept: bool) -> int:
+        return await self._channel.outlet.session(sender, kept=kept)
+
+    async def durable(self) -> None:
+        await self._channel.outlet.durable()
+
+    async def clocks(self, bounds: Sequence[ClockBound]) -> None:
+        await self._channel.outlet.clocks(bounds)
+
+    def bad(self, what: str, place: str) -> None:
+        self._channel.outlet.bad(what, place)
+
+    def trouble(self, what: str, place: str) -> None:
+        self._channel.outlet.trouble(what, place)
+
+    async def run(self) -> None:
+        """Ends what falls silent, until it is cancelled."""
+        while True:
+            self._earlier.clear()
+            self._armed = self._next_wake()
+            seconds = None
+            if self._armed is not None:
+                seconds = max(self._armed - clock.read().mono_ns, 0) / 1e9
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._earlier.wait()
+            except TimeoutError:
+                await self._each(lambda machine: machine.wake(clock.read().mono_ns))
+
+    async def finish(self) -> None:
+        """All inputs have ended: so has what is open."""
+        await self._each(Abstraction.finish)
+
+    # --- inside
+
+    async def _each(self, action: Callable[[Abstraction], None]) -> None:
+        async with self._one_at_a_time:
+            for machine in self._machines:
+                action(machine)
+                await self._hand_on(machine, ())
+
+    async def _hand_on(self, machine: Abstraction, keys: Sequence[bytes]) -> bool:
+        made = machine.outputs()
+        into, counts = machine.settings.into, self._channel.counts
+        for each in made:
+            if isinstance(each, Begun) and not self._channel.begin(into, *each):
+                counts["begins_refused"] += 1
+        rows = interval_rows(
+            self._schemas[into], [each for each in made if isinstance(each, Ended)]
+        )
+        counts.update(machine.counts)
+        machine.counts.clear()
+        changes = changes_of(machine)
+        if not (rows or changes or keys):
+            return True
+        return await self._channel.put_intervals(into, rows, changes, keys)
+
+    def _next_wake(self) -> int | None:
+        return earliest(*[machine.next_wake() for machine in self._machines])
+
+    def _arm(self) -> None:
+        due = self._next_wake()
+        if due is not None and (self._armed is None or due < self._armed):
+            self._earlier.set()
+
+
+def _passing(readers: Sequence[Reader], rows: Sequence[Row]) -> list[Row]:
+    """The rows that are sent as they are."""
+    if any(reader.machine.settings.keep for reader in readers):
+        return list(rows)
+    return [row for row in rows if not any(reader.reads(row.type) for reader in readers)]

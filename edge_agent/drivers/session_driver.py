@@ -1,9 +1,4 @@
-"""A session on real sockets: asyncio connects, sends and wakes; the session decides.
-
-A connection that cannot be opened is told to the session, which asks again after a wait. A peer
-that reads slowly makes messages wait in this process; their memory is bounded by the session
-(``unacked_bytes_max``), as a message stays there until it is acked.
-"""
+"""A session on real sockets: asyncio connects, sends and wakes; the session decides."""
 
 from __future__ import annotations
 
@@ -17,12 +12,84 @@ from functools import partial
 from subprocess import DEVNULL, PIPE
 
 from edge_agent import chrony, clock
-from edge_agent.drivers.alarm import Alarm
-from edge_agent.drivers.stream_socket import StreamSocket
 from edge_agent.drivers.time_servers import TimeServer, TimeServers
 from edge_agent.outputs import Close, Connect, SendBytes, SendDatagram, SessionState
 from edge_agent.session import AgentSession
 from edge_agent.timesync import CHRONY, GATEWAY
+
+# Wakes a core in time: one timer of the event loop, set anew after all that happens.
+
+
+class Alarm:
+    """Calls ``ring`` once, at the earliest instant that it was set to since it rang last.
+
+    One that is set to a later instant rings too early. That does no harm, and most deadlines move
+    on before they come: so the loop's timer is mostly left as it is.
+    """
+
+    def __init__(self, ring: Callable[[], None]) -> None:
+        self._ring = ring
+        self._timer: asyncio.TimerHandle | None = None
+
+    def within(self, seconds: float) -> None:
+        """Rings in so long at the latest."""
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            if self._timer.when() <= loop.time() + seconds:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_later(seconds, self._now)
+
+    def cancel(self) -> None:
+        """Does not ring any more until it is set again."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _now(self) -> None:
+        self._timer = None
+        self._ring()
+
+
+# One TCP connection, as those who drive a session or a gateway's core write to it.
+
+
+class StreamSocket(asyncio.Protocol):
+    """What both ends do alike; before there is a connection, and after it, nothing happens."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def send(self, data: bytes) -> None:
+        """Writes ``data`` after all before it."""
+        if self._transport is not None:
+            self._transport.write(data)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Of what was sent, so much is not written yet."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def close(self) -> None:
+        """Closes it when everything is written."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Closes it now."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+# A session on real sockets: asyncio connects, sends and wakes; the session decides.
+#
+# A connection that cannot be opened is told to the session, which asks again after a wait. A peer
+# that reads slowly makes messages wait in this process; their memory is bounded by the session
+# (``unacked_bytes_max``), as a message stays there until it is acked.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

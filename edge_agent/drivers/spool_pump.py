@@ -10,12 +10,11 @@ from typing import Any, Final
 from edge_agent import clock
 from edge_agent.drivers.agent_file import AgentSettings
 from edge_agent.drivers.session_driver import SessionDriver
-from edge_agent.drivers.tellings import Tellings
-from edge_agent.outbox.drain import DrainLimit
-from edge_agent.outbox.finding import Looked, look_for
+from edge_agent.drivers.status import Tellings
+from edge_agent.outbox.inspection import Looked, look_for
 from edge_agent.outbox.outbox import Outbox
-from edge_agent.outbox.segment import Record
-from edge_agent.outbox.spooled_session import SpooledSession
+from edge_agent.outbox.spool import Record
+from edge_agent.outbox.spooled_session import DrainLimit, SpooledSession
 from edge_agent.outputs import SessionState
 from edge_agent.units import NS_PER
 

@@ -1,17 +1,113 @@
-"""What an input is, what it is made with, and where it hands its events."""
+"""What an input is, where it hands its events, waits between attempts, and datagrams."""
 
 from __future__ import annotations
 
-from collections import Counter
+import asyncio
+import socket
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from edge_agent import clock
 from edge_agent.device_clock import ClockBound
 from edge_agent.messages import StreamSchema
-from edge_agent.rows import Row
+from edge_agent.packing import Row
 from edge_agent.settings_file import Table
+from edge_agent.units import NS_PER
+
+# Waits between attempts that fail: doubled up to a longest one, each of them random.
+#
+# Full jitter: devices that lost the same peer at once do not come back all at once.
+
+
+class Backoff:
+    """``wait`` after each failure, ``reset`` after a success."""
+
+    def __init__(self, first_ns: int, most_ns: int, jitter: Callable[[int], int]) -> None:
+        """``jitter``: a random whole number from 0 to its argument."""
+        self._first_ns = first_ns
+        self._most_ns = most_ns
+        self._jitter = jitter
+        self._bound_ns = first_ns
+
+    def reset(self) -> None:
+        """The next wait is one of the shortest again."""
+        self._bound_ns = self._first_ns
+
+    def next_ns(self) -> int:
+        """How long to wait now."""
+        waited = self._jitter(self._bound_ns)
+        self._bound_ns = min(2 * self._bound_ns, self._most_ns)
+        return waited
+
+    async def wait(self) -> None:
+        """Returns when it is time to try again."""
+        await asyncio.sleep(self.next_ns() / NS_PER["s"])
+
+
+def read_backoff(table: Table, jitter: Callable[[int], int]) -> Backoff:
+    """The settings ``reconnect`` (1 s) and ``reconnect_max`` (30 s) of an input."""
+    first_ns = table.duration_ns("reconnect", NS_PER["s"], low=NS_PER["ms"])
+    most_ns = table.duration_ns("reconnect_max", max(30 * NS_PER["s"], first_ns), low=first_ns)
+    return Backoff(first_ns, most_ns, jitter)
+
+
+# Datagrams as they come, kept in bounded memory until somebody takes them.
+
+
+WAITING_MAX: Final = 4 << 20
+"""Bytes of datagrams that wait; beyond, new ones are dropped and counted."""
+RECEIVE_BUFFER: Final = 1 << 20
+"""What the kernel is asked to keep while the agent is busy [bytes]; it may grant less."""
+
+
+class Datagrams(asyncio.DatagramProtocol):
+    """The receiving end of a UDP socket."""
+
+    def __init__(self, counts: Counter[str]) -> None:
+        """``counts``: ``datagrams`` and, of them, ``dropped_datagrams``."""
+        self._counts = counts
+        self._waiting: deque[bytes] = deque()
+        self._size = 0
+        self._came = asyncio.Event()
+
+    def datagram_received(self, data: bytes, addr: object) -> None:
+        """Keeps it, if there is room."""
+        del addr
+        self._counts["datagrams"] += 1
+        if self._size + len(data) > WAITING_MAX:
+            self._counts["dropped_datagrams"] += 1
+            return
+        self._waiting.append(data)
+        self._size += len(data)
+        self._came.set()
+
+    async def take(self) -> list[bytes]:
+        """All that wait; returns when there is one."""
+        while not self._waiting:
+            self._came.clear()
+            await self._came.wait()
+        found = list(self._waiting)
+        self._waiting.clear()
+        self._size = 0
+        return found
+
+
+async def receive(
+    host: str, port: int, counts: Counter[str]
+) -> tuple[asyncio.DatagramTransport, Datagrams]:
+    """A socket that receives; raises OSError: it cannot be had."""
+    loop = asyncio.get_running_loop()
+    transport, datagrams = await loop.create_datagram_endpoint(
+        lambda: Datagrams(counts), local_addr=(host, port)
+    )
+    found = transport.get_extra_info("socket")
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+    return transport, datagrams
+
+
+# What an input is, what it is made with, and where it hands its events.
 
 
 class Outlet(Protocol):
@@ -29,7 +125,7 @@ class Outlet(Protocol):
 
     def knows(self, key: bytes) -> bool:
         """Whether a message was taken before: by this process, or by one before it on the same
-        outbox. The newest ``edge_agent.outbox.keys.KEYS_MAX`` are known.
+        outbox. The newest ``edge_agent.outbox.journal.KEYS_MAX`` are known.
         """
 
     async def session(self, sender: str, *, kept: bool) -> int:

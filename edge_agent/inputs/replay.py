@@ -1,24 +1,67 @@
-"""A recording, played again (CSV, JSONL, Parquet): as fast as it was, faster, or all at once."""
+"""A recording, played again (CSV, JSONL, Parquet): as fast as it was, faster, or at once."""
 
 from __future__ import annotations
 
 import asyncio
 import csv
+import importlib.util
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from edge_agent.errors import AgentError
 from edge_agent.inputs.base import Outlet, Surroundings
-from edge_agent.inputs.parquet import PARQUET, batches, is_installed
-from edge_agent.inputs.record_batch import Batch, JsonBatch, TableBatch
 from edge_agent.inputs.record_columns import events
-from edge_agent.inputs.record_fields import RecordFields, read_fields
-from edge_agent.rows import Row
+from edge_agent.inputs.record_fields import Batch, JsonBatch, RecordFields, TableBatch, read_fields
+from edge_agent.packing import Row
 from edge_agent.settings_file import Table
 from edge_agent.units import NS_PER
+
+# Records of a Parquet file, some at a time; pyarrow is loaded when there is one to read.
+
+
+PARQUET: Final = "parquet"
+
+
+def is_installed() -> bool:
+    """Whether this device can read Parquet."""
+    return importlib.util.find_spec("pyarrow") is not None
+
+
+def batches(file: Path, rows: int) -> Iterator[TableBatch]:
+    """The rows of a file, so many at a time.
+
+    A column of timestamps with a zone gives ns since 1970; without one, it gives times that say no
+    instant. Raises AgentError: the file cannot be read.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - an extra, and heavy
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    try:
+        with pq.ParquetFile(file) as found:
+            for batch in found.iter_batches(rows):
+                columns = [
+                    column.cast(pa.timestamp("ns", column.type.tz)).cast(pa.int64())
+                    if pa.types.is_timestamp(column.type) and column.type.tz
+                    else column
+                    for column in batch.columns
+                ]
+                names = batch.schema.names
+                lists = dict(zip(names, (column.to_pylist() for column in columns), strict=True))
+                yield TableBatch(lists, batch.num_rows, _parquet_record(lists))
+    except (OSError, pa.ArrowException) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise AgentError(f"{file}: {reason}") from error
+
+
+def _parquet_record(lists: Mapping[str, Sequence[Any]]) -> Callable[[int], dict[str, Any]]:
+    return lambda place: {name: values[place] for name, values in lists.items()}
+
+
+# A recording, played again (CSV, JSONL, Parquet): as fast as it was, faster, or all at once.
+
 
 ROWS_AT_ONCE: Final = 1000
 FORMATS: Final = ("csv", "jsonl", PARQUET)

@@ -25,7 +25,7 @@ from edge_agent.errors import SettingsError
 from edge_agent.inputs.base import Outlet, Surroundings
 from edge_agent.inputs.record_fields import RecordFields
 from edge_agent.messages import NAME_MAX
-from edge_agent.rows import Row
+from edge_agent.packing import Row
 from edge_agent.settings_file import Table
 from edge_agent.units import NS_PER
 

@@ -15,7 +15,7 @@ from edge_agent import ntp
 from edge_agent.clock import Now
 from edge_agent.errors import NtpRefused
 from edge_agent.measure.findings import Exchange
-from edge_agent.ntp_mac import NtpKey
+from edge_agent.ntp import NtpKey
 
 _ORIGIN: Final = slice(24, 32)
 _REPLIES_KEPT: Final = 1_000_000

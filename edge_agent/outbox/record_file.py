@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
-from edge_agent.outbox.files import AppendFile, Files
-from edge_agent.outbox.segment import HEADER, Record, encoded, records
-from edge_agent.outbox.spool import UNREADABLE
+from edge_agent.outbox.disk import AppendFile, Files
+from edge_agent.outbox.spool import HEADER, UNREADABLE, Record, encoded, records
 
 
 class RecordFile:

@@ -1,9 +1,4 @@
-"""A session whose events come from an outbox, which has numbered them and keeps them.
-
-The session's own buffer is a window: what is in flight. Numbers that the outbox has lost (a damaged
-place, or dropped as there was no room) are told to the gateway by a new HELLO, whose ``acked`` says
-from where on events will come.
-"""
+"""A session whose events come from an outbox, and how fast it is emptied."""
 
 from __future__ import annotations
 
@@ -13,12 +8,51 @@ from typing import Final
 from edge_agent import messages as m
 from edge_agent.clock import Now
 from edge_agent.messages import Texts
-from edge_agent.outbox.segment import Record
+from edge_agent.outbox.spool import Record
 from edge_agent.pool import Link, LinkState
 from edge_agent.pull_back import OPEN_MAX, Interval, TracedIntervals, lacking
 from edge_agent.sequence import Resumed
 from edge_agent.session import AgentSession
 from edge_agent.settings import SessionSettings
+
+# How fast an outbox is emptied: after an outage, all devices of a site have much to send at once.
+#
+# A leaky bucket (ITU-T I.371, as a meter): what was sent is owed, and the debt melts at the rate.
+# More is sent when there is none, so a message may be of any size, and the mean is kept.
+
+
+_NS: Final = 10**9
+
+
+class DrainLimit:
+    """At most ``events_per_s``, in the mean; 0: no limit. Times are of the monotonic clock."""
+
+    def __init__(self, events_per_s: int) -> None:
+        self._rate = events_per_s
+        self._free_ns = 0
+        """When nothing is owed any more."""
+
+    def wait_ns(self, now_ns: int) -> int:
+        """How long until more may be sent; 0: now.
+
+        >>> limit = DrainLimit(1000)
+        >>> limit.sent(500, 0), limit.wait_ns(0), limit.wait_ns(500_000_000)
+        (None, 500000000, 0)
+        """
+        return max(self._free_ns - now_ns, 0)
+
+    def sent(self, rows: int, now_ns: int) -> None:
+        """So many events are on their way."""
+        if self._rate:
+            self._free_ns = max(self._free_ns, now_ns) + rows * _NS // self._rate
+
+
+# A session whose events come from an outbox, which has numbered them and keeps them.
+#
+# The session's own buffer is a window: what is in flight. Numbers that the outbox has lost (a
+# damaged place, or dropped as there was no room) are told to the gateway by a new HELLO, whose
+# ``acked`` says from where on events will come.
+
 
 NUMBERS_LOST: Final = "numbers_lost"
 """Reason of a failure after which the outbox goes on as a new start."""

@@ -16,8 +16,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 from msgspec import Struct
 
-from engine.barrier.base import Asked
-from engine.barrier.changes import ORDER, Changes, EventTable, Given
+from engine.barrier.base import ORDER, Asked, Changes, EventTable, Given
 from engine.barrier.replay import (
     CHANGED,
     DUE,
@@ -34,7 +33,7 @@ from engine.barrier.replay import (
     room_for,
 )
 from engine.kernels.records import one
-from engine.kernels.table import numbered, places_of
+from engine.kernels.tables import numbered, places_of
 from engine.stream.timeline import LONG_AGO, Steps, Timeline, Told
 
 _NEVER: Final = 2**63 - 1
@@ -53,7 +52,7 @@ class Policy(Protocol):
         """(matches, clocks): what each clock must come to before a new match is due.
 
         Args:
-            closes: (matches, scopes + 1), as in ``engine.barrier.changes.Changes``.
+            closes: (matches, scopes + 1), as in ``engine.barrier.base.Changes``.
         """
 
     def last_targets(self, closes: np.ndarray) -> np.ndarray:

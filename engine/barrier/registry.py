@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from edge_agent.near_miss import near_miss
+from edge_agent.errors import near_miss
 from engine.barrier.base import Asked, Barrier
 from engine.errors import UserError
 from engine.units import DURATION_MAX_NS, parse_duration
@@ -56,31 +56,31 @@ class BarrierKind:
 
 
 def _promised(asked: Asked, _given: BarrierSettings) -> Policy:
-    from engine.barrier.promised import Promised
+    from engine.barrier.policies import Promised
 
     return Promised(asked)
 
 
 def _punctuation(asked: Asked, _given: BarrierSettings) -> Policy:
-    from engine.barrier.punctuation import Punctuation
+    from engine.barrier.policies import Punctuation
 
     return Punctuation(asked)
 
 
 def _bounded(_asked: Asked, given: BarrierSettings) -> Policy:
-    from engine.barrier.bounded import Bounded
+    from engine.barrier.policies import Bounded
 
     return Bounded(given.span_ns)
 
 
 def _hold(asked: Asked, given: BarrierSettings) -> Policy:
-    from engine.barrier.hold import Hold
+    from engine.barrier.policies import Hold
 
     return Hold(asked, given.span_ns, ordered=given.ordered)
 
 
 def _adaptive(asked: Asked, _given: BarrierSettings) -> Policy:
-    from engine.barrier.adaptive import Adaptive
+    from engine.barrier.policies import Adaptive
 
     return Adaptive(asked)
 
@@ -170,7 +170,7 @@ def barrier_of_windows(given: BarrierSettings | None, query: str) -> BarrierSett
 def build_barrier(settings: BarrierSettings, asked: Asked) -> Barrier:
     """The barrier of one query and site."""
     if settings.name == "immediate" and not settings.ordered:
-        from engine.barrier.immediate import Immediate
+        from engine.barrier.policies import Immediate
 
         return Immediate(asked)
     from engine.barrier.holding import Holding

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels import heap
+from engine.kernels import tables as heap
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import Record, record
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.barrier.base import Barrier, Happened, HoldsMatches, Listener, Matcher
-from engine.barrier.changes import Given
+from engine.barrier.base import Barrier, Given, Happened, HoldsMatches, Listener, Matcher
 from engine.errors import OverBudget
 from engine.operator import Result, ResultPieces
 from engine.stream.released import Released

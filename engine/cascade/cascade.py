@@ -15,10 +15,9 @@ from engine.cascade.stage import DerivedStage
 from engine.operator import Operator, ResultPieces
 from engine.pattern.settings import PatternSettings
 from engine.query.plan import Plan
-from engine.query.result_facts import facts_of, sources_of
+from engine.query.results_as_events import facts_of, sources_of
 from engine.query_failures import QueryFailures
-from engine.stream.clock_bound import ClockBound
-from engine.stream.released import Released, Strings
+from engine.stream.released import ClockBound, Released, Strings
 from engine.window.settings import WindowSettings
 
 

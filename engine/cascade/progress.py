@@ -16,7 +16,7 @@ from engine.barrier.registry import BARRIERS, BarrierSettings, Closes, barrier_i
 from engine.pattern.seq import kept_ns
 from engine.pattern.settings import PatternSettings
 from engine.query.plan import Plan
-from engine.query.result_facts import ResultFacts, facts_of, sources_of
+from engine.query.results_as_events import ResultFacts, facts_of, sources_of
 from engine.stream.ends import ends_of
 from engine.stream.released import IN_ORDER, Released
 from engine.stream.timeline import LONG_AGO

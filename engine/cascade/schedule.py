@@ -12,8 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from engine.cascade.derived_events import CONTENT, PLUS
-from engine.cascade.rows import DerivedRows, joined
+from engine.cascade.derived_events import CONTENT, PLUS, DerivedRows, joined
 from engine.results.identity import partners
 from engine.stream.released import Progress
 

@@ -3,9 +3,9 @@
 Results become events of the statement's stream. The statement's operator, which is as any other,
 reads them in the order of their times, once progress has passed them (``engine.cascade.schedule``).
 So it never sees one late. Where a result is taken back, or comes behind progress, the operator is
-set back: a copy of it as it was before the first event that changes (``engine.cascade.rewinds``)
-reads the corrected events from there on, another one those that were told, and what their results
-differ by goes out (``-`` and ``+``).
+set back: a copy of it as it was before the first event that changes
+(``engine.cascade.result_reader``) reads the corrected events from there on, another one those that
+were told, and what their results differ by goes out (``-`` and ``+``).
 
 Hence whatever the operator is, its net results are those of a run over the net results upstream.
 Corrections further back than an upstream result may change are counted, and change nothing.
@@ -19,21 +19,17 @@ from typing import Any, Final
 import numpy as np
 from msgspec.structs import astuple
 
-from engine.cascade.asked import NO_STEPS, AskedOperator
-from engine.cascade.changes import changes_between
-from engine.cascade.derived_events import columns_in, derived_events
+from engine.cascade.derived_events import DerivedRows, columns_in, derived_events, joined
 from engine.cascade.progress import EARLIEST, Reach, Told
-from engine.cascade.rewinds import Rewinds
-from engine.cascade.rows import DerivedRows, joined
+from engine.cascade.result_reader import NO_STEPS, AskedOperator, Rewinds, changes_between
 from engine.cascade.schedule import Instants, Schedule, schedule
 from engine.errors import ContractViolation
-from engine.kernels.table import places_of
+from engine.kernels.tables import places_of
 from engine.operator import Operator, Result, ResultPieces
-from engine.query.derived_plan import DerivedPlan
-from engine.query.result_facts import facts_of, quantum_of
+from engine.query.plan import DerivedPlan
+from engine.query.results_as_events import facts_of, quantum_of
 from engine.results.identity import partners
-from engine.stream.clock_bound import ClockBound
-from engine.stream.released import Progress, Released, Strings
+from engine.stream.released import ClockBound, Progress, Released, Strings
 
 END: Final = 2**62
 _NO_NEWS: Final = 2**61

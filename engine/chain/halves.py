@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from edge_agent import records as r
 from engine.clocks.reference import SourceClocks
-from engine.kernels.integers import INT_MAX
+from engine.kernels.records import INT_MAX
 from engine.order.base import Guards, Ordered
 from engine.stream.columns import VALID_PREFIX, Columns, clock_codes, join
 from engine.stream.ends import REF_END

@@ -10,13 +10,11 @@ from engine.barrier.registry import barrier_in_force, build_barrier
 from engine.barrier.stage import BarrierStage
 from engine.chain.settings import ChainSettings
 from engine.errors import UserError
-from engine.grouping.plan import GroupingPlan
+from engine.grouping.operations import GroupingPlan
 from engine.operator import Operator
 from engine.pattern.settings import Rule
-from engine.query.derived_plan import DerivedPlan
-from engine.query.join_plan import JoinPlan
 from engine.query.monitor_plan import MonitorPlan
-from engine.query.plan import OrPlan, Plan, SeqPlan, TreePlan, WindowPlan
+from engine.query.plan import DerivedPlan, JoinPlan, OrPlan, Plan, SeqPlan, TreePlan, WindowPlan
 from engine.query.purge_settings import MATCHES_TOGETHER
 from engine.query.repeat_plan import RepeatPlan
 from engine.query.shape import of_intervals
@@ -25,7 +23,7 @@ from engine.query_failures import QueryFailures
 if TYPE_CHECKING:
     from engine.cascade.cascade import Cascade, Reaching
     from engine.pattern.seq import SeqMatcher
-    from engine.pattern.spill.chunk_store import ChunkStore
+    from engine.pattern.spill.chunks import ChunkStore
 
 Build = Callable[[Any, ChainSettings, str, "ChunkStore | None"], Operator]
 """(plan, settings, site, where spilled chunks are; None: as the settings say) -> its operator."""
@@ -58,7 +56,7 @@ def _pattern(
 def _tree(
     plan: TreePlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
 ) -> Operator:
-    from engine.interval.durable.matcher import TreeMatcher  # noqa: PLC0415 - not for points
+    from engine.interval.trees import TreeMatcher  # noqa: PLC0415 - not for points
 
     if settings.spill is not None:
         raise UserError(

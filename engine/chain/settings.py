@@ -14,15 +14,13 @@ from engine.operator import ResultPieces
 from engine.order.base import Guards, OrderSettings
 from engine.pattern.settings import PatternSettings
 from engine.pattern.spill.settings import SpillSettings
-from engine.query.check_plan import checks_of
-from engine.query.derived_plan import of_log
-from engine.query.plan import Drift, Plan
+from engine.query.plan import Drift, Plan, checks_of, of_log
 from engine.query_failures import QueryFailure
 from engine.stream.released import Released
 from engine.window.settings import WindowSettings
 
 if TYPE_CHECKING:
-    from engine.pattern.spill.chunk_store import ChunkStore
+    from engine.pattern.spill.chunks import ChunkStore
 
 ChunksOf = Callable[[str], "ChunkStore"]
 """Where the spilled chunks of a query are, by its name."""
@@ -91,8 +89,8 @@ class ChainSettings:
 class ChainOutput:
     """What one call gave: results per query (by position), and batches of the ordered stream.
 
-    ``late``, ``quarantined``: what did not go its way (``engine.results.aside``), if asked for.
-    ``failures``: queries that have failed now, where the settings isolate them.
+    ``late``, ``quarantined``: what did not go its way (``engine.results.side_output``), if asked
+    for. ``failures``: queries that have failed now, where the settings isolate them.
     """
 
     results: list[ResultPieces]

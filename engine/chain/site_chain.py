@@ -24,13 +24,13 @@ from engine.chain.stream_readers import StreamReaders
 from engine.clocks.reference import SourceClocks, Sync
 from engine.clocks.seen import ClocksSeen
 from engine.errors import ContractViolation, Interrupted, UserError
-from engine.kernels.integers import INT_MIN
+from engine.kernels.records import INT_MIN
 from engine.operator import Operator, Result, ResultPieces
 from engine.order.base import Ordered, OrderSite
 from engine.query import needed_attributes
 from engine.query.fields import attributes_of, names
 from engine.query_failures import QueryFailure, QueryFailures
-from engine.results.aside import SideOutput, quarantined_columns, quarantined_shown
+from engine.results.side_output import SideOutput, quarantined_columns, quarantined_shown
 from engine.stream.columns import (
     DEFAULT_STREAM_CODE,
     Columns,
@@ -46,7 +46,7 @@ from engine.stream.frame import ATTR_PREFIX, Frame
 from engine.stream.released import Released, Strings
 
 if TYPE_CHECKING:
-    from engine.chain.attribute_checks import AttributeChecks
+    from engine.chain.stream_readers import AttributeChecks
     from engine.check import Judging
 
 __all__ = ["SNAPSHOT_VERSION", "Chain", "ChainOutput", "ChainSettings", "ChunksOf"]
@@ -96,7 +96,7 @@ class Chain:
         self._failures = QueryFailures(settings.plans, self._operators, isolate=isolate)
         self._checks: AttributeChecks | None = None
         if isolate:
-            from engine.chain.attribute_checks import AttributeChecks  # noqa: PLC0415 - when live
+            from engine.chain.stream_readers import AttributeChecks  # noqa: PLC0415 - when live
 
             self._checks = AttributeChecks(settings, self._failures)
         self._rows_at_once = _ROWS_LEAST

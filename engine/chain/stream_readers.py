@@ -1,12 +1,8 @@
-"""Which queries of a chain read which stream, and the clocks of each stream, kept once for all.
-
-A chain has one stream, and one more for each query that an order serves by itself (its tap);
-queries that take halves of intervals read one with them among its events.
-"""
+"""Which queries of a chain read which stream, and the clocks of each stream."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -15,13 +11,61 @@ from msgspec.structs import replace
 
 from engine.chain.settings import ChainSettings
 from engine.clocks.stream_clocks import StreamClocks
+from engine.errors import UserError
 from engine.operator import Operator, ResultPieces
+from engine.query import check_attributes
+from engine.query.results_as_events import attributes_of_log
 from engine.query_failures import QueryFailures
-from engine.stream.in_stream import in_stream
+from engine.stream.ends import in_stream
 from engine.stream.released import LATE_DROPPED, Released
 
 if TYPE_CHECKING:
     from engine.cascade.cascade import Cascade
+
+
+# Attributes that queries name, checked against those that a site's events turn out to have.
+
+
+class AttributeChecks:
+    """Each query is checked once, as soon as events have had all its attributes.
+
+    A pass over a log that is there checks its queries before it begins; a live engine cannot.
+    """
+
+    def __init__(self, settings: ChainSettings, failures: QueryFailures) -> None:
+        self._unchecked = dict(enumerate(settings.plans))
+        self._by_order = settings.looked_at
+        self._failures = failures
+        self._seen = -1
+
+    def see(self, types: Mapping[str, str]) -> None:
+        """Events have had attributes of these types; a query that cannot be meant for them fails.
+
+        Raises:
+            UserError: the order cannot be meant for them.
+        """
+        if len(types) == self._seen:
+            return
+        self._seen = len(types)
+        for number, plan in list(self._unchecked.items()):
+            if attributes_of_log(plan) <= types.keys():
+                del self._unchecked[number]
+                try:
+                    check_attributes(plan, types)
+                except UserError as error:
+                    self._failures.fail(number, error)
+        if self._by_order and self._by_order.keys() <= types.keys():
+            from engine.order.served import check_order_attributes  # noqa: PLC0415 - seldom
+
+            check_order_attributes(self._by_order, types)
+            self._by_order = {}
+
+
+# Which queries of a chain read which stream, and the clocks of each stream, kept once for all.
+#
+# A chain has one stream, and one more for each query that an order serves by itself (its tap);
+# queries that take halves of intervals read one with them among its events.
+
 
 _Which = tuple[int, int, bool]
 """The first of the queries that read one stream, the end of them, and whether it is those of them

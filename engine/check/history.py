@@ -6,9 +6,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels.integers import INT_MAX
 from engine.kernels.jit import inline, kernel
-from engine.query.check_plan import NEAR_COUNT, SINCE_LAST, Lookup
+from engine.kernels.records import INT_MAX
+from engine.query.plan import NEAR_COUNT, SINCE_LAST, Lookup
 from engine.results.identity import partners
 
 

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.errors import UserError
-from engine.kernels.integers import INT_MAX
+from engine.kernels.records import INT_MAX
 
 _FORMAT: Final = 1
 _OURS: Final = int.from_bytes(b"slwh", "big")

@@ -14,15 +14,13 @@ import pyarrow as pa
 
 from engine.check.history import History, Known
 from engine.check.history_file import KnownToRun, PastResults
-from engine.check.judge import QueryJudge
 from engine.check.results import NewResults, keys_of, read_results
-from engine.check.rules import Rules
+from engine.check.rules import QueryJudge, Rules
 from engine.errors import UserError
-from engine.kernels.integers import INT_MAX
+from engine.kernels.records import INT_MAX
 from engine.operator import ResultPieces
-from engine.query.check_plan import Checks, checks_of
 from engine.query.language.place import closest, listed
-from engine.query.plan import Plan
+from engine.query.plan import Checks, Plan, checks_of
 from engine.stream.released import Strings
 
 _SPARE: Final = 16

@@ -12,9 +12,9 @@ from typing import Annotated, Any, Final
 import typer
 from typer.exceptions import TyperException
 
-from edge_agent.os_refusal import refused
+from edge_agent.errors import refused
 from engine.cli.examples import epilog
-from engine.cli.terminal.visible import tell
+from engine.cli.visible import tell
 from engine.errors import Interrupted, SlackwaterError, UserError
 from engine.extras import told
 
@@ -94,7 +94,7 @@ def _command(name: str) -> Any:
 
             return serve_site
         case "emulate":
-            from engine.cli.emulate_command import emulate_links
+            from engine.cli.serve_command import emulate_links
 
             return emulate_links
         case "validate":

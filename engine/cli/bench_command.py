@@ -9,11 +9,10 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from engine.cli.terminal.plain_console import PlainConsole
-from engine.cli.terminal.visible import json_out
-from engine.cli.terminal.watch import tell_compiling
+from engine.cli.terminal import PlainConsole, tell_compiling
+from engine.cli.visible import json_out
 from engine.errors import SlackwaterError, UserError
-from engine.report.plain import as_json
+from engine.report.numbers import as_json
 from engine.speed.measures import NAMES, SLACK, Pace, measured
 
 _WIDTH = 140

@@ -8,16 +8,14 @@ from typing import Annotated, Final
 
 import typer
 
-from engine.cli.options.input_options import reads_input
-from engine.cli.options.report_option import typed
-from engine.cli.terminal.plain_console import PlainConsole
-from engine.cli.terminal.visible import json_out
-from engine.cli.terminal.watch import watched
+from engine.cli.options import reads_input, typed
+from engine.cli.terminal import PlainConsole, watched
+from engine.cli.visible import json_out
 from engine.cli.work_folder import work_folder
 from engine.log.input.input_read import PLAIN_FORM, InputForm
 from engine.passes.pipeline import prepare
-from engine.report.page.page_folder import check_new_page
-from engine.report.plain import as_json as json_text
+from engine.report.numbers import as_json as json_text
+from engine.report.page.document import check_new_page
 from engine.validate.logs.clock_reports import clock_reports, remarks
 from engine.validate.logs.clocks_page import (
     HTML,

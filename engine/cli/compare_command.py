@@ -11,25 +11,21 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from engine.cli.options.input_options import reads_input
-from engine.cli.options.report_option import typed
-from engine.cli.options.share_option import read_share
+from engine.cli.options import read_share, reads_input, typed
 from engine.cli.query_commands import Guard, Input, TimeUnit
-from engine.cli.terminal.plain_console import PlainConsole
-from engine.cli.terminal.visible import json_out
-from engine.cli.terminal.watch import tell_compiling, watched
+from engine.cli.terminal import PlainConsole, tell_compiling, watched
+from engine.cli.visible import json_out
 from engine.cli.work_folder import work_folder
 from engine.compare.columns import arrival_facts, as_plain, order_table
 from engine.compare.comparison import COMPLETE, MEASURED, OrdersCompared, compare
 from engine.compare.measure import Advanced, Reading
 from engine.compare.page import HTML, JSON, NO_ARRIVALS, write_comparison
 from engine.log.input.input_read import PLAIN_FORM, InputForm
-from engine.passes.asked import read_guards
-from engine.passes.doubts import of_counted
+from engine.passes.options import read_guards
 from engine.passes.pipeline import prepare
-from engine.report.page.page_folder import check_new_page
-from engine.report.plain import as_json, plain
-from engine.report.versions import versions
+from engine.passes.warnings import of_counted
+from engine.report.numbers import as_json, plain, versions
+from engine.report.page.document import check_new_page
 from engine.units import unit_ns
 
 _WIDTH: Final = 220

@@ -12,27 +12,30 @@ import typer
 from rich.table import Table
 
 from engine.cli.examples import epilog
-from engine.cli.options.input_options import reads_input
-from engine.cli.options.window_option import ConstraintsFile
-from engine.cli.terminal.plain_console import PlainConsole
-from engine.cli.terminal.visible import json_out, tell, visible
-from engine.cli.terminal.watch import tell_compiling, watched
+from engine.cli.options import ConstraintsFile, reads_input
+from engine.cli.terminal import PlainConsole, tell_compiling, watched
+from engine.cli.visible import json_out, tell, visible
 from engine.cli.work_folder import work_folder
-from engine.constraint.learned.conformance import Conformance, conformance
-from engine.constraint.learned.learn import END, constraint_text, learn, variants_of
+from engine.constraint.learned import (
+    END,
+    Conformance,
+    conformance,
+    constraint_text,
+    learn,
+    variants_of,
+)
 from engine.errors import UserError
 from engine.log.input.input_read import PLAIN_FORM, InputForm
 from engine.passes.automata_drawn import drawings_of
-from engine.passes.definitions_file import read_definitions
+from engine.passes.options import read_definitions
 from engine.passes.pipeline import prepare
 from engine.passes.traces_read import TypeNumbers, recorded_traces
 from engine.query import query as parse_query
-from engine.query.automata.compiled import Automata
-from engine.query.automata.named import automata_under
 from engine.query.automata.picture import MOST
+from engine.query.automata.verdicts import Automata, automata_under
 from engine.query.language.definitions import expanded
 from engine.query.plan import Attribute
-from engine.report.plain import as_json
+from engine.report.numbers import as_json
 
 constraint_app = typer.Typer(
     no_args_is_help=True,

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from engine.cli.terminal.plain_console import PlainConsole
-from engine.cli.terminal.visible import json_out, visible
-from engine.passes.run_history import KeyHistory, key_histories
-from engine.report.plain import as_json
+from engine.cli.terminal import PlainConsole
+from engine.cli.visible import json_out, visible
+from engine.passes.inprocess import KeyHistory, key_histories
+from engine.report.numbers import as_json
 from engine.units import unit_ns
 
 

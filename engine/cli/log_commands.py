@@ -12,26 +12,24 @@ from typing import Annotated, Any, Final
 import typer
 from msgspec.structs import replace
 
-from edge_agent.near_miss import did_you_mean
+from edge_agent.errors import did_you_mean
+from edge_agent.local_files import taking_name
 from edge_agent.records import DEFAULT_SITE
-from edge_agent.unfinished import taking_name
 from engine.cli.examples import epilog
-from engine.cli.options.input_options import DeadLetter, OnBad, bad_file, reads_input
-from engine.cli.terminal.plain_console import PlainConsole
-from engine.cli.terminal.visible import json_out, tell, visible
-from engine.cli.terminal.watch import watched
+from engine.cli.options import DeadLetter, OnBad, bad_file, reads_input
+from engine.cli.terminal import PlainConsole, watched
+from engine.cli.visible import json_out, tell, visible
 from engine.errors import UserError
 from engine.log.arrival_log import LogReader, LogWriter
-from engine.log.describe import describe
+from engine.log.describe import describe, summary_tables
 from engine.log.forget import forget
 from engine.log.input.input_log import open_input
 from engine.log.input.input_read import PLAIN_FORM, InputForm, InputRead
 from engine.log.input.lines import STDIN
 from engine.log.row_export import write_csv, write_parquet_rows
-from engine.log.show import summary_tables
 from engine.log.trace_writer import write_trace
 from engine.log.whole_file import sync_folder
-from engine.passes.doubts import of_counted
+from engine.passes.warnings import of_counted
 from engine.results.export import text_out
 from engine.stream.frame import Frame
 from engine.units import unit_ns

@@ -17,16 +17,15 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table as Shown
 
-from engine.cli.terminal.watch import tell_compiling, watched
+from engine.cli.terminal import tell_compiling, watched
 from engine.errors import UserError
-from engine.report.page.document import spoken
-from engine.report.page.page_folder import check_new_page, check_page_folder
+from engine.report.numbers import number
+from engine.report.page.document import check_new_page, check_page_folder, spoken
 from engine.report.page.paper_page import HTML, JSON, Reproduced, write_reproduced
 from engine.report.page.papers_page import HTML as ALL_HTML
 from engine.report.page.papers_page import JSON as ALL_JSON
 from engine.report.page.papers_page import headline, write_overview
 from engine.report.paper import Advanced, Finding, Paper, PaperRun
-from engine.report.units import number
 from scenarios import papers
 
 _WIDTH: Final = 200

@@ -13,31 +13,48 @@ import typer
 
 from engine.barrier.registry import BARRIER_FORMS, BarrierSettings, parse_barrier
 from engine.chain import ChainSettings
-from engine.cli.options.host_option import InProcess, Master, OnSpark, choose_host
-from engine.cli.options.input_options import DeadLetter, OnBad, bad_file, reads_input
-from engine.cli.options.report_option import (
+from engine.cli.options import (
     Against,
+    ConstraintsFile,
+    DeadLetter,
+    HistoryPath,
+    InProcess,
+    Master,
+    MonitorText,
+    OnBad,
+    OnSpark,
     ReportFolder,
+    Spill,
+    WindowText,
+    bad_file,
     check_folders,
+    choose_host,
+    reads_input,
     tell_against,
     typed,
 )
-from engine.cli.options.spill_option import Spill
-from engine.cli.options.window_option import ConstraintsFile, HistoryPath, MonitorText, WindowText
-from engine.cli.terminal.output_to import output_to
-from engine.cli.terminal.pass_summary import tell_streams, tell_summary, tell_types
-from engine.cli.terminal.visible import tell
-from engine.cli.terminal.watch import if_interrupted, tell_compiling, watched
+from engine.cli.terminal import (
+    if_interrupted,
+    output_to,
+    tell_compiling,
+    tell_streams,
+    tell_summary,
+    tell_types,
+    watched,
+)
+from engine.cli.visible import tell
 from engine.cli.work_folder import work_folder
 from engine.errors import UserError
 from engine.log.input.input_log import input_kind
 from engine.log.input.input_read import PLAIN_FORM, InputForm, InputKind
 from engine.log.input.lines import STDIN
 from engine.order.registry import ORDERS
-from engine.passes.asked import Asked, asked_of_order, asked_of_queries, guarded
 from engine.passes.clock_faults import excluded_lines
-from engine.passes.definitions_file import read_definitions
-from engine.passes.doubts import (
+from engine.passes.foreseen import with_clocks_foreseen
+from engine.passes.options import Asked, asked_of_order, asked_of_queries, guarded, read_definitions
+from engine.passes.output import TABLES, Answers, Events, check_name, mixed_kinds, write
+from engine.passes.pipeline import Host, Prepared, check_plans, prepare
+from engine.passes.warnings import (
     before_pass,
     of_clocks,
     of_counted,
@@ -45,19 +62,15 @@ from engine.passes.doubts import (
     of_refuted_clocks,
     with_counted,
 )
-from engine.passes.foreseen import with_clocks_foreseen
-from engine.passes.output import TABLES, Answers, Events, check_name, mixed_kinds, write
-from engine.passes.pipeline import Host, Prepared, check_plans, prepare
 from engine.query import explain
 from engine.query.analysis.cascade import read_statements
-from engine.query.endpoints.path import IBP, check_index
-from engine.query.endpoints.tree_joins import COST, check_joins
-from engine.query.explain_cascade import cascade_told
+from engine.query.endpoints.joins import COST, IBP, check_index, check_joins
+from engine.query.explain import cascade_told
 from engine.query.language.definitions import expanded
 from engine.query.plan import Plan
 from engine.query.purge_settings import MATCHES_MAX, PurgeSettings, parse_purge
+from engine.results.part_store import PartStore
 from engine.results.side_output import SIDE_OUTPUT
-from engine.results.store.part_store import PartStore
 
 Input = Annotated[
     str,

@@ -11,10 +11,10 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from edge_agent.unfinished import taking_name
-from engine.cli.options.report_option import Against, check_against, tell_against, typed
-from engine.cli.terminal.visible import tell
-from engine.cli.terminal.watch import if_interrupted, tell_compiling, watched
+from edge_agent.local_files import taking_name
+from engine.cli.options import Against, check_against, tell_against, typed
+from engine.cli.terminal import if_interrupted, tell_compiling, watched
+from engine.cli.visible import tell
 from engine.errors import UserError
 from engine.extras import need
 from engine.passes.pipeline import Advanced, Host
@@ -80,7 +80,7 @@ def run(
     """Makes a scenario's log, runs it through the engine, scores it, writes report.html."""
     need("sim")
     if sweep:
-        from engine.cli.sweep_command import sweep as swept  # noqa: PLC0415 - rarely asked for
+        from engine.cli.scenario_file_commands import sweep as swept  # noqa: PLC0415 - rarely asked for
 
         given = {"--order": order, "--against": against, "--overwrite": overwrite}
         for option, value in given.items():
@@ -153,7 +153,7 @@ def _tell(score: Score, folder: Path, manifest: Mapping[str, Any]) -> None:
     from rich.markup import escape  # noqa: PLC0415 - only for people
     from rich.table import Table  # noqa: PLC0415
 
-    from engine.cli.terminal.plain_console import PlainConsole  # noqa: PLC0415
+    from engine.cli.terminal import PlainConsole  # noqa: PLC0415
 
     # A file or pipe has no width of its own, and cells cut to 80 characters say nothing.
     console = PlainConsole(width=None if sys.stdout.isatty() else _WIDTH)

@@ -1,17 +1,19 @@
-"""``slackwater serve``: a gateway on this machine, its arrival log, and answers from it."""
+"""``slackwater serve`` and ``slackwater emulate``: servers and links of this machine."""
 
 from __future__ import annotations
 
+import os
+from dataclasses import fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.cli.options.window_option import HistoryPath
-from engine.cli.terminal.visible import tell
+from engine.cli.options import HistoryPath
+from engine.cli.visible import tell
 from engine.errors import UserError
-from engine.live.claim import check_claim
+from engine.live.questions import check_claim
 from engine.log.files.log_files import log_files
 from engine.passes.pipeline import attribute_types, check_order, check_plans
 from engine.query.fields import named_attributes
@@ -19,6 +21,67 @@ from engine.server.demo.demonstration import demonstrate
 from engine.server.engine_section import EngineSettings
 from engine.server.serving import serve
 from engine.server.site_file import read_site
+
+if TYPE_CHECKING:
+    from simulator.emulator.settings import Emulation
+
+
+# ``slackwater emulate``: the simulator's links on real packets, between network namespaces.
+
+
+def emulate_links(
+    context: typer.Context,
+    links: Annotated[Path, typer.Argument(metavar="LINKS.toml", help="Settings of the links.")],
+    within: Annotated[
+        str | None,
+        typer.Option("--in", metavar="NAME", help="The namespace in which COMMAND runs."),
+    ] = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Only say whether the settings are right; needs no root."),
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing but errors.")] = False,
+) -> None:
+    """Network namespaces with links like a scenario's between them, for real sockets.
+
+    Runs until it is interrupted; with -- COMMAND ... until that ends, with its exit code.
+    """
+    # ruff: noqa: PLC0415 - links draw with compiled code, which help does without
+    from simulator.emulator.running import emulate
+    from simulator.emulator.settings import read_links_file
+    from simulator.recorded import data_directory
+
+    emulation = read_links_file(links)
+    if check:
+        typer.echo(_shown(emulation), nl=False)
+        return
+    data = data_directory(os.environ)
+    code = emulate(
+        emulation, data, context.args, within, lambda line: None if quiet else tell(f"{line}\n")
+    )
+    raise typer.Exit(code)
+
+
+def _shown(emulation: Emulation) -> str:
+    """Namespaces with their addresses, and the settings of links that are not as they would be."""
+    lines = [
+        f"{emulation.prefix}{name}  {address}" for name, address in emulation.addresses.items()
+    ]
+    from simulator.links import LinkSettings
+
+    usual = LinkSettings()
+    for link in emulation.links:
+        for source, target, _, settings in link.ways:
+            told = [
+                f"{each.name} = {getattr(settings, each.name)}"
+                for each in fields(settings)
+                if getattr(settings, each.name) != getattr(usual, each.name)
+            ]
+            lines.append(f"{source} -> {target}: {'; '.join(told) or 'nothing happens to packets'}")
+    return "\n".join(lines) + "\n"
+
+
+# ``slackwater serve``: a gateway on this machine, its arrival log, and answers from it.
 
 
 class Engine(StrEnum):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,20 +12,94 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from engine.cli.options.share_option import read_share
-from engine.cli.terminal.plain_console import PlainConsole
-from engine.cli.terminal.visible import json_out, tell
+from engine.cli.options import read_share
+from engine.cli.terminal import PlainConsole
+from engine.cli.visible import json_out, tell
 from engine.errors import UserError
+from engine.extras import need
+from engine.live.answering_time import answering_time_ns
+from engine.live.questions import Questions
+from engine.log.whole_file import whole_file
+from engine.passes.scenario_run import FILE
+from engine.server.site_file import read_site
 from engine.units import parse_duration
+from engine.validate.report import Validation
+from engine.validate.scenario_text import Recorded, Rhythm, scenario_text
 
 if TYPE_CHECKING:
     from edge_agent.drivers.agent_file import AgentSettings
     from edge_agent.drivers.time_servers import TimeServer
     from edge_agent.measure.findings import Findings
-    from engine.live.questions import Questions
     from engine.scenario import Table
-    from engine.validate.report import Validation
     from engine.validate.verdict import Wanted
+
+
+# ``slackwater validate --scenario FILE [--recording FILE]``: the measured set-up as a scenario.
+
+
+def check_scenario(file: Path) -> None:
+    """A new scenario file can be written, which is told before anything is measured.
+
+    Raises:
+        UserError: there is one already, which somebody may have changed; or no folder for it.
+    """
+    if file.exists():
+        raise UserError(f"--scenario {file}: exists already; choose another name, or remove it")
+    if not file.absolute().parent.is_dir():
+        raise UserError(f"--scenario {file}: no folder {file.parent}; make it first")
+    if file.suffix != FILE:
+        raise UserError(f"--scenario {file}: call it NAME{FILE}, by which slackwater run knows it")
+
+
+def read_recorded(recording: Path, scenario: Path | None) -> Recorded:
+    """The recording, as the scenario file ``scenario`` is to name it.
+
+    Raises:
+        UserError: it cannot be read as it is.
+    """
+    need("sim")
+    from scenarios.from_file.recordings import read_recording
+
+    folder = Path() if scenario is None else scenario.parent
+    try:
+        found = read_recording({"file": str(recording.resolve())}, "", folder)
+    except UserError as error:
+        about = str(error).removeprefix(".recording.file: ")
+        raise UserError(
+            f"--recording: {about}; or leave --recording out, and say in the file that --scenario "
+            "writes how it is read: [sources.recording] with file, mapping, time_unit"
+        ) from error
+    gaps = {}
+    for name, streams in found.items():
+        times = [each.since_ns for each in streams]
+        rows = sum(len(each) for each in times)
+        if rows > 1:
+            first, last = min(each.min() for each in times), max(each.max() for each in times)
+            gaps[name] = float(last - first) / (rows - 1)
+    return Recorded(os.path.relpath(recording.resolve(), folder.resolve()), gaps)
+
+
+def write_scenario(
+    found: Validation, asked: Questions, file: Path, recorded: Recorded | None, site: Path | None
+) -> None:
+    """Writes ``file``, whole or not at all; ``site``: settings of the gateway.
+
+    Raises:
+        UserError: a query or the site's file is at fault, or nothing can be written beside its log.
+    """
+    rhythm = None
+    if site is not None:
+        settings = read_site(site, "none")
+        own = settings.gateway
+        # A site's log is where its gateway is: elsewhere nothing is known of that machine.
+        here = asked.queries and settings.log.is_dir()
+        after = answering_time_ns(settings.log.parent, asked) if here else None
+        rhythm = Rhythm(own.tick_every_ns, own.frame_every_ns, own.frame_rows, after)
+    plans = asked.plans()
+    text = scenario_text(found, plans, asked.order, asked.barrier or None, recorded, rhythm)
+    with whole_file(file) as sink:
+        sink.write(text.encode())
+
 
 _WIDTH: Final = 200
 _NOT_FIT: Final = 1
@@ -102,9 +177,8 @@ def validate_setup(
     fit, also with care; 1: not fit; 2: the input is at fault. Ctrl-C keeps what was measured.
     """
     # ruff: noqa: PLC0415 - what help and the language need not
-    from engine.cli.options.report_option import typed
-    from engine.cli.validate_scenario import check_scenario, read_recorded, write_scenario
-    from engine.report.page.page_folder import check_new_page
+    from engine.cli.options import typed
+    from engine.report.page.document import check_new_page
     from engine.validate.page import HTML, JSON, write_page
 
     given = [name for name, value in _ways(config, log, two_logs).items() if value is not None]
@@ -201,9 +275,9 @@ def _of_device(
     config: Path | None, asked: Questions, wanted: Wanted, servers: Sequence[str], seconds: float,
     *, rate: bool, quiet: bool,
 ) -> Validation:  # fmt: skip
-    from engine.validate.agent_habits import habits_of
     from engine.validate.device_quality import AgentFacts, setup_of
     from engine.validate.report import validation
+    from engine.validate.scenario_text import habits_of
 
     assert config is not None
     settings = _agent(config)
@@ -222,15 +296,13 @@ def _of_device(
 
 
 def _of_log(log: Path, asked: Questions, wanted: Wanted, *, quiet: bool) -> Validation:
-    from engine.cli.terminal.pass_summary import tell_types
-    from engine.cli.terminal.watch import tell_compiling, watched
+    from engine.cli.terminal import tell_compiling, tell_types, watched
     from engine.cli.work_folder import work_folder
     from engine.log.arrival_log import LogReader
     from engine.passes.pipeline import check_plans
     from engine.validate.logs.clock_reports import declared_bounds
-    from engine.validate.logs.log_answers import measured_answers
     from engine.validate.logs.log_columns import read_columns
-    from engine.validate.logs.log_quality import setup_of_log
+    from engine.validate.logs.log_quality import measured_answers, setup_of_log
     from engine.validate.report import validation
 
     settings = asked.chain_settings() if asked.queries else None
@@ -299,8 +371,8 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[str, float], None]]:
 
 
 def _show(found: Validation, *, as_json: bool) -> None:
-    from engine.report.plain import as_json as json_text
-    from engine.report.versions import versions
+    from engine.report.numbers import as_json as json_text
+    from engine.report.numbers import versions
     from engine.validate.report import as_plain
     from engine.validate.tables import (
         clock_table,
@@ -340,11 +412,11 @@ def _show(found: Validation, *, as_json: bool) -> None:
 def _compare_two(
     first: Path, second: Path, out: Path | None, *, as_json: bool, quiet: bool
 ) -> None:  # fmt: skip
-    from engine.cli.options.report_option import typed
-    from engine.cli.terminal.watch import watched
-    from engine.report.page.page_folder import check_new_page
-    from engine.report.plain import as_json as json_text
-    from engine.report.plain import plain
+    from engine.cli.options import typed
+    from engine.cli.terminal import watched
+    from engine.report.numbers import as_json as json_text
+    from engine.report.numbers import plain
+    from engine.report.page.document import check_new_page
     from engine.validate.logs.log_columns import read_columns
     from engine.validate.logs.two_logs import compare_logs
     from engine.validate.logs.two_logs_page import HTML, JSON, write_two_logs

@@ -15,9 +15,9 @@ from __future__ import annotations
 import heapq
 from typing import Any, Final
 
-from edge_agent.limits import UNC_MAX_NS
+from edge_agent.records import UNC_MAX_NS
 from engine.clocks.prediction import Line
-from engine.stream.clock_bound import LATEST, ClockBound
+from engine.stream.released import LATEST, ClockBound
 
 _EARLIEST: Final = -(1 << 61)
 _RATE_MOST: Final = 10**8

@@ -6,10 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from edge_agent.limits import UNC_MAX_NS
-from engine.kernels.integers import NS_PER_S
+from edge_agent.records import UNC_MAX_NS
 from engine.kernels.jit import inline
-from engine.kernels.records import record
+from engine.kernels.records import NS_PER_S, record
 
 EPOCHS_KEPT: Final = 8
 """Offsets remembered per clock, to correct events stamped before the newest sync."""

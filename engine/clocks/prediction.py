@@ -36,8 +36,8 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from edge_agent.limits import TIME_MAX_NS, UNC_MAX_NS
-from engine.kernels.integers import NS_PER_S
+from edge_agent.records import TIME_MAX_NS, UNC_MAX_NS
+from engine.kernels.records import NS_PER_S
 
 SYNCS_MIN: Final = 3
 SYNCS_KEPT: Final = 8

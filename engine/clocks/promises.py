@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels.integers import INT_MAX
 from engine.kernels.jit import inline, kernel
+from engine.kernels.records import INT_MAX
 from engine.stream.released import Promises, Released, Strings
 from engine.stream.timeline import ANY_TYPE, LONG_AGO, Steps
 

@@ -26,7 +26,7 @@ from msgspec import Struct, field, structs
 from msgspec.structs import replace
 
 from edge_agent import records as r
-from edge_agent.limits import TIME_MAX_NS, UNC_MAX_NS
+from edge_agent.records import TIME_MAX_NS, UNC_MAX_NS
 from engine.clocks.bound import SiteClocks
 from engine.clocks.choice import ClockChoice
 from engine.clocks.epochs import (
@@ -49,8 +49,8 @@ from engine.clocks.prediction import (
     held,
     stepped,
 )
-from engine.kernels.integers import INT_MAX, INT_MIN, NONE, NS_PER_S
 from engine.kernels.jit import kernel
+from engine.kernels.records import INT_MAX, INT_MIN, NONE, NS_PER_S
 from engine.stream.columns import Columns, clock_codes
 from engine.stream.released import LATE_DROPPED, Strings
 

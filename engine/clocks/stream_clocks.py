@@ -13,9 +13,8 @@ import numpy as np
 from msgspec.structs import astuple, replace
 
 from engine.clocks.promises import PromiseBook
-from engine.stream.clock_bound import ClockBound
 from engine.stream.ends import ends_of
-from engine.stream.released import IN_ORDER, Released
+from engine.stream.released import IN_ORDER, ClockBound, Released
 from engine.stream.timeline import ALL, LONG_AGO, Ahead, Moved, Steps, Told, progress_steps
 
 NOTHING: Final = -(2**63) + 1

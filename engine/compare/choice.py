@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from engine.compare.measure import Measures
-from engine.log.show import readable_duration
-from engine.order.backwards import numbers_mislead
-from engine.report.units import number
+from engine.log.describe import readable_duration
+from engine.order.base import numbers_mislead
+from engine.report.numbers import number
 
 _SAME: Final = 0.05
 """Durations that differ by less than this share are called about the same."""

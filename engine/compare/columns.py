@@ -9,8 +9,8 @@ from typing import Any, Final
 from engine.compare.choice import in_place
 from engine.compare.comparison import OrdersCompared
 from engine.compare.measure import Arrivals, Durations, Measures
-from engine.log.show import readable_duration
-from engine.report.units import Cell, number, percent
+from engine.log.describe import readable_duration
+from engine.report.numbers import Cell, number, percent
 
 FORMAT: Final = 1
 """Of compare.json; rises when a field changes its meaning."""

@@ -10,7 +10,7 @@ from typing import Final
 
 from edge_agent.units import NS_PER
 from engine.compare.choice import Choice, choose
-from engine.compare.families import best_of_each
+from engine.compare.families import best_of_each, default_sweep, read_sweep
 from engine.compare.measure import (
     Advanced,
     Arrivals,
@@ -19,7 +19,6 @@ from engine.compare.measure import (
     arrivals,
     measure_after,
 )
-from engine.compare.slacks import default_sweep, read_sweep
 from engine.errors import UserError
 from engine.log.arrival_log import LogReader
 from engine.order.base import Guards, OrderSettings

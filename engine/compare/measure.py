@@ -1,27 +1,283 @@
-"""Measures of an order over an arrival log: one in-process pass, nothing left on disk.
-
-Every number but ``seconds`` is a pure function of the log. Memory: what the chains hold and a
-batch. On disk, for as long as a pass: 8 bytes per event for the holds, as much again where
-departures are known, and 8 bytes per event out of order.
-"""
+"""Measures of an order over an arrival log: one in-process pass, nothing left on disk."""
 
 from __future__ import annotations
 
 import math
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
+import numpy as np
+
+from edge_agent import records as r
 from engine.chain import Chain, ChainOutput, ChainSettings
-from engine.compare.long_column import LongColumn
-from engine.compare.tally import Durations, Reading, Tally
-from engine.errors import UserError
+from engine.errors import ContractViolation, UserError
+from engine.kernels.records import INT_MIN
 from engine.log.arrival_log import LogReader
 from engine.order.base import Guards, OrderSettings
 from engine.order.registry import parse_order
-from engine.stream.frame import Frame, by_site
+from engine.stream.columns import mask_name
+from engine.stream.ends import ends_of
+from engine.stream.frame import ATTR_PREFIX, Frame, by_site
+from engine.stream.released import IN_ORDER, LATE_DROPPED, Released
+
+# An int64 column of any length in bounded memory, and the values at places of its sorted order.
+#
+# Values beyond a buffer go to a temporary file, which has no name and ends with the column: 8 bytes
+# each. The value at a place is found digit by digit, the highest first: one reading of the values
+# counts how many have each digit, which tells the digit of the wanted one. Values that lie within
+# 68 s take three readings for any number of places, and nothing is sorted.
+
+
+_ROOM: Final = 1 << 16
+"""Values in memory: 512 KiB."""
+_DIGIT_BITS: Final = 12
+"""Counts of a digit take 32 KiB, which the processor keeps close."""
+_LOW_BITS: Final = 32
+
+
+class LongColumn:
+    """Grows at its end. ``smallest``, ``largest``, ``total``: exact; 0 without values."""
+
+    def __init__(self) -> None:
+        self._room = np.empty(_ROOM, np.int64)
+        self._n = 0
+        self._file: IO[bytes] | None = None
+        self._blocks = 0
+        self.smallest = self.largest = self.total = 0
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> LongColumn:
+        """Of an int64 array."""
+        made = cls()
+        made.add(values)
+        return made
+
+    def __len__(self) -> int:
+        return self._blocks * _ROOM + self._n
+
+    def add(self, values: np.ndarray) -> None:
+        """Append int64 values.
+
+        Raises:
+            OSError: the disk for temporary files is full.
+        """
+        if not len(values):
+            return
+        smallest, largest = int(values.min()), int(values.max())
+        self.smallest = min(self.smallest, smallest) if len(self) else smallest
+        self.largest = max(self.largest, largest) if len(self) else largest
+        high = int((values >> _LOW_BITS).sum()) << _LOW_BITS
+        self.total += high + int((values & ((1 << _LOW_BITS) - 1)).sum())
+        for at in range(0, len(values), _ROOM):
+            self._append(values[at : at + _ROOM])
+
+    def _append(self, values: np.ndarray) -> None:
+        """At most as many as the buffer holds."""
+        fits = min(len(values), _ROOM - self._n)
+        self._room[self._n : self._n + fits] = values[:fits]
+        self._n += fits
+        if self._n < _ROOM:
+            return
+        if self._file is None:
+            self._file = file = tempfile.TemporaryFile(prefix="slackwater-")  # noqa: SIM115
+            weakref.finalize(self, file.close)
+        self._file.seek(self._blocks * self._room.nbytes)
+        self._file.write(self._room.data)
+        self._blocks += 1
+        self._n = len(values) - fits
+        self._room[: self._n] = values[fits:]
+
+    def at(self, places: Sequence[int]) -> list[int]:
+        """The values at these places of the ascending order, the first of which is 0."""
+        # Of each place: its digits so far, and its place among the values that begin with them.
+        wanted = [(0, place) for place in places]
+        bits = (self.largest - self.smallest).bit_length()
+        for shift in reversed(range(0, bits, _DIGIT_BITS)):
+            counts = self._count({digits for digits, _ in wanted}, shift)
+            for number, (digits, place) in enumerate(wanted):
+                upto = counts[digits]
+                digit = int(np.searchsorted(upto, place, side="right"))
+                before = int(upto[digit - 1]) if digit else 0
+                wanted[number] = (digits << _DIGIT_BITS) | digit, place - before
+        return [self.smallest + digits for digits, _ in wanted]
+
+    def _count(self, beginnings: set[int], shift: int) -> dict[int, np.ndarray]:
+        """Of the values that begin with some digits: how many go on with each digit or less."""
+        counts = {digits: np.zeros(1 << _DIGIT_BITS, np.int64) for digits in beginnings}
+        lowest = np.uint64(self.smallest % (1 << 64))
+        for block in self._read():
+            # As uint64, which a difference of two int64 always fits.
+            above = (block.astype(np.uint64) - lowest) >> np.uint64(shift)
+            digit = (above & np.uint64((1 << _DIGIT_BITS) - 1)).astype(np.int64)
+            beginning = above >> np.uint64(_DIGIT_BITS)
+            for digits in beginnings:
+                counts[digits] += np.bincount(
+                    digit[beginning == digits], minlength=1 << _DIGIT_BITS
+                )
+        return {digits: np.cumsum(count) for digits, count in counts.items()}
+
+    def _read(self) -> Iterator[np.ndarray]:
+        """All values, a buffer's at a time."""
+        if self._file is not None:
+            self._file.seek(0)
+            for _ in range(self._blocks):
+                yield np.frombuffer(self._file.read(self._room.nbytes), np.int64)
+        yield self._room[: self._n]
+
+
+# What one order did to the events of an arrival log, counted on its columns as they come out.
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What of an event tells its true time and when it set out.
+
+    ``truth``: name of an int attribute that holds an event's true event time [ns]; None: its ref.
+    ``departed``: name of an int attribute that holds the instant at which it left its source [ns,
+    engine's clock]; None: its arrival.
+    """
+
+    truth: str | None = None
+    departed: str | None = None
+
+    @property
+    def attributes(self) -> frozenset[str]:
+        """The attributes that it needs."""
+        return frozenset(name for name in (self.truth, self.departed) if name is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Durations:
+    """A distribution of durations [ns]: mean, and nearest-rank quantiles (values that occurred)."""
+
+    mean_ns: float
+    p50_ns: int
+    p95_ns: int
+    p99_ns: int
+    max_ns: int
+
+    @classmethod
+    def of(cls, values: LongColumn) -> Durations:
+        """Of durations [ns]; all 0 when there are none."""
+        n = len(values)
+        if not n:
+            return cls(0.0, 0, 0, 0, 0)
+        p50, p95, p99 = values.at([-(-n * share // 100) - 1 for share in (50, 95, 99)])
+        return cls(values.total / n, p50, p95, p99, values.largest)
+
+
+class Tally:
+    """Counts over the released events of all sites, each site's in order of release.
+
+    ``released``: without those dropped. ``out_of_order``: of the released, those that an earlier
+    one exceeds in time (L10 4.3.1), by ``Reading.truth`` or ref; ``steps_back``: those that the
+    one released just before exceeds (R19 5.2.2). ``in_place``: released as in
+    order and with no larger ref before. ``late``: released, but marked as out of their place.
+    ``dropped``: too late, and not released. ``hold``: release - arrival of the released;
+    ``latency``: release - departure, None where it is the hold. ``lateness``: by how much an
+    earlier ref exceeds each released event that is out of order by ref; see ``engine.compare``.
+    """
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._newest: dict[str, tuple[int, int]] = {}
+        self._previous: dict[str, int] = {}
+        self.released = self.out_of_order = self.in_place = self.late = self.dropped = 0
+        self.steps_back = 0
+        self.hold = LongColumn()
+        self.latency = None if reading.departed is None else LongColumn()
+        self.lateness = LongColumn()
+
+    def add(self, site: str, batch: Released) -> None:
+        """Count a batch of ``site``'s ordered stream.
+
+        Raises:
+            UserError: an event lacks an attribute of the reading, or it is no whole number.
+            ContractViolation: an event was released before it arrived.
+        """
+        passed = batch.columns["status"] != LATE_DROPPED
+        every = bool(passed.all())
+        n = batch.n if every else int(passed.sum())
+        self.dropped += batch.n - n
+        ref, truth, hold, latency, status = (
+            column if every or column is None else column[passed]
+            for column in (
+                ends_of(batch),
+                self._attribute(site, batch, self._reading.truth),
+                batch.columns["release"] - batch.columns[r.ARRIVAL],
+                self._latency(site, batch),
+                batch.columns["status"],
+            )
+        )
+        if not n:
+            return
+        if int(hold.min()) < 0:
+            raise ContractViolation(f"site {site!r}: released {-int(hold.min())} ns before arrival")
+        newest, newest_true = self._newest.get(site, (INT_MIN, INT_MIN))
+        lateness, newest = _lateness(ref, newest)
+        behind = lateness > 0
+        in_order = status == IN_ORDER
+        self.released += n
+        self.in_place += int((in_order & ~behind).sum())
+        self.late += n - int(in_order.sum())
+        self.lateness.add(lateness[behind])
+        if self._reading.truth is not None:
+            lateness, newest_true = _lateness(truth, newest_true)
+            behind = lateness > 0
+        self.out_of_order += int(behind.sum())
+        times = ref if truth is None else truth
+        previous = self._previous.get(site, INT_MIN)
+        self.steps_back += int((times[1:] < times[:-1]).sum()) + int(times[0] < previous)
+        self._previous[site] = int(times[-1])
+        self._newest[site] = newest, newest_true
+        self.hold.add(hold)
+        if self.latency is not None:
+            self.latency.add(latency)
+
+    def _latency(self, site: str, batch: Released) -> Any:
+        departed = self._attribute(site, batch, self._reading.departed)
+        return None if departed is None else batch.columns["release"] - departed
+
+    @staticmethod
+    def _attribute(site: str, batch: Released, name: str | None) -> Any:
+        """The int64 column of attribute ``name``; None for no name."""
+        if name is None:
+            return None
+        kind = batch.attr_types.get(name)
+        lacking = batch.n
+        if kind is not None:
+            valid = batch.columns.get(mask_name(ATTR_PREFIX + name))
+            lacking = 0 if valid is None else batch.n - int(valid.sum())
+        if lacking:
+            raise UserError(
+                f"site {site!r}: {lacking} of {batch.n} events in a row have no attribute "
+                f"{name!r}; name one that every event has, or leave it out"
+            )
+        if kind != "int":
+            raise UserError(
+                f"site {site!r}: attribute {name!r} is of type {kind}; an instant must be a whole "
+                "number of ns"
+            )
+        return batch.columns[ATTR_PREFIX + name]
+
+
+def _lateness(times: np.ndarray, newest: int) -> tuple[np.ndarray, int]:
+    """How far each time lies below the largest before it (0: in order), and the largest now."""
+    clock = np.maximum(np.maximum.accumulate(times), newest)
+    return clock - times, int(clock[-1])
+
+
+# Measures of an order over an arrival log: one in-process pass, nothing left on disk.
+#
+# Every number but ``seconds`` is a pure function of the log. Memory: what the chains hold and a
+# batch. On disk, for as long as a pass: 8 bytes per event for the holds, as much again where
+# departures are known, and 8 bytes per event out of order.
+
 
 __all__ = ["Arrivals", "Durations", "Measures", "Reading", "arrivals", "measure", "measure_many"]
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.kernels.jit import inline
-from engine.query.automata.dfa import DEAD, Dfa, classes, reaching
+from engine.query.automata.automaton import DEAD, Dfa, classes, reaching
 from engine.query.automata.verdicts import OPEN, SATISFIABLE, UNSATISFIABLE, Encoded
 
 

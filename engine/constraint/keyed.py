@@ -1,4 +1,4 @@
-"""Traces by key: a hash table as of ``engine.kernels.table``, asked for many keys at once.
+"""Traces by key: a hash table as of ``engine.kernels.tables``, asked for many keys at once.
 
 Keys are mostly numbers in a row, such as those of texts. A slot is the upper bits of a key's
 product with the golden ratio, which puts numbers in a row apart (Knuth, TAOCP 3, 6.4: Fibonacci
@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.constraint.traces import FRESH, NO_FLAGS
-from engine.kernels.hashing import mixed
-from engine.kernels.integers import INT_MIN, NONE
 from engine.kernels.jit import inline, kernel
+from engine.kernels.records import INT_MIN, NONE
+from engine.kernels.tables import mixed
 
 AT_ONCE: Final = 256
 """Events whose traces are looked up together."""

@@ -16,21 +16,16 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from engine.constraint.alerts import Alerts, alert_columns
+from engine.constraint.alerts import Alerts, SoFar, alert_columns, lists_of, so_far
 from engine.constraint.basic import basic_of, not_basic
-from engine.constraint.follow import follow
 from engine.constraint.open_traces import OpenTraces
-from engine.constraint.progress import Moves, moves_of, place_of_rows
 from engine.constraint.rewrite import follow_and_rewrite
 from engine.constraint.settings import BASIC, MonitorSettings
-from engine.constraint.so_far import SoFar, lists_of, so_far
-from engine.constraint.step import TELLS, sweep
+from engine.constraint.step import TELLS, Moves, follow, moves_of, place_of_rows, sweep
 from engine.constraint.traces import LATER, TOLD, Events, Tables
-from engine.kernels.integers import INT_MAX, INT_MIN
-from engine.kernels.records import copy_of
-from engine.query.automata.alphabet import IGNORED
-from engine.query.automata.compiled import automata_of
-from engine.query.automata.verdicts import SATISFIABLE, UNSATISFIABLE, Encoded
+from engine.kernels.records import INT_MAX, INT_MIN, copy_of
+from engine.query.automata.languages import IGNORED
+from engine.query.automata.verdicts import SATISFIABLE, UNSATISFIABLE, Encoded, automata_of
 from engine.query.fields import attributes_of, released_columns
 from engine.query.monitor_plan import MonitorPlan
 from engine.stream.released import IN_ORDER, LATE_DROPPED, Released

@@ -7,14 +7,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from engine.constraint.basic import Basic
-from engine.constraint.follow import keep_open
 from engine.constraint.keyed import AT_ONCE, Keyed, enter_all, slots_for
 from engine.constraint.rewrite import Rewritable, kept_of, mark_over, settle
-from engine.constraint.step import TELLS
+from engine.constraint.step import TELLS, keep_open
 from engine.constraint.traces import FRESH, NODE, TOLD, TRACE, Pool, Tables
-from engine.kernels.integers import INT_MAX, NONE
 from engine.kernels.jit import kernel
-from engine.kernels.records import copy_of, numbers_of
+from engine.kernels.records import INT_MAX, NONE, copy_of, numbers_of
 
 _LEAST: Final = 64
 """Traces, and events, for which there is room at first."""

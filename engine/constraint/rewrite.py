@@ -25,9 +25,8 @@ from engine.constraint.traces import (
     Tables,
     events_of,
 )
-from engine.kernels.integers import INT_MIN, NONE
 from engine.kernels.jit import inline, kernel
-from engine.kernels.records import Record
+from engine.kernels.records import INT_MIN, NONE, Record
 
 
 class Rewritable(NamedTuple):
@@ -149,7 +148,7 @@ def follow_and_rewrite(
     first: int, keyed: Keyed, now: np.ndarray, limits: np.ndarray, timeout: int, tables: Tables,
     basic: Basic, events: Events, pool: Pool, kept: Rewritable, told: np.ndarray,
 ) -> tuple[int, int, int]:  # fmt: skip
-    """As ``engine.constraint.follow.follow``, but events may come late; ``limits`` are the times
+    """As ``engine.constraint.step.follow``, but events may come late; ``limits`` are the times
     from which on events are kept, at each.
 
     Returns:

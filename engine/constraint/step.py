@@ -1,21 +1,14 @@
-"""One event of a trace: a look-up in the table of automata (L10 Algorithm 2, or 1 by choice).
-
-What L10 leaves out, as its events are in order and its clocks right: an alert is uncertain if its
-trace's events may have been the other way round, and that way it would not be given. The last two
-events are exchanged where their clocks allow it, and both states are followed from there on, past
-the end of a trace, too. Where three or more may all change places, or more than two states are
-possible, the trace is in doubt. A trace that is over counts as over under every error once progress
-has passed it by more than clocks err.
-"""
+"""Events of a batch followed in their traces: a look-up in the table of automata each."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from engine.clocks.epochs import UNKNOWN_EPOCH
 from engine.constraint.basic import Basic, derived
+from engine.constraint.keyed import AT_ONCE, Keyed, enter_traces
 from engine.constraint.traces import (
     ALERT,
     CLEARED,
@@ -32,11 +25,128 @@ from engine.constraint.traces import (
     Pool,
     Tables,
 )
-from engine.kernels.integers import INT_MIN, NONE
 from engine.kernels.jit import inline, kernel
-from engine.kernels.records import Record
+from engine.kernels.records import INT_MIN, NONE, Record
 from engine.query.automata.verdicts import OPEN, SATISFIABLE, START, UNSATISFIABLE
-from engine.stream.released import NO_EPOCH
+from engine.stream.released import IN_ORDER, NO_EPOCH, Released
+
+# How far time has come at each event of a batch, and with what a given instant was passed.
+
+
+_PLACES: Final = 4
+"""Places of an event: its own results, what it moved, what moved after it."""
+
+
+class Moves(NamedTuple):
+    """What progress came to, less what clocks may err: ``to`` (ascending), at arrival-clock instant
+    ``at``, in ``place`` among a batch's results; and how far it was ``before`` each event.
+    """
+
+    to: np.ndarray
+    at: np.ndarray
+    place: np.ndarray
+    before: np.ndarray
+
+    def passing(self, deadlines: np.ndarray) -> np.ndarray:
+        """The move with which each of the ``deadlines`` was passed."""
+        return np.searchsorted(self.to, deadlines, side="right")
+
+
+def moves_of(released: Released, begun: int, widest: np.ndarray) -> Moves:
+    """Of a batch; ``begun``: how far time was before it. ``widest``: the largest error of a clock
+    that was known before each row, and after the last.
+
+    Events in order, punctuations, and the slack of an order that goes by one move it, as they do
+    for windows (SPEC 4.4).
+    """
+    columns, steps, slack = released.columns, released.progress, released.slack
+    rows = np.arange(released.n)
+    in_order = columns["status"] == IN_ORDER
+    to = np.concatenate((
+        np.where(in_order, columns["ref"] - widest[1:], INT_MIN),
+        *(
+            np.maximum(moved.frontier, INT_MIN + widest[moved.row]) - widest[moved.row]
+            for moved in (steps, slack)
+        ),
+    ))  # fmt: skip
+    at = np.concatenate((columns["release"], steps.at, slack.at))
+    place = np.concatenate((
+        _PLACES * rows + 1, _PLACES * (steps.row - 1) + 2, _PLACES * (slack.row - 1) + 3,
+    ))  # fmt: skip
+    order = np.argsort(place, kind="stable")
+    to, place = np.maximum(np.maximum.accumulate(to[order]), begun), place[order]
+    until = np.searchsorted(place, _PLACES * rows, side="left") - 1
+    before = np.where(until >= 0, to[until], begun) if len(to) else np.full(released.n, begun)
+    return Moves(to, at[order], place, before)
+
+
+def place_of_rows(rows: np.ndarray) -> np.ndarray:
+    """The places of events' own results."""
+    return _PLACES * rows
+
+
+# Events of a batch, in the order in which they are released: each to its trace.
+
+
+@kernel
+def follow(
+    first: int, keyed: Keyed, now: np.ndarray, settled: np.ndarray, timeout: int, tables: Tables,
+    basic: Basic, events: Events, pool: Pool, told: np.ndarray,
+) -> tuple[int, int]:  # fmt: skip
+    """Take events from ``first`` on to their traces; ``now`` is how far progress was before each,
+    ``settled``: before when no clock's error can take it.
+
+    Returns:
+        The first event that was not taken, as there was no room (their number: all were), and how
+        many rows are told.
+    """
+    i, rows, n = first, 0, len(keyed.entry)
+    while i < n:
+        stop = min(n, i + AT_ONCE)
+        if keyed.tally[0] + AT_ONCE > len(keyed.traces):
+            return i, rows
+        enter_traces(i, stop, events.symbol, keyed)
+        while i < stop:
+            if rows + TELLS + 2 > len(told) or pool.used[0] >= len(pool.nodes):
+                return i, rows
+            entry = keyed.entry[i]
+            if entry != NONE:
+                trace = keyed.traces[entry]
+                if timeout > 0 and due(trace, now[i], timeout):
+                    rows = run_out(trace, LATER, timeout, tables, told, rows)
+                rows = step(
+                    trace, i, i, timeout, settled[i], tables, basic, events, pool, told, rows
+                )
+                if timeout > 0 and due(trace, now[i], timeout):
+                    rows = run_out(trace, i, timeout, tables, told, rows)
+            i += 1
+    return n, rows
+
+
+@kernel
+def keep_open(traces: np.ndarray, settled: np.ndarray, tails: np.ndarray, over: np.ndarray,
+              known: int) -> int:  # fmt: skip
+    """Move what is not ``over`` to the front; gives its number. ``settled`` may be empty."""
+    kept = 0
+    for entry in range(known):
+        if not over[entry]:
+            traces[kept] = traces[entry]
+            if len(settled):
+                settled[kept] = settled[entry]
+                tails[kept] = tails[entry]
+            kept += 1
+    return kept
+
+
+# One event of a trace: a look-up in the table of automata (L10 Algorithm 2, or 1 by choice).
+#
+# What L10 leaves out, as its events are in order and its clocks right: an alert is uncertain if its
+# trace's events may have been the other way round, and that way it would not be given. The last two
+# events are exchanged where their clocks allow it, and both states are followed from there on, past
+# the end of a trace, too. Where three or more may all change places, or more than two states are
+# possible, the trace is in doubt. A trace that is over counts as over under every error once
+# progress has passed it by more than clocks err.
+
 
 TELLS: Final = 3
 """Results of one event at most: the last trace's time has run out, a violation, a verdict."""

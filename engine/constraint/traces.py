@@ -96,7 +96,7 @@ TOLD: Final = np.dtype(
 )
 """What became known."""
 LATER: Final = -1
-"""``row``: found out by progress, of which ``engine.constraint.progress`` knows the place."""
+"""``row``: found out by progress, of which ``engine.constraint.step`` knows the place."""
 
 
 class Events(NamedTuple):

@@ -14,8 +14,8 @@ import numpy as np
 
 from edge_agent.errors import WireError
 from edge_agent.excerpt import Events, Excerpt, Whole
-from edge_agent.limits import TIME_MAX_NS
 from edge_agent.messages import CELLS_MAX, Data, Packed, StreamSchema, Texts, Values
+from edge_agent.records import TIME_MAX_NS
 
 INT: Final = np.dtype("<i8")
 FLOAT: Final = np.dtype("<f8")

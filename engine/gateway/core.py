@@ -22,17 +22,14 @@ from edge_agent import wire
 from edge_agent.errors import NtpRefused, WireError
 from edge_agent.excerpt import Excerpt
 from engine.gateway.addresses import Addresses
-from engine.gateway.arrival_clock import ArrivalClock
 from engine.gateway.commits import Commits
-from engine.gateway.dead_letter import DeadLetters
 from engine.gateway.intake import Intake, Site
-from engine.gateway.outputs import Close, Output, Send, Sink
+from engine.gateway.outputs import Close, DeadLetters, Output, Send, Sink
 from engine.gateway.peers import Admission, Peer, Source
 from engine.gateway.recall import Recalled
 from engine.gateway.schemas import Refusal
-from engine.gateway.settings import GatewaySettings
-from engine.gateway.source_store import SourceStore
-from engine.gateway.timers import Timers
+from engine.gateway.settings import GatewaySettings, SourceStore
+from engine.gateway.timers import ArrivalClock, Timers
 
 __all__ = ["Close", "GatewayCore", "GatewaySettings", "Output", "Recalled", "Send", "Sink"]
 

@@ -313,7 +313,7 @@ def _values(columns: Sequence[Values | None], kind: str, cuts: _Cuts) -> pa.Arra
     values = cuts.in_order(np.frombuffer(b"".join(given), dtype))
     if kind == "bool":
         values = values != 0
-    # A fraction that is NaN is none (engine.stream.value_rules).
+    # A fraction that is NaN is none (engine.stream.columns).
     nan = np.isnan(values) if kind == "float" else np.zeros(0, bool)
     if not nan.any() and all(c is not None and c.valid is None for c in columns):
         return pa.array(values)

@@ -12,13 +12,12 @@ from edge_agent.errors import SAMPLE_BYTES, WireError
 from edge_agent.excerpt import Events, columns_of, part_of, written
 from edge_agent.records import Kind
 from engine.gateway.content import ContentRefused, check_data
-from engine.gateway.dead_letter import DeadLetters
 from engine.gateway.frames import FrameBuilder, Part, one_row
+from engine.gateway.outputs import DeadLetters
 from engine.gateway.peers import Lane, Source
 from engine.gateway.promises import Promised, WaitingPromises
 from engine.gateway.pull_back import PullBack
-from engine.gateway.settings import GatewaySettings
-from engine.gateway.source_store import SourceStore
+from engine.gateway.settings import GatewaySettings, SourceStore
 
 _EVENT: Final = Kind.EVENT
 _SPREAD: Final = 4

@@ -14,12 +14,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from edge_agent.messages import HELLO_MAX, PULL_BACK, Hello
-from edge_agent.ntp_mac import NtpKeys
+from edge_agent.ntp import NtpKeys
 from edge_agent.sequence import AHEAD
 from edge_agent.wire import Decoder
 from engine.gateway.promises import WaitingPromises
-from engine.gateway.recall import PastSource, Recalled
-from engine.gateway.received import ReceivedSet
+from engine.gateway.recall import PastSource, Recalled, ReceivedSet
 from engine.gateway.schemas import Refusal, Schemas, SchemaStore, digest
 from engine.gateway.settings import GatewaySettings
 

@@ -1,22 +1,26 @@
-"""Operations of a dataflow, as they are asked for: maps, groupings, and what is built of them."""
+"""Operations of a dataflow, and its plan as a query of a chain."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
 from engine.errors import UserError
-from engine.grouping.bucket_keys import Hash, Key
-from engine.grouping.maps import (
-    Combine,
-    PythonCombine,
-    PythonTupleMap,
-    Remembered,
-    TupleMap,
-)
+from engine.grouping.buckets import Hash, Key
+from engine.grouping.maps import Combine, PythonCombine, PythonTupleMap, Remembered, TupleMap
+from engine.query.fields import attributes_of
+from engine.query.plan import Attribute
+
+if TYPE_CHECKING:
+    from engine.grouping.dataflow import Dataflow
+    from engine.query.plan import SeqPlan, Step, WindowPlan
+
+
+# Operations of a dataflow, as they are asked for: maps, groupings, and what is built of them.
+
 
 WINDOW_MAX = 1024
 """Items of a tuple."""
@@ -108,3 +112,45 @@ def _records(item: np.dtype[Any]) -> np.dtype[Any]:
 
 
 Operation = Map | Grouping | Stateful
+
+
+# The plan of a dataflow as a query of a chain: Python code builds it, functions and all.
+
+
+@dataclass(frozen=True, eq=False)
+class GroupingPlan:
+    """``flow`` over the events of a site.
+
+    Args:
+        name: of the query.
+        flow: what is done. The items of compiled maps have the attributes that ``flow.item``
+            names; ``ts``, ``seq`` and the other record fields are as in a query.
+        reads: attributes that items of plain Python maps have: they are dicts.
+        types: of the events that are read; none: all.
+        streams: likewise.
+        keep_ns: under ``immediate``, how far behind the event clock an event may come; what comes
+            later is left out. None: as far as punctuations and the order say.
+    """
+
+    name: str
+    flow: Dataflow
+    reads: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    streams: tuple[str, ...] = ()
+    keep_ns: int | None = None
+
+    text: ClassVar[str] = ""
+    result_kind: ClassVar[str] = "items"
+    steps: ClassVar[tuple[Step, ...]] = ()
+    branches: ClassVar[tuple[SeqPlan, ...]] = ()
+    windows: ClassVar[tuple[WindowPlan, ...]] = ()
+    realtime: ClassVar[None] = None
+    checks: ClassVar[None] = None
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """What an item has."""
+        return tuple(map(Attribute, self.reads if self.flow.item is None else self.flow.item))
+
+
+attributes_of.register(GroupingPlan, lambda plan: iter(plan.attributes))

@@ -12,7 +12,7 @@ import numpy as np
 
 from engine.errors import ContractViolation
 from engine.grouping.items import COLUMNS, Items, joined
-from engine.kernels.integers import INT_MAX
+from engine.kernels.records import INT_MAX
 
 _LEAST: Final = 1 << 12
 """So many items may be new without being sorted in."""

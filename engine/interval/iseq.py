@@ -14,10 +14,10 @@ import numpy as np
 from edge_agent import records as r
 from edge_agent.records import DEFAULT_SITE
 from engine.barrier.base import Happened
-from engine.interval.announced import Announced
+from engine.interval.ibp_tracker import Announced
 from engine.pattern.seq import SeqMatcher
 from engine.pattern.settings import PatternSettings
-from engine.query.endpoints.path import IBP
+from engine.query.endpoints.joins import IBP
 from engine.query.plan import SeqPlan
 from engine.stream.columns import Columns
 from engine.stream.released import Released
@@ -46,7 +46,7 @@ class IseqMatcher(SeqMatcher):
         return super().required_columns() | more
 
     def begins(self, begun: Columns) -> None:
-        """As ``engine.interval.announced.Announced``."""
+        """As ``engine.interval.ibp_tracker.Announced``."""
         if self._listens:
             self._announced.begins(begun)
 

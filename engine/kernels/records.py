@@ -1,11 +1,25 @@
-"""Records: what kernels read by name, and ways to move many of them fast."""
+"""Records, ways to move many of them fast, and integers with one meaning in every kernel."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+
+# Integers with one meaning in every kernel: none, before and after everything, units.
+
+
+NONE: Final = -1
+INT_MIN: Final = -(2**63) + 1
+INT_MAX: Final = 2**63 - 1
+NS_PER_S: Final = 10**9
+PPB: Final = 10**9
+"""1, in parts per billion."""
+
+
+# Records: what kernels read by name, and ways to move many of them fast.
+
 
 Record: TypeAlias = Any
 """A record at hand, in a kernel: its fields are attributes. (``np.record`` would do, but for mypy,

@@ -1,17 +1,13 @@
-"""Chains inside one process, over a log that grows: milliseconds from durable to answered.
-
-What is read of the log, and in which order, is all that the answers depend on. Now and then the
-state is saved: the chains, which file of the log was read last, how far the answers are. After a
-kill the engine goes on from there, and what it makes again it finds written (``AnswerLines``).
-"""
+"""Chains inside one process, over a log that grows: milliseconds from durable to answered."""
 
 from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,18 +16,170 @@ from engine.chain.identity import identity_of
 from engine.chain.output_parts import end_parts, failed_parts, next_parts
 from engine.chain.site_chain import SNAPSHOT_VERSION
 from engine.chain.state_bytes import StateDamagedError
-from engine.live.attribute_watch import AttributeWatch
-from engine.live.kept_history import KeptHistory
+from engine.check import HistoryFile, KnownOfSite, LogOverlapsError
+from engine.errors import UserError
+from engine.log.files.folder import retired
 from engine.log.files.log_files import file_mark
-from engine.log.files.retired import retired
 from engine.log.following import frames_after
-from engine.log.saved_state import load, save
-from engine.pattern.spill.chunk_store import ChunksApart, ChunksGone, FileChunks, folder_of
+from engine.log.frame_rules import attribute_types
+from engine.log.whole_file import load, save
+from engine.pattern.spill.chunks import ChunksApart, ChunksGone, FileChunks, folder_of
+from engine.query import check_attributes
+from engine.query.plan import Plan
+from engine.query.results_as_events import attributes_of_log
 from engine.results.answer_lines import AnswersDamaged
-from engine.results.live_answers import LiveAnswers
-from engine.results.live_beginning import skipped
+from engine.results.live_answers import LiveAnswers, skipped
 from engine.results.run_writer import OutputPart
-from engine.stream.frame import Frame
+from engine.stream.frame import ATTR_PREFIX, Frame
+
+# Attributes that queries name and no event has had so far; chains check those that are there.
+
+
+class AttributeWatch:
+    """Notes the attributes of events until it has seen all that plans name.
+
+    Args:
+        settings: with the plans.
+        known: types of attributes seen before, as in ``known`` of an earlier watch.
+    """
+
+    def __init__(self, settings: ChainSettings, known: dict[str, str]) -> None:
+        self._plans = settings.plans
+        self._named = frozenset(settings.looked_at).union(*map(attributes_of_log, self._plans))
+        self.known = known
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something has not been seen."""
+        return not self._named <= self.known.keys()
+
+    def see(self, frames: Iterable[Frame]) -> None:
+        """Frames that come next."""
+        if not self.is_open:
+            return
+        for frame in frames:
+            for column, kind in attribute_types(frame.batch).items():
+                if column.startswith(ATTR_PREFIX):
+                    name = column.removeprefix(ATTR_PREFIX)
+                    self.known.setdefault(name, kind)
+
+    def missing(self) -> list[str]:
+        """What a plan names and no event has had, in words, a line for each plan."""
+        return [line for plan in self._plans if (line := _missing(plan, self.known))]
+
+
+class LogWatch:
+    """An ``AttributeWatch`` that looks at the log's files itself, as on Spark no frame comes by.
+
+    Args:
+        settings: with the plans.
+        log: the arrival log.
+        state: file in which it keeps what it has seen.
+        done: number of the log's last file that was looked at before.
+    """
+
+    def __init__(self, settings: ChainSettings, log: Path, state: Path, done: int) -> None:
+        known = load(state) if done else {}
+        self._log = log
+        self._state = state
+        self._saw_all = known is not None
+        self._watch = AttributeWatch(settings, dict(known or {}))
+
+    def see(self, done: int, number: int) -> None:
+        """Files behind ``done`` up to ``number`` come next; looked at while there is something to
+        be found.
+
+        Raises:
+            OSError: a file cannot be read, or what was seen not be kept.
+        """
+        if not self._watch.is_open:
+            return
+        before = dict(self._watch.known)
+        files = frames_after(self._log, max(done, retired(self._log).upto), number)
+        for frames, _ in takewhile(lambda _: self._watch.is_open, files):
+            self._watch.see(frames)
+        if self._watch.known != before:
+            save(self._state, self._watch.known)
+
+    def missing(self) -> list[str]:
+        """As of ``AttributeWatch``; nothing where a part of the log was never looked at."""
+        return self._watch.missing() if self._saw_all else []
+
+
+def _missing(plan: Plan, known: dict[str, str]) -> str:
+    if attributes_of_log(plan) <= known.keys():
+        return ""
+    try:
+        check_attributes(plan, known)
+    except UserError as error:
+        return f"query {plan.name}: {str(error).splitlines()[0]}"
+    return ""
+
+
+# The history of results of an engine over a log that grows, in the file of ``--history``.
+#
+# A chain's state has all that its rules look into. The file has what was known before the log
+# began, and, as of each saved state, what is known now: for the log that follows, and for whoever
+# asks.
+
+
+class KeptHistory:
+    """``since``: when each site's log began [ns], which is part of the engine's state."""
+
+    def __init__(self, path: Path, tell: Callable[[str], None]) -> None:
+        self._file = HistoryFile(path)
+        self._tell = tell
+        self._waits: dict[str, Chain] = {}
+        """What the file lacks, as it could not be written."""
+        self.since: dict[str, int] = {}
+
+    def begin(self, site: str, chain: Chain, since_ns: int) -> None:
+        """``chain``, whose log begins at ``since_ns``, knows what was known before.
+
+        Where the beginning of the log has been removed, what was known then is told to be gone:
+        unlike a run, an engine has no other log to go to.
+
+        Raises:
+            UserError: the file cannot be used.
+        """
+        self.since[site] = since_ns
+        if chain.judging is None:
+            return
+        try:
+            past = self._file.before(site, since_ns)
+        except LogOverlapsError as error:
+            self._tell(f"{error}; nothing is known of before")
+            past = {}
+        chain.judging.begin_with(past)
+
+    def keep(self, chains: Mapping[str, Chain]) -> None:
+        """Writes what ``chains`` know. Where that fails it is told, and tried again next time."""
+        waited = bool(self._waits)
+        self._waits.update(chains)
+        known = {
+            site: KnownOfSite(
+                self.since[site], chain.counters()["last_arrival"], chain.judging.known()
+            )
+            for site, chain in self._waits.items()
+            if chain.judging is not None
+        }
+        try:
+            self._file.keep(known)
+        except UserError as error:
+            if not waited:
+                self._tell(f"{error}; tried again whenever the state is saved")
+            return
+        self._waits.clear()
+        if waited:
+            self._tell(f"{self._file.path}: written again")
+
+
+# Chains inside one process, over a log that grows: milliseconds from durable to answered.
+#
+# What is read of the log, and in which order, is all that the answers depend on. Now and then the
+# state is saved: the chains, which file of the log was read last, how far the answers are. After a
+# kill the engine goes on from there, and what it makes again it finds written (``AnswerLines``).
+
 
 _ROWS_AT_ONCE: Final = 1 << 16
 _SHARE: Final = 20

@@ -1,11 +1,4 @@
-"""The process in which answers are made: ``python -m engine.live.program``, started by the server.
-
-Standard input: a line with what is asked (JSON, ``Task``), then notices. Standard output: messages,
-each a kind, a length of four bytes and the content: ``LINES`` (answers that are new), ``TELL`` (a
-line for people), ``SAVED`` (the number of the log's file behind which a restart goes on),
-``FAILED`` (all queries that have failed, as JSON), ``RUNS`` (it is at work), ``COMPILING`` (now and
-then, while it does). The end of standard input ends it; a crash at any point does no harm.
-"""
+"""The engine's process: ``python -m engine.live.program``, started by the server."""
 
 from __future__ import annotations
 
@@ -21,30 +14,86 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from engine.errors import SlackwaterError
 from engine.kernels.jit import loading, when_compiling
-from engine.live.attribute_watch import LogWatch
-from engine.live.claim import claim
-from engine.live.embedded import EmbeddedEngine, OpenAnswers, Place
-from engine.live.notices import Notices
-from engine.live.questions import Questions
-from engine.log.files.retired import retired
+from engine.live.embedded import EmbeddedEngine, LogWatch, OpenAnswers, Place
+from engine.live.questions import Questions, claim
+from engine.log.files.folder import retired
 from engine.log.whole_file import sync_folder
-from engine.query.fields import time_labels
+from engine.query.results_as_events import time_labels
 from engine.results.answer_lines import AnswerLines, AnswersDamaged
 from engine.results.answer_tables import AnswerTables
 from engine.results.failed_queries import Failed, FailedQueries
-from engine.results.live_answers import LiveAnswers
-from engine.results.live_beginning import check_begin
-from engine.results.store.sole_use import wait_for_sole_use
+from engine.results.live_answers import LiveAnswers, check_begin
+from engine.results.part_store import wait_for_sole_use
 from engine.units import unit_ns
 
 if TYPE_CHECKING:
     from engine.chain import ChainSettings
     from engine.spark.live_engine import SparkEngine
+
+
+# What the server tells its engine, line by line: the number of the log's last durable file.
+
+
+class Notices:
+    """Read in a thread of their own, so that the last one counts, however long a batch takes.
+
+    Args:
+        stream: lines with numbers; its end: the server stops, or is gone.
+    """
+
+    def __init__(self, stream: FileIO) -> None:
+        self._stream = stream
+        self._changed = threading.Condition()
+        self._number = 0
+        self._ended = False
+        threading.Thread(target=self._read, name="notices", daemon=True).start()
+
+    def _read(self) -> None:
+        for line in self._stream:
+            with self._changed:
+                self._number = int(line)
+                self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    @property
+    def number(self) -> int:
+        """The last one."""
+        return self._number
+
+    @property
+    def ended(self) -> bool:
+        """No more will come."""
+        return self._ended
+
+    def beyond(self, number: int, seconds: float | None) -> bool:
+        """Waits for a larger one; False: the time is over, or no more will come."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended or self._number > number, seconds)
+            return self._number > number
+
+    def over_within(self, seconds: float) -> bool:
+        """Waits for the end."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._ended, seconds)
+
+
+# The process in which answers are made: ``python -m engine.live.program``, started by the server.
+#
+# Standard input: a line with what is asked (JSON, ``Task``), then notices. Standard output:
+# messages, each a kind, a length of four bytes and the content: ``LINES`` (answers that are new),
+# ``TELL`` (a line for people), ``SAVED`` (the number of the log's file behind which a restart goes
+# on), ``FAILED`` (all queries that have failed, as JSON), ``RUNS`` (it is at work), ``COMPILING``
+# (now and then, while it does). The end of standard input ends it; a crash at any point does no
+# harm.
+
 
 LINES: Final = b"L"
 TELL: Final = b"T"

@@ -1,26 +1,100 @@
-"""What a site is asked, as texts that a settings file holds and a process is handed."""
+"""What a site is asked, and whose answers are in a folder."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 from edge_agent.records import DEFAULT_SITE
 from engine.chain import ChainSettings
 from engine.chain.operators import build_operator
 from engine.errors import UserError
-from engine.passes.asked import asked_of_queries, history_file
+from engine.log.files.log_files import file_mark
+from engine.log.whole_file import whole_file
+from engine.passes.options import asked_of_queries, history_file
 from engine.pattern.spill.settings import STATE
 from engine.query import query
 from engine.query.analysis.cascade import read_statements
-from engine.query.check_plan import checks_of
-from engine.query.endpoints.path import IBP
-from engine.query.endpoints.tree_joins import COST
+from engine.query.endpoints.joins import COST, IBP
 from engine.query.language.statements import several, statements
-from engine.query.plan import Plan
+from engine.query.plan import Plan, checks_of
 from engine.query.purge_settings import MATCHES_MAX
-from engine.query.result_facts import whole_text
+from engine.query.results_as_events import whole_text
 from engine.results.side_output import SIDE_OUTPUT
+
+# Whose answers are in a folder: to which query, asked how, over which log.
+#
+# A name stands for one query with one set of settings. A query more needs nothing but a new name;
+# what was answered under a name is never mixed with answers to something else.
+
+
+QUERY_FILE: Final = "query.json"
+_LOG: Final = "log"
+
+
+def claim(answers: Path, log: Path, of_each: Mapping[str, Mapping[str, Any]]) -> None:
+    """The folders of these queries in ``answers`` are for their answers over ``log``.
+
+    Args:
+        answers: folder with one for each query.
+        log: the arrival log, which has a file.
+        of_each: by a query's name, all that its answers depend on beside the log.
+
+    Raises:
+        UserError: one has answers to something else, or over another log; says what to do.
+        OSError: it cannot be written.
+    """
+    check_claim(answers, log, of_each)
+    for name, mine in of_each.items():
+        path = answers / name / QUERY_FILE
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with whole_file(path) as sink:
+                content = json.dumps(
+                    {**mine, _LOG: file_mark(log, 1)}, indent=1, ensure_ascii=False
+                )
+                sink.write(content.encode())
+
+
+def check_claim(answers: Path, log: Path, of_each: Mapping[str, Mapping[str, Any]]) -> None:
+    """Whether ``claim`` would be refused.
+
+    Raises:
+        UserError: it would.
+    """
+    for name, mine in of_each.items():
+        folder = answers / name
+        known = _read(folder / QUERY_FILE)
+        if not known:
+            continue
+        first = known.pop(_LOG, None)
+        other = sorted(key for key in {*known, *mine} if known.get(key) != mine.get(key))
+        if not other and first != file_mark(log, 1):
+            other = [_LOG]
+        if other:
+            raise UserError(
+                f"query {name}: {folder} has answers with another {' and '.join(other)}: give the "
+                "query another name, or move that folder away; then its answers are made anew "
+                "from the log"
+            )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    try:
+        return dict(json.loads(path.read_bytes()))
+    except ValueError as error:
+        raise UserError(
+            f"{path}: damaged: move {path.parent} away; then its answers are made anew from the log"
+        ) from error
+
+
+# What a site is asked, as texts that a settings file holds and a process is handed.
+
 
 _READ_QUERIES: Final = ("aq-kslack", "ldop", "kslack-chain")
 """Orders that depend on all queries, so that one more may change the answers of the others."""

@@ -19,12 +19,21 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 
 from engine.errors import ContractViolation, UserError
-from engine.log.files.file_facts import MARK, FileFacts, checksum
-from engine.log.files.folder import covering, file_name, numbered
-from engine.log.files.kept_tables import KEPT
+from engine.log.files.folder import (
+    MARK,
+    RETIRED,
+    FileFacts,
+    checksum,
+    covering,
+    file_name,
+    numbered,
+    retired,
+)
 from engine.log.files.log_files import (
     FIRST_ARRIVAL,
+    KEPT,
     LAST_ARRIVAL,
+    LOCK,
     LOG_SCHEMA,
     PAYLOAD,
     ROWS,
@@ -37,21 +46,21 @@ from engine.log.files.log_files import (
     facts_in,
     found_instead,
     frame_of,
+    held,
     is_log_file,
     log_files,
     pieces,
+    read_ahead,
     read_file,
+    reading,
 )
-from engine.log.files.read_ahead import read_ahead
-from engine.log.files.reading import LOCK, held, reading
-from engine.log.files.retired import RETIRED, retired
 from engine.log.frame_rules import attribute_types
 from engine.log.whole_file import (
     NS_PER_MS,
     write_parquet,
 )
+from engine.stream.columns import joined_type
 from engine.stream.frame import Frame
-from engine.stream.value_rules import joined_type
 
 __all__ = [
     "FIRST_ARRIVAL", "LAST_ARRIVAL", "LOG_SCHEMA", "PAYLOAD", "ROWS", "SITE", "LogReader",

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from edge_agent import records as r
 from edge_agent.records import Kind
-from engine.log.grouped import group_rows, ints, string_codes
+from engine.log.describe import group_rows, ints, string_codes
 from engine.stream.frame import Frame
 
 _OF_SYNC: Final = (r.TS, r.ARRIVAL, r.OFFSET, r.DELAY, r.PRECISION)

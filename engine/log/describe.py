@@ -1,4 +1,4 @@
-"""What is in a log: how much of what, from whom, when, and in how much disorder (SPEC §1)."""
+"""What is in a log: how much of what, from whom, when, and in how much disorder (SPEC 1)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,91 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
 
 from edge_agent import records as r
 from edge_agent.records import Kind
-from engine.log.grouped import ints
+from edge_agent.units import NS_PER
 from engine.stream.frame import Frame
+from engine.units import unit_ns
+
+# Running values within groups of rows, on whole columns.
+
+
+class Groups(Struct, frozen=True):
+    """Rows by group: ``order`` sorts rows by group, keeping theirs within each.
+
+    ``starts``: position in ``order`` of each group's first row; ``code``: group of each row of
+    ``order``; ``first_row``: one row of each group, to read its key from.
+    """
+
+    order: np.ndarray
+    starts: np.ndarray
+    code: np.ndarray
+    first_row: np.ndarray
+
+
+def group_rows(keys: list[np.ndarray]) -> Groups:
+    """Groups of rows with equal ``keys`` (int columns of one length), numbered from 0."""
+    rows = len(keys[0])
+    code, groups = np.zeros(rows, np.int64), 1
+    for key in keys:
+        inverse, values = _numbered(key)
+        if values > 1:
+            code, groups = _numbered(code * values + inverse)
+    # NumPy sorts numbers of 16 bits by radix.
+    order = np.argsort(code.astype(np.uint16) if groups <= 1 << 16 else code, kind="stable")
+    ordered = code[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+    return Groups(order, starts, ordered, order[starts])
+
+
+def _numbered(key: np.ndarray) -> tuple[np.ndarray, int]:
+    """Each value's rank among the distinct ones, and how many these are."""
+    if not len(key):
+        return np.zeros(0, np.int64), 0
+    low, high = int(key.min()), int(key.max())
+    if high - low > 4 * len(key):
+        values, inverse = np.unique(key, return_inverse=True)
+        return inverse.astype(np.int64), len(values)
+    present = np.zeros(high - low + 1, np.int64)
+    present[key - low] = 1
+    return (np.cumsum(present) - 1)[key - low], int(present.sum())
+
+
+def carry_forward(
+    groups: Groups, values: np.ndarray, given: np.ndarray, initial: np.ndarray
+) -> np.ndarray:
+    """Each row's last given value of its group so far; before any: ``initial[group]``.
+
+    ``values`` and ``given`` are in the groups' order, and so is the result.
+    """
+    at = np.arange(len(values))
+    last = np.maximum.accumulate(np.where(given, at, -1))
+    started = groups.starts[groups.code]
+    return np.where(last >= started, values[np.maximum(last, 0)], initial[groups.code])
+
+
+def string_codes(column: pa.Array) -> tuple[np.ndarray, list[str]]:
+    """Codes (int64, -1 = null) and texts of a string or dictionary column."""
+    encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    codes = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes, encoded.dictionary.to_pylist()
+
+
+def ints(column: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Values (int64, 0 = null) and whether each is given."""
+    given = column.is_valid().to_numpy(zero_copy_only=False)
+    return pc.fill_null(column, 0).to_numpy(zero_copy_only=False), given
+
+
+# What is in a log: how much of what, from whom, when, and in how much disorder (SPEC §1).
+
 
 QUANTILES: Final = (0.5, 0.99, 1.0)
 _SUB_BITS: Final = 7
@@ -139,3 +218,86 @@ def _add(frame: Frame, site: SiteSummary, summary: LogSummary) -> None:
     lowest = int(ts.min())
     site.first_ts = lowest if site.first_ts is None else min(site.first_ts, lowest)
     site.last_ts = int(clock[-1])
+
+
+# A log's summary for people: ``slackwater log show``.
+
+
+SITES_SHOWN: Final = 20
+
+
+def readable_duration(ns: int) -> str:
+    """``ns`` in the largest unit that leaves a number >= 1, with three decimals at most.
+
+    >>> readable_duration(1_500_000_000), readable_duration(0), readable_duration(7)
+    ('1.5 s', '0 ns', '7 ns')
+    """
+    unit = "ns"  # units stand in ascending order
+    for name, length in NS_PER.items():
+        unit = name if length <= abs(ns) else unit
+    whole, rest = divmod(abs(ns) * 1000 // NS_PER[unit], 1000)
+    sign = "-" if ns < 0 else ""
+    fraction = f".{rest:03d}".rstrip("0").rstrip(".")
+    return f"{sign}{whole:,}{fraction} {unit}"
+
+
+def summary_tables(name: str, summary: LogSummary, time_unit: str = "ns") -> RenderableType:
+    """Two tables: the log as a whole, and its sites.
+
+    Args:
+        name: the log.
+        summary: what ``describe`` found.
+        time_unit: of the instants shown (rounded down); durations choose their own.
+    """
+    whole = Table(title=escape(name), title_justify="left", show_header=False)
+    whole.add_column()
+    whole.add_column(justify="right")
+    whole.add_row("frames", f"{summary.frames:,}")
+    whole.add_row("records", f"{summary.records:,}")
+    for kind, count in summary.kinds.most_common():
+        whole.add_row(f"  {kind}", f"{count:,}")
+    whole.add_row("out of order", _share(summary.out_of_order, summary.kinds["event"]))
+    for share in QUANTILES if summary.out_of_order else ():
+        label = "most" if share == 1 else f"{100 * share:g} % within"
+        whole.add_row(f"  late by, {label}", readable_duration(summary.lateness.quantile(share)))
+    unit = unit_ns(time_unit)
+    sites = summary.sites.values()
+    for heading, instants in (
+        ("first arrival", [site.first_arrival for site in sites]),
+        ("last arrival", [site.last_arrival for site in sites]),
+        ("first event time", [site.first_ts for site in sites]),
+        ("last event time", [site.last_ts for site in sites]),
+    ):
+        known = [instant for instant in instants if instant is not None]
+        if known:
+            edge = min(known) if heading.startswith("first") else max(known)
+            whole.add_row(f"{heading} {escape(f'[{time_unit}]')}", str(edge // unit))
+    whole.add_row("sites", f"{len(sites):,}")
+    return Group(whole, _sites(summary))
+
+
+def _sites(summary: LogSummary) -> Table:
+    table = Table(caption_justify="left")
+    table.add_column("site", overflow="fold")
+    for heading in ("sources", "events", "out of order", "arrivals span", "event times span"):
+        table.add_column(heading, justify="right")
+    for name, site in sorted(summary.sites.items())[:SITES_SHOWN]:
+        table.add_row(
+            escape(name),
+            f"{len(site.sources):,}",
+            f"{site.events:,}",
+            _share(site.out_of_order, site.events),
+            _span(site.first_arrival, site.last_arrival),
+            _span(site.first_ts, site.last_ts),
+        )
+    if len(summary.sites) > SITES_SHOWN:
+        table.caption = f"and {len(summary.sites) - SITES_SHOWN} more sites (--json has them all)"
+    return table
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part:,} ({100 * part / whole:.1f} %)" if whole else f"{part:,}"
+
+
+def _span(first: int | None, last: int | None) -> str:
+    return "-" if first is None or last is None else readable_duration(last - first)

@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 from msgspec import structs
 
 from edge_agent import records as r
-from edge_agent.near_miss import did_you_mean
+from edge_agent.errors import did_you_mean
 from engine.errors import UserError
 from engine.log.arrival_log import LogReader, LogWriter
+from engine.log.files.folder import keep, retired
 from engine.log.files.log_files import log_files
-from engine.log.files.retired import keep, retired
 from engine.log.whole_file import sync_folder
 from engine.stream.frame import Frame
 

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from edge_agent import records as r
 from edge_agent.records import Kind
 from engine.log.record.record_rules import beyond_said
+from engine.stream.columns import LIMITS, beyond, without_nan
 from engine.stream.frame import ATTR_PREFIX, FIXED_TYPES, REQUIRED, STRING, Frame
-from engine.stream.value_rules import LIMITS, beyond, without_nan
 
 _LAST_KIND: Final = int(max(Kind))
 

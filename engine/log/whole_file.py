@@ -1,22 +1,61 @@
-"""Files that appear whole or not at all: temporary file, fsync, rename, fsync of the folder.
-
-Temporary names begin with a dot, which Spark's file source and our readers leave out.
-"""
+"""Files that appear whole or not at all: temporary file, fsync, rename, fsync of the folder."""
 
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
+import msgpack
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from edge_agent.unfinished import taking_name
+from edge_agent.local_files import taking_name
 
-if TYPE_CHECKING:
-    import pyarrow.parquet as pq
+# A state in a file that appears whole, with a checksum: what cannot be read is as not there.
+
+
+_CHECK: Final = 4
+
+
+def save(path: Path, state: Any) -> None:
+    """Replaces what was there.
+
+    Args:
+        path: of the file.
+        state: of what msgpack knows, with keys of any kind.
+
+    Raises:
+        OSError: it cannot be written; what was there stays.
+    """
+    content = msgpack.packb(state)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as sink:
+        sink.write(zlib.crc32(content).to_bytes(_CHECK, "big"))
+        sink.write(content)
+
+
+def load(path: Path) -> Any:
+    """What was saved last; None: nothing, or it is damaged."""
+    if not path.exists():
+        return None
+    content = path.read_bytes()
+    check, content = content[:_CHECK], content[_CHECK:]
+    if check != zlib.crc32(content).to_bytes(_CHECK, "big"):
+        return None
+    try:
+        return msgpack.unpackb(content, strict_map_key=False, use_list=False)
+    except (ValueError, TypeError):  # with a checksum, but not written by this program
+        return None
+
+
+# Files that appear whole or not at all: temporary file, fsync, rename, fsync of the folder.
+#
+# Temporary names begin with a dot, which Spark's file source and our readers leave out.
+
 
 # ruff: noqa: PLC0415 - a query over a few lines has no Parquet, which takes longer to load
 

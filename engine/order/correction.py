@@ -9,7 +9,7 @@ import numpy as np
 
 from edge_agent import records as r
 from engine.clocks.reference import SourceClocks
-from engine.kernels.integers import INT_MAX, INT_MIN
+from engine.kernels.records import INT_MAX, INT_MIN
 from engine.order.base import Guards
 from engine.order.duplicates import Duplicates
 from engine.order.sequence.state import DUPLICATE, QUARANTINED_FUTURE

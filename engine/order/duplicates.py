@@ -22,10 +22,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from edge_agent import records as r
-from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel
-from engine.kernels.records import copy_of, numbers_of, one, record
-from engine.kernels.table import empty_slots, enter, slot_of
+from engine.kernels.records import NONE, copy_of, numbers_of, one, record
+from engine.kernels.tables import empty_slots, enter, slot_of
 from engine.stream.columns import Columns
 
 HORIZON: Final = 32_000

@@ -8,15 +8,15 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Final
 
-from edge_agent.near_miss import near_miss
+from edge_agent.errors import near_miss
 from engine.errors import UserError
 from engine.order.base import OrderSettings
 
 ORDERS: Final = {
     "sequence": "engine.order.sequence.order:SequenceSettings",
     "kslack": "engine.order.slack.kslack:KSlackSettings",
-    "mp-kslack": "engine.order.slack.mp_kslack:MpKSlackSettings",
-    "kslack-chain": "engine.order.slack.kslack_chain:KSlackChainSettings",
+    "mp-kslack": "engine.order.slack.kslack:MpKSlackSettings",
+    "kslack-chain": "engine.order.slack.kslack:KSlackChainSettings",
     "aq-kslack": "engine.order.slack.aq_settings:AqKSlackSettings",
     "ldop": "engine.order.slack.ldop:LdopSettings",
     "none": "engine.order.unordered.none:NoneSettings",

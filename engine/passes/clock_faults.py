@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine.clocks.arrivals import ArrivalEstimate, declaration, estimate, fastest_delay
-from engine.kernels.integers import NS_PER_S
+from engine.kernels.records import NS_PER_S
 from engine.log.clock_readings import ClockReadings, clock_readings
-from engine.log.held_log import Log, opened
-from engine.report.units import duration
+from engine.log.following import Log, opened
+from engine.report.numbers import duration
 
 _UNIT_NS: Final = 30 * 86_400 * NS_PER_S
 """So far ahead a clock is seldom, and a wrong unit of time often."""

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from edge_agent import records as r
 from engine.chain import ChainSettings
-from engine.log.held_log import Log, opened
+from engine.log.following import Log, opened
 from engine.stream.frame import Frame
 
 _FRAMES: Final = 256

@@ -11,9 +11,8 @@ from typing import Final, TextIO
 from msgspec import Struct
 
 from engine.errors import UserError
-from engine.query.derived_plan import asked_plan
-from engine.query.fields import time_labels
-from engine.query.plan import Plan
+from engine.query.plan import Plan, asked_plan
+from engine.query.results_as_events import time_labels
 from engine.query.shape import most_events
 from engine.results.export import export_jsonl, export_table, table_ahead
 from engine.results.ordered import (
@@ -24,7 +23,7 @@ from engine.results.ordered import (
     export_ordered_table,
     ordered_ahead,
 )
-from engine.results.store.part_store import PartStore
+from engine.results.part_store import PartStore
 from engine.results.tables.table_ahead import TableAhead
 from engine.results.tables.table_file import CSV, PARQUET
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from engine.passes.asked import Asked
 from engine.passes.automata_drawn import drawings_of
-from engine.report.events_against import EVENTS, keep_events
-from engine.report.page.page_folder import check_page_folder
+from engine.passes.options import Asked
+from engine.report.against import EVENTS, keep_events
+from engine.report.page.document import check_page_folder
 from engine.report.write import Places, write_report
 from engine.results.export import export_jsonl
-from engine.results.store.part_store import PartStore
+from engine.results.part_store import PartStore
 from engine.scenario import Pass, Score
 
 RESULTS: Final = "results.jsonl"

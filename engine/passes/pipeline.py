@@ -14,11 +14,11 @@ from typing import Any, Final
 import pyarrow as pa
 from msgspec import Struct
 
-from edge_agent.unfinished import taking_name
+from edge_agent.local_files import taking_name
 from engine.chain import ChainSettings
 from engine.errors import SparkFailure, UserError
 from engine.log.arrival_log import LogReader, LogWriter
-from engine.log.held_log import HeldLog, Log, gathered, held, opened
+from engine.log.following import HeldLog, Log, gathered, held, opened
 from engine.log.input.input_log import open_input
 from engine.log.input.input_read import PLAIN_FORM, InputForm
 from engine.log.input.numbering import CountedLane
@@ -27,7 +27,7 @@ from engine.passes.inprocess import run_in_process
 from engine.query import check_attributes
 from engine.query.fields import named_attributes
 from engine.query.plan import Plan
-from engine.results.store.part_store import HELD_BYTES, PartStore
+from engine.results.part_store import HELD_BYTES, PartStore
 from engine.stream.frame import ATTR_PREFIX
 
 Advanced = Callable[[int], None]

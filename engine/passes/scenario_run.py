@@ -15,20 +15,20 @@ from pathlib import Path
 from typing import Any, Final
 
 import scenarios
-from edge_agent.near_miss import near_miss
-from edge_agent.unfinished import taking_name
+from edge_agent.errors import near_miss
+from edge_agent.local_files import taking_name
 from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
 from engine.errors import UserError
 from engine.order.registry import parse_order
 from engine.passes.automata_drawn import drawings_of
-from engine.passes.doubts import of_promises
 from engine.passes.pipeline import Advanced, Host, check_plans
-from engine.query.analysis.named_queries import parse_queries
+from engine.passes.warnings import of_promises
+from engine.query.analysis.cascade import parse_queries
 from engine.query.plan import Plan
 from engine.report.write import write_report
 from engine.results.export import export_jsonl
-from engine.results.store.part_store import PartStore
+from engine.results.part_store import PartStore
 from engine.scenario import (
     DeclaringScenario,
     ForetellingScenario,

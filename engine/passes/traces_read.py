@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from engine.chain import Chain, ChainSettings
 from engine.errors import UserError
-from engine.log.held_log import Log, opened
+from engine.log.following import Log, opened
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query.plan import Attribute

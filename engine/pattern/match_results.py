@@ -14,14 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from edge_agent.records import CLOCK
-from engine.barrier.changes import Given
+from engine.barrier.base import Given
 from engine.errors import ContractViolation
 from engine.operator import Result, ResultColumns
 from engine.pattern.compiled.tables import Layout
 from engine.pattern.store import REF_END, Store
-from engine.query.check_plan import APART, RESULT
-from engine.query.computed import computed_values, python_values
-from engine.query.expression import View, join_value
+from engine.query.expression import View, computed_values, join_value, python_values
 from engine.query.fields import (
     FIELDS,
     asked_of_results,
@@ -30,9 +28,9 @@ from engine.query.fields import (
     released_columns,
     shows_everything,
 )
-from engine.query.plan import Attribute, Expression, SeqPlan
+from engine.query.plan import APART, RESULT, Attribute, Expression, SeqPlan
 from engine.query.values import NULL, Value
-from engine.results.lines.json_texts import json_text, one_kind, woven
+from engine.results.json_lines import json_text, one_kind, woven
 from engine.results.schema import (
     EVENT_FIELDS,
     MATCH_SCHEMA,
@@ -43,8 +41,8 @@ from engine.results.schema import (
     one_of,
     same_for_all,
 )
-from engine.stream.chance import UNKNOWN
 from engine.stream.columns import VALID_PREFIX
+from engine.stream.ends import UNKNOWN
 from engine.stream.frame import ATTR_PREFIX
 from engine.stream.released import Strings
 
@@ -201,7 +199,7 @@ class Matches(ResultColumns):
         self, branches: Sequence[SeqPlan] | None = None
     ) -> Iterator[tuple[np.ndarray, dict[str, Value]]]:
         """Of each branch that computes anything, which results are its, and by label their values:
-        as of ``engine.query.computed.computed_values``. ``branches``: the query's, which compute
+        as of ``engine.query.expression.computed_values``. ``branches``: the query's, which compute
         something else.
         """
         for branch, plan in enumerate(branches or self.layout.branches):

@@ -1,15 +1,4 @@
-"""SEQ: strictly increasing event time, every combination, with its certainty (SPEC 4.1, 4.3).
-
-The matcher knows nothing of strategies: it says what each released row does to matches, completing
-new ones and, if it is of a negated step, invalidating older ones or putting them in doubt; a
-barrier makes results of that. No table of matches is kept: the kernel finds both among the events.
-
-An event is kept until ``ref + unc + W + keep_late_ns`` lies behind progress by more than clocks may
-err (``engine.clocks.stream_clocks``); then no row that is less than ``keep_late_ns`` late can need
-it (one of a negated step at the front is kept for another W). Rows later than that are counted and
-take no part.
-Without WITHIN nothing can be dropped; how much is held is counted.
-"""
+"""SEQ: strictly increasing event time, every combination, with its certainty (SPEC 4.1, 4.3)."""
 
 from __future__ import annotations
 
@@ -17,18 +6,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from edge_agent.records import DEFAULT_SITE
-from engine.barrier.base import Asked, Happened
-from engine.barrier.changes import ORDER, Changes, Given
+from engine.barrier.base import ORDER, Asked, Changes, Given, Happened
+from engine.barrier.registry import BarrierSettings, barrier_in_force, build_barrier
+from engine.barrier.stage import BarrierStage
 from engine.clocks.seen import MIXED
-from engine.clocks.stream_clocks import NOTHING
+from engine.clocks.stream_clocks import NOTHING, StreamClocks
 from engine.errors import ContractViolation, UserError
-from engine.operator import Result
+from engine.operator import Result, ResultPieces
 from engine.pattern.compiled.membership import kept_attributes, members, step_filters
 from engine.pattern.compiled.tables import Layout, layout_of
 from engine.pattern.match_results import Matches
-from engine.pattern.search.kernel import Kernel
+from engine.pattern.search.host import Kernel
 from engine.pattern.search.stacks import Stacks
 from engine.pattern.settings import PatternSettings, Rule
 from engine.pattern.store import DOUBTED, EXPIRES, FIELDS, HORIZON, MEMBER, T_A, Store
@@ -37,9 +28,22 @@ from engine.pattern.verdict.matches import Judge
 from engine.query.fields import attributes_of, released_columns
 from engine.query.plan import OrPlan, SeqPlan
 from engine.query.purge_settings import PURGES
-from engine.stream.chance import CHANCE
+from engine.stream.ends import CHANCE, in_stream
 from engine.stream.released import Released, Strings
 from engine.stream.timeline import Moved, Steps
+
+# SEQ: strictly increasing event time, every combination, with its certainty (SPEC 4.1, 4.3).
+#
+# The matcher knows nothing of strategies: it says what each released row does to matches,
+# completing new ones and, if it is of a negated step, invalidating older ones or putting them in
+# doubt; a barrier makes results of that. No table of matches is kept: the kernel finds both among
+# the events.
+#
+# An event is kept until ``ref + unc + W + keep_late_ns`` lies behind progress by more than clocks
+# may err (``engine.clocks.stream_clocks``); then no row that is less than ``keep_late_ns`` late can
+# need it (one of a negated step at the front is kept for another W). Rows later than that are
+# counted and take no part. Without WITHIN nothing can be dropped; how much is held is counted.
+
 
 _INT_MAX: Final = 2**63 - 1
 _DEFAULT_KEEP_LATE_NS: Final = 60 * 10**9
@@ -285,3 +289,55 @@ def kept_ns(within_ns: int | None, settings: PatternSettings) -> int | None:
     if keep_late is None:
         keep_late = max(_DEFAULT_KEEP_LATE_NS, within_ns)
     return within_ns + keep_late
+
+
+# A matcher with its barrier and its stream's clocks, but no order: for whoever has a stream.
+
+
+class Alone:
+    """Answers one query over a stream that is released already.
+
+    Args:
+        matcher: of the query.
+        barrier: turns matches into results; None = as the query's REALTIME says.
+    """
+
+    def __init__(self, matcher: SeqMatcher, barrier: BarrierSettings | None = None) -> None:
+        in_force = barrier_in_force(barrier, matcher.plan.realtime)
+        self.matcher = matcher
+        self._stage = BarrierStage(matcher, build_barrier(in_force, matcher.asked))
+        settings = matcher.settings
+        self._clocks = StreamClocks(
+            frozenset(matcher.types),
+            by_clock=settings.purge == "slack",
+            certainty=settings.certainty,
+        )
+
+    def process(self, released: Released) -> ResultPieces:
+        """What a batch makes known."""
+        ordered = in_stream(released)
+        ordered = replace(ordered, moved=self._clocks.advance(ordered))
+        results = ResultPieces()
+        results.extend(self._stage.process(ordered))
+        return results
+
+    def advance(self, now: int) -> Sequence[Result]:
+        """The arrival clock has come to ``now``."""
+        return self._stage.advance(now)
+
+    def finish(self, at: int) -> Sequence[Result]:
+        """End of the stream at arrival-clock instant ``at``."""
+        return self._stage.finish(at)
+
+    def counters(self) -> dict[str, int]:
+        """Of matcher and barrier."""
+        return self._stage.counters()
+
+    def snapshot(self) -> dict[str, Any]:
+        """State as plain data."""
+        return {"stage": self._stage.snapshot(), "clocks": self._clocks.snapshot()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over a snapshot of one with equal settings."""
+        self._stage.restore(state["stage"])
+        self._clocks.restore(state["clocks"])

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from engine.errors import UserError
-from engine.query.endpoints.path import IBP
-from engine.query.endpoints.tree_joins import COST
+from engine.query.endpoints.joins import COST, IBP
 from engine.query.purge_settings import MATCHES_MAX
 
 
@@ -56,8 +55,8 @@ class PatternSettings:
     them).
     ``purge`` and ``slack_ns`` (of ``slack``): see ``engine.query.purge_settings``. Rows that
     break the promise meant find what is left. ``intervals``: how an ISEQ is searched
-    (``engine.query.endpoints.path``). ``joins``: in which order the steps of a SEQ/PAL tree are
-    found (``engine.query.endpoints.tree_joins``). ``matches_max``: as many may one event
+    (``engine.query.endpoints.joins``). ``joins``: in which order the steps of a SEQ/PAL tree are
+    found (``engine.query.endpoints.joins``). ``matches_max``: as many may one event
     complete or change; the events of one call, or the barrier hold back, ``MATCHES_TOGETHER`` times
     as many.
     """

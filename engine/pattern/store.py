@@ -7,22 +7,42 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from engine.barrier.changes import ORDER
+from engine.barrier.base import ORDER
 from engine.errors import ContractViolation
+from engine.kernels.jit import kernel
 from engine.kernels.records import copy_of, numbers_of
-from engine.pattern.compiled.derived import Read
 from engine.pattern.compiled.records import EVENT
-from engine.pattern.record_rows import put
-from engine.pattern.search.program_machine import ABSENT, FLOAT, INT, TEXT
+from engine.pattern.compiled.table_builder import Read
+from engine.pattern.search.machine import ABSENT, FLOAT, INT, TEXT
 from engine.pattern.verdict.certainty import EventTimes
 from engine.query.expression import View, view_value
 from engine.query.fields import attributes_in, own_attribute, released_columns
 from engine.query.plan import Attribute
 from engine.query.values import Value
-from engine.stream.chance import CHANCE
 from engine.stream.columns import VALID_PREFIX
+from engine.stream.ends import CHANCE
 from engine.stream.frame import ATTR_PREFIX
 from engine.stream.released import Released, Strings
+
+# Columns of new events into the records that the kernels of patterns read.
+#
+# NumPy fills one field after another, and each time goes through all the memory of the records.
+
+
+@kernel
+def put(
+    events: np.ndarray, ref: np.ndarray, ref_end: np.ndarray, unc: np.ndarray, epoch: np.ndarray,
+    order: np.ndarray, expires: np.ndarray, member: np.ndarray, horizon: np.ndarray,
+    t_a: np.ndarray, clock: np.ndarray, doubted: np.ndarray,
+) -> None:  # fmt: skip
+    """``events``: EVENT, as long as the columns, which are int64 but ``clock``, ``doubted``."""
+    for i in range(len(events)):
+        event = events[i]
+        event.ref, event.ref_end, event.unc = ref[i], ref_end[i], unc[i]
+        event.epoch, event.order, event.expires = epoch[i], order[i], expires[i]
+        event.member, event.horizon, event.t_a = member[i], horizon[i], t_a[i]
+        event.clock, event.doubted = clock[i], doubted[i]
+
 
 FIELDS: Final = (
     "ref", "unc", "epoch", "ts", "te", "arrival", "release", "seq", "source", "stream", "type",
@@ -39,7 +59,7 @@ REF_END: Final = "ref_end"
 T_A: Final = "t_a"
 """The site's T_a in force at the event."""
 DOUBTED: Final = "doubted"
-"""1: it may not have happened: its ``engine.stream.chance`` is not 1."""
+"""1: it may not have happened: its ``engine.stream.ends`` is not 1."""
 
 _IN_RECORD: Final = tuple(EVENT.names or ())
 """Columns that are fields of a record: what the kernel reads lies together, event by event."""
@@ -268,7 +288,7 @@ class Store:
         return EventTimes(c["ref"], c["unc"], c["epoch"], c["clock"], c[REF_END]).take(rows)
 
     def chances(self, rows: np.ndarray) -> np.ndarray:
-        """That the events happened (``engine.stream.chance``); 1 at the place -1."""
+        """That the events happened (``engine.stream.ends``); 1 at the place -1."""
         known = self.columns.get(CHANCE)
         found = np.ones(rows.shape)
         return found if known is None else np.where(rows >= 0, known[rows], found)

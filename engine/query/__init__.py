@@ -1,11 +1,11 @@
 """The query language: text -> plan, plan -> text, and what a plan asks of the data."""
 
 from engine.query.analysis.analyse import query
-from engine.query.computed import computed_values
-from engine.query.derived_schema import check_attributes
 from engine.query.explain import explain
+from engine.query.expression import computed_values
 from engine.query.fields import needed_attributes
 from engine.query.render import render as to_text
+from engine.query.results_as_events import check_attributes
 
 __all__ = [
     "check_attributes",

@@ -1,53 +1,59 @@
-"""EXPLAIN: the plan of a query in words, for people.
-
-What is told is what the operators do: ``engine.pattern.seq`` (purge), ``engine.barrier`` (what
-lets a match go); windows are told of in ``engine.query.explain_windows``.
-"""
+"""EXPLAIN: the plan of a query in words, for people."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from engine.barrier.registry import BARRIERS, BarrierSettings, Closes, barrier_in_force
 from engine.query.analysis.consistency import never_counts
-from engine.query.derived_plan import asked_plan
-from engine.query.endpoints.path import IBP
-from engine.query.endpoints.told import counts_when, interval_sections
-from engine.query.endpoints.told_tree import tree_sections
-from engine.query.endpoints.tree_joins import COST
-from engine.query.explain_checks import check_sections
-from engine.query.explain_join import join_sections
-from engine.query.explain_repetition import repetition_sections
-from engine.query.explain_windows import window_sections
+from engine.query.endpoints.joins import COST, IBP
+from engine.query.explain_operators import (
+    counts_when,
+    interval_sections,
+    join_sections,
+    repetition_sections,
+    tree_sections,
+    window_sections,
+)
 from engine.query.fields import attributes_in, shows_everything
-from engine.query.join_plan import JoinPlan
 from engine.query.language.place import listed
 from engine.query.monitor_plan import MonitorPlan
 from engine.query.plan import (
     Comparison,
+    DerivedPlan,
     Group,
+    JoinPlan,
     OrPlan,
     Part,
     Plan,
     Predicate,
     SeqPlan,
     TreePlan,
+    WindowKind,
     WindowPlan,
+    asked_plan,
+    checks_of,
 )
 from engine.query.purge_settings import PurgeSettings
-from engine.query.render import render, render_pattern, render_type
-from engine.query.render_values import render_duration, render_expression, render_predicate
-from engine.query.repeat_plan import RepeatPlan
-from engine.query.shape import (
-    INTERVALS,
-    Between,
-    Shape,
-    of_intervals,
-    shape_of,
-    whole_pattern,
+from engine.query.render import (
+    render,
+    render_duration,
+    render_expression,
+    render_pattern,
+    render_predicate,
+    render_type,
 )
+from engine.query.repeat_plan import RepeatPlan
+from engine.query.results_as_events import returned_columns
+from engine.query.shape import INTERVALS, Between, Shape, of_intervals, shape_of, whole_pattern
+
+# EXPLAIN: the plan of a query in words, for people.
+#
+# What is told is what the operators do: ``engine.pattern.seq`` (purge), ``engine.barrier`` (what
+# lets a match go); windows are told of in ``engine.query.explain_operators``.
+
 
 WIDTH: Final = 100
 _LABEL: Final = 12
@@ -65,14 +71,14 @@ def explain(
         plan: of a query.
         barrier: in force; None: as the query's REALTIME says.
         purge: of events; None: the default.
-        intervals: how an ISEQ is searched (``engine.query.endpoints.path``).
-        joins: of a SEQ/PAL tree (``engine.query.endpoints.tree_joins``).
+        intervals: how an ISEQ is searched (``engine.query.endpoints.joins``).
+        joins: of a SEQ/PAL tree (``engine.query.endpoints.joins``).
     """
     sections: list[Section] = [("query", [render(plan := asked_plan(plan))])]
     if isinstance(plan, WindowPlan):
         return _text(plan, [*sections, *window_sections(plan, barrier)])
     if isinstance(plan, MonitorPlan):
-        from engine.query.automata.drawn import monitor_sections  # noqa: PLC0415 - ten modules
+        from engine.query.automata.picture import monitor_sections  # noqa: PLC0415 - ten modules
 
         return _text(plan, [*sections, *monitor_sections(plan)])
     branches = plan.branches if isinstance(plan, OrPlan) else (plan,)
@@ -323,3 +329,66 @@ def _purge(branches: tuple[SeqPlan, ...], purge: PurgeSettings) -> str:
         f"{longer}"
     )
     return kept + (by_promises if purge.name == "promises" else "")
+
+
+# EXPLAIN of several statements: which reads whose results, and what an event of these is.
+
+
+def cascade_told(plans: Sequence[Plan]) -> list[str]:
+    """A text of lines about who reads whom, in a list; none where nobody reads results."""
+    read = {source.name for plan in plans for source in _sources(plan)}
+    if not read:
+        return []
+    lines = ["cascade"]
+    for plan in plans:
+        sources = [source.name for source in _sources(plan)]
+        of = listed(sources) if sources else "the log"
+        lines.append(f"{plan.name:<12}reads {of}")
+        if plan.name in read:
+            lines += _wrapped(f"its results are events of {plan.name}: {_time(asked_plan(plan))}")
+            lines += _wrapped(f"columns {', '.join(sorted(returned_columns(plan)))}")
+    lines += _wrapped(
+        "Results are read in the order of their times, once progress has passed them; one that is "
+        "taken back or comes later takes back, or adds, what hangs on it."
+    )
+    return ["\n".join(lines) + "\n"]
+
+
+def _sources(plan: Plan) -> tuple[Plan, ...]:
+    return plan.sources if isinstance(plan, DerivedPlan) else ()
+
+
+def _time(plan: Plan) -> str:
+    if isinstance(plan, MonitorPlan):
+        return "at the instant of the event that made each known"
+    if not isinstance(plan, WindowPlan):
+        return "from the start of a match's first event to the end of its last one"
+    if plan.kind is WindowKind.ROWS:
+        return "from a window's first event to its last one"
+    return "from a window's start to the last ns before its end"
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, 100, initial_indent=" " * 12, subsequent_indent=" " * 12)
+
+
+# EXPLAIN of what results are checked against before they go out.
+
+
+def check_sections(plan: Plan) -> list[tuple[str, list[str]]]:
+    """Labels and lines; none if nothing is checked."""
+    checks = checks_of(plan)
+    if checks is None:
+        return []
+    by = ", ".join(map(render_expression, checks.key))
+    if plan.windows:
+        by = "the group"
+    lines = [f"results with one history have the same {by}" if by else "all results: one history"]
+    for rule in checks.rules:
+        text = (
+            f"{rule.name}: {render_predicate(rule.condition)}; where that is false, the result is "
+        )
+        if rule.hold_ns:
+            text += f"held {render_duration(rule.hold_ns)}, judged again, and if it still is, "
+        lines.append(text + ("dropped" if rule.drop else "marked as doubtful"))
+    return [("checks", lines)]

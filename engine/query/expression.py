@@ -1,23 +1,14 @@
-"""Evaluates a plan's predicates and expressions on whole columns.
-
-As in SQL, a comparison with null (absent, or a NaN) is neither true nor false, nor is NOT of it;
-AND and OR take it so, and a condition holds where it is true.
-
-Integers stay int64: beyond 2**53 they are compared exactly, with floats too; a result outside
-int64 is null, and so is a division by zero. Text is compared by code for equality and by its
-characters' code points for order. A comparison of text with a number is as one with null.
-"""
+"""Evaluates a plan's predicates and expressions on whole columns."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
 
 from engine.errors import ContractViolation
-from engine.query.functions import called, likeness
 from engine.query.plan import (
     OPPOSITE,
     Arithmetic,
@@ -32,10 +23,31 @@ from engine.query.plan import (
     Membership,
     Predicate,
     Presence,
+    SeqPlan,
 )
-from engine.query.values import NULL, Value, arithmetic, choose, compare, is_in, present
+from engine.query.values import (
+    NULL,
+    Value,
+    arithmetic,
+    called,
+    choose,
+    compare,
+    is_in,
+    likeness,
+    present,
+)
 from engine.stream.frame import ATTR_PREFIX
 from engine.stream.released import Released, Strings
+
+# Evaluates a plan's predicates and expressions on whole columns.
+#
+# As in SQL, a comparison with null (absent, or a NaN) is neither true nor false, nor is NOT of it;
+# AND and OR take it so, and a condition holds where it is true.
+#
+# Integers stay int64: beyond 2**53 they are compared exactly, with floats too; a result outside
+# int64 is null, and so is a division by zero. Text is compared by code for equality and by its
+# characters' code points for order. A comparison of text with a number is as one with null.
+
 
 Bools = np.ndarray
 ValidOf = Callable[[str], "np.ndarray | None"]
@@ -220,3 +232,49 @@ def column(name: str, view: View) -> Value:
     if values.dtype.kind in "iu":
         return Value("int", values.astype(np.int64, copy=False), valid)
     return Value("float", values.astype(np.float64, copy=False), valid)
+
+
+# The values that RETURN computes from whole matches, on columns.
+
+
+def computed_values(plan: SeqPlan, views: Mapping[str, View], n: int) -> dict[str, Value]:
+    """What ``plan.computed`` asks of n matches.
+
+    Args:
+        plan: the plan, or a branch of an OR.
+        views: by alias of the steps, the columns of the events that the matches have there; row i
+            of each belongs to match i, arrays have the shape (n,). Of a negated step: ``absent``.
+        n: the number of matches.
+
+    Returns:
+        One entry per label, in written order. ``data`` and ``valid`` (None: all are) have the
+        shape (n,), except of kind null, where data is None and no match has a value. Kind str:
+        codes of the views' string table. Truth values are ints, 0 and 1; times are in ns.
+
+    Raises:
+        ContractViolation: ``views`` lacks an alias.
+    """
+    found: dict[str, Value] = {}
+    for one in plan.computed:
+        value = join_value(one.expression, views)
+        data, valid = value.data, value.valid
+        if value.kind == "float" and not bool(np.isfinite(data).all()):
+            # JSON has no sign for what left the floats' range, and nobody a use for it.
+            valid = np.isfinite(data) if valid is None else valid & np.isfinite(data)
+        if value.kind != "null":
+            data = np.broadcast_to(data, (n,))
+            valid = None if valid is None else np.broadcast_to(valid, (n,))
+        found[one.label] = Value(value.kind, data, valid)
+    return found
+
+
+def python_values(value: Value, n: int, strings: Strings) -> list[Any]:
+    """``value`` of n matches as int, float, str or None, as a result's record shows it."""
+    if value.kind == "null":
+        return [None] * n
+    data = value.data.tolist()
+    if value.kind == "str":
+        data = [strings.text(code) for code in data]
+    if value.valid is None:
+        return list(data)
+    return [x if known else None for x, known in zip(data, value.valid.tolist(), strict=True)]

@@ -15,15 +15,15 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct, structs
 
 from engine.errors import ContractViolation
-from engine.query.check_plan import APART, Checks
-from engine.query.derived_plan import DerivedPlan, asked_plan
-from engine.query.functions import FUNCTIONS
-from engine.query.monitor_plan import MonitorPlan
+from engine.query.monitor_plan import MonitorPlan, occurrences
 from engine.query.plan import (
+    APART,
     Arithmetic,
     Attribute,
     Case,
+    Checks,
     Comparison,
+    DerivedPlan,
     Expression,
     FunctionCall,
     Likeness,
@@ -36,7 +36,7 @@ from engine.query.plan import (
     SeqPlan,
     WindowPlan,
 )
-from engine.query.regular import occurrences
+from engine.query.values import FUNCTIONS
 from engine.stream.frame import ATTR_PREFIX
 from engine.stream.timeline import ANY_TYPE
 
@@ -259,17 +259,6 @@ def named_types(plan: Plan) -> dict[str, None]:
         return dict.fromkeys(step.type for step in plan.steps if step.type != ANY_TYPE)
     found = [step.type for branch in plan.pattern.branches for step in branch.steps]
     return dict.fromkeys([*found, *(each.type for each in occurrences(plan.expression))])
-
-
-def time_labels(plans: Iterable[Plan]) -> dict[str, set[str]]:
-    """Per query with windows, by name, the aggregates whose values are times."""
-    found = {}
-    for plan in plans:
-        for window in asked_plan(plan).windows:
-            from engine.query.over_events import times_of  # noqa: PLC0415 - it reads this module
-
-            found[plan.name] = times_of(window)
-    return found
 
 
 def is_time(expression: Expression) -> bool:

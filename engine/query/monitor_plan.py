@@ -1,15 +1,70 @@
-"""The plan of a pattern under a constraint."""
+"""The plan of a pattern under a constraint, and the constraint's regular expression."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar
 
 from msgspec import Struct
 
-from engine.query.regular import Regular
-
 if TYPE_CHECKING:
-    from engine.query.plan import Attribute, OrPlan, SeqPlan, Step, WindowPlan
+    from collections.abc import Iterator
+
+    from engine.query.plan import Attribute, OrPlan, Predicate, SeqPlan, Step, WindowPlan
+
+
+# What a constraint says of a trace: a regular expression over events (L10 3.2.1).
+
+
+class Occurrence(Struct, frozen=True):
+    """One event of ``type`` for which ``where`` is true (None: any)."""
+
+    type: str
+    where: Predicate | None = None
+
+
+class Concatenation(Struct, frozen=True):
+    """``,``: one part after the other. No parts: nothing happens."""
+
+    parts: tuple[Regular, ...]
+
+
+class Choice(Struct, frozen=True):
+    """``|``: one of the parts."""
+
+    parts: tuple[Regular, ...]
+
+
+class Interleaving(Struct, frozen=True):
+    """``&``: all parts, their events mixed in any way that keeps each part's own order."""
+
+    parts: tuple[Regular, ...]
+
+
+class Repetition(Struct, frozen=True):
+    """``* + ? {m,n}``: ``part`` at least ``least`` times, at most ``most`` (None: any number)."""
+
+    part: Regular
+    least: int
+    most: int | None
+
+
+Regular = Occurrence | Concatenation | Choice | Interleaving | Repetition
+
+
+def occurrences(expression: Regular) -> Iterator[Occurrence]:
+    """Every event that ``expression`` names, in written order."""
+    match expression:
+        case Occurrence():
+            yield expression
+        case Repetition(part=part):
+            yield from occurrences(part)
+        case _:
+            for part in expression.parts:
+                yield from occurrences(part)
+
+
+# The plan of a pattern under a constraint.
 
 
 class MonitorPlan(Struct, frozen=True):
@@ -52,14 +107,6 @@ class MonitorPlan(Struct, frozen=True):
         )
 
 
-def without_room(plan: object) -> list[str]:
-    """What the constraint of a monitored ``plan`` leaves no room for; nothing of other plans.
-
-    Raises:
-        UserError: the constraint and the pattern make no automaton.
-    """
-    if not isinstance(plan, MonitorPlan):
-        return []
-    from engine.query.automata.excluded import excluded  # noqa: PLC0415 - few queries need it
-
-    return excluded(plan)
+def monitored_plans(plans: Iterable[object]) -> list[MonitorPlan]:
+    """Those of patterns under a constraint."""
+    return [plan for plan in plans if isinstance(plan, MonitorPlan)]

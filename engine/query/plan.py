@@ -1,23 +1,192 @@
-"""The plan of a query: what the grammar makes and Python code may build directly.
-
-Plain frozen data without behaviour; operators read it, ``engine.query.expression`` evaluates
-its predicates on columns. Durations are int64 ns.
-"""
+"""The plans of queries: what the grammar makes and Python code may build directly."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from engine.query.aggregates import COMPUTED, Ranking
-from engine.query.check_plan import Checks
-from engine.query.derived_plan import DerivedPlan
-from engine.query.emit import Emit
 from engine.query.monitor_plan import MonitorPlan
+
+# When results of windows are told.
+
+
+class Emit(StrEnum):
+    """When results of windows are told; what stands at the end is the same."""
+
+    CLOSE = "close"
+    """When the window closes."""
+    EARLY = "early"
+    """Also at every multiple of ``WindowPlan.early_ns`` of reference time until then, as far as it
+    has changed."""
+    CHANGE = "change"
+    """At every event that changes it."""
+
+
+# Names of aggregates, and the order of groups by them.
+
+
+AGGREGATES: Final = (
+    "count", "sum", "avg", "min", "max", "stddev", "var", "median", "quantile", "first", "last",
+    "min_by", "max_by",
+)  # fmt: skip
+_CASE: Final = "sum(CASE WHEN v > 3 THEN 1 ELSE 0 END)"
+_FIRST: Final = "of the first 3 groups ORDER BY sum(v) DESC LIMIT 3; of a window's events first(v)"
+_BEFORE: Final = "of two events one after the other: first(v), last(v) ... WINDOW ROWS 2 EVERY 1"
+_DIFFERENT: Final = "count(DISTINCT v)"
+_SHARE: Final = "quantile(v, 0.9)"
+_TEXTS: Final = "values are not put together: first(v), last(v), count(DISTINCT v)"
+ELSEWHERE: Final = {
+    "distinctcount": _DIFFERENT, "approx_count_distinct": _DIFFERENT,
+    "row_number": _FIRST, "rank": _FIRST, "dense_rank": _FIRST, "top": _FIRST,
+    "lag": _BEFORE, "lead": _BEFORE, "prev": _BEFORE,
+    "ifthenelse": _CASE, "if": _CASE, "iif": _CASE, "countif": _CASE, "count_if": _CASE,
+    "percentile": _SHARE, "percentile_cont": _SHARE, "approx_percentile": _SHARE,
+    "stddev_pop": "stddev(v), which divides by n", "stddev_samp": "stddev(v), which divides by n",
+    "var_pop": "var(v), which divides by n", "var_samp": "var(v), which divides by n",
+    "first_value": "first(v)", "firstever": "first(v)", "any_value": "first(v)",
+    "last_value": "last(v)", "lastever": "last(v)", "countever": "count(v)",
+    "mean": "avg(v)", "average": "avg(v)", "rate": "count(*) / 10, of a window of 10 s",
+    "listagg": _TEXTS, "group_concat": _TEXTS, "string_agg": _TEXTS, "collect": _TEXTS,
+    "array_agg": _TEXTS,
+}  # fmt: skip
+"""Aggregates of other systems, and what to write for them."""
+TAKES_TEXT: Final = frozenset({"count", "count_distinct", "first", "last", "min_by", "max_by"})
+"""Aggregates whose argument may be text; what ``min_by`` and ``max_by`` go by may not."""
+COMPUTED: Final = "computed"
+"""In place of a function: arithmetic of aggregates, as in ``max(v) - min(v)``."""
+
+
+class Ranking(Struct, frozen=True):
+    """``ORDER BY label [DESC], ... LIMIT limit``: of each window the results of the first
+    ``limit`` groups, by the aggregates of these ``labels``, the largest first where
+    ``descending``. Null comes last; of equal ones the group with the smaller key comes first.
+    """
+
+    labels: tuple[str, ...]
+    descending: tuple[bool, ...]
+    limit: int
+
+
+# What is asked of a query's results before they go out (Z10 5.1, 5.2).
+
+
+DOUBTFUL: Final = "doubtful"
+"""Field of a result that disagrees: the names of the rules."""
+HISTORY: Final = "$history"
+"""Alias of what is looked up: ``$history.0`` is the first of ``Checks.lookups``."""
+RESULT: Final = "$result"
+"""Alias of what is known of a result itself: the fields in ``RESULT_FIELDS``."""
+APART: Final = frozenset({HISTORY, RESULT})
+"""Aliases that are no steps."""
+RESULT_FIELDS: Final = {
+    "matches": ("probability",),
+    "windows": ("missing", "certain", "ambiguous"),
+}
+"""By kind of results (``engine.results.kinds``)."""
+PAST_COUNT, NEAR_COUNT, SINCE_LAST = "past_count", "near_count", "since_last"
+LOOKUPS: Final = (PAST_COUNT, NEAR_COUNT, SINCE_LAST)
+
+
+class Lookup(Struct, frozen=True):
+    """What the history says of results of ``query`` (None: of the same one) with the same key.
+
+    ``past_count``: how many were known in the ``within_ns`` before this one. ``near_count``: those,
+    and what has become known since, while this one is held. ``since_last``: how long before this
+    one the last of them was known [ns]; null if none was in the ``within_ns`` before.
+    """
+
+    function: str
+    query: str | None
+    within_ns: int
+
+
+class ResultRule(Struct, frozen=True):
+    """``CHECK name (condition) HOLD hold_ns DROP``: ``condition`` holds of a result that agrees
+    with what is known.
+    """
+
+    name: str
+    condition: Predicate
+    hold_ns: int
+    drop: bool
+
+
+class Checks(Struct, frozen=True):
+    """All that is asked of one query's results.
+
+    ``key``: results with the same values have one history; empty: all of the query, or, of windows,
+    all of a group.
+    """
+
+    rules: tuple[ResultRule, ...] = ()
+    key: tuple[Expression, ...] = ()
+    lookups: tuple[Lookup, ...] = ()
+
+
+def checks_of(plan: Any) -> Checks | None:
+    """What is asked of the results of ``plan``; a plan of a user's own class may say nothing."""
+    found: Checks | None = getattr(plan, "checks", None)
+    return found
+
+
+# The plan of a statement that reads the results of others.
+
+
+class DerivedPlan(Struct, frozen=True):
+    """``plan`` asked of the results of ``sources``, which ``CREATE STREAM`` has named.
+
+    Of the log it reads nothing itself: no stream, no type, no attribute. A source is another plan
+    of the same pass, perhaps a derived one, too.
+    """
+
+    plan: OwnPlan
+    sources: tuple[Plan, ...]
+
+    steps: ClassVar[tuple[Step, ...]] = ()
+    branches: ClassVar[tuple[SeqPlan, ...]] = ()
+    streams: ClassVar[tuple[str, ...]] = ()
+    windows: ClassVar[tuple[WindowPlan, ...]] = ()
+    realtime: ClassVar[None] = None
+
+    @property
+    def name(self) -> str:
+        """Of the statement."""
+        return self.plan.name
+
+    @property
+    def text(self) -> str:
+        """As it was written."""
+        return self.plan.text
+
+    @property
+    def checks(self) -> Checks | None:
+        """As of the plan that it asks."""
+        return checks_of(self.plan)
+
+    @property
+    def result_kind(self) -> str:
+        """As of the plan that it asks."""
+        return self.plan.result_kind
+
+
+def asked_plan(plan: Plan) -> OwnPlan:
+    """What a statement asks, whatever it reads."""
+    return plan.plan if isinstance(plan, DerivedPlan) else plan
+
+
+def of_log(plans: tuple[Plan, ...]) -> tuple[Plan, ...]:
+    """Those of ``plans`` that read the log itself."""
+    return tuple(plan for plan in plans if not isinstance(plan, DerivedPlan))
+
+
+# The plan of a query: what the grammar makes and Python code may build directly.
+#
+# Plain frozen data without behaviour; operators read it, ``engine.query.expression`` evaluates
+# its predicates on columns. Durations are int64 ns.
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +219,7 @@ class Arithmetic(Struct, frozen=True):
 
 
 class FunctionCall(Struct, frozen=True):
-    """``function(arguments)``, of ``engine.query.functions.FUNCTIONS``."""
+    """``function(arguments)``, of ``engine.query.values.FUNCTIONS``."""
 
     function: str
     arguments: tuple[Expression, ...]
@@ -182,7 +351,7 @@ class SeqPlan(Struct, frozen=True):
     them all (``engine.query.shape`` says what follows of it). ``relations``: must hold besides.
     ``scopes``: of the negated steps; then ``pattern`` has the others alone. ``starts``, ``ends``:
     aliases of steps for which half an interval is enough, its start or its end. ``joins``: in which
-    order steps are found (``engine.query.endpoints.tree_joins``); empty: neighbours first.
+    order steps are found (``engine.query.endpoints.joins``); empty: neighbours first.
     """
 
     name: str
@@ -378,3 +547,36 @@ Plan = OwnPlan | DerivedPlan
 """What is asked, so that nobody but the language and the registry of operators asks for its class:
 ``result_kind`` (``engine.results.kinds``), ``windows`` (none of a pattern), ``branches`` and
 ``steps`` (none of a window), ``streams`` (none: all)."""
+
+
+# The plan of a join: a pattern with an alternative for what has no partner.
+
+
+_UNSAID: Final = SeqPlan("", "", ())
+
+
+class JoinKind(StrEnum):
+    """Which events of a join's two sides give a row though they have no partner."""
+
+    INNER = "inner"
+    LEFT = "left"
+    RIGHT = "right"
+    FULL = "full"
+    ANTI = "anti"
+    """Those of the left side, and they alone."""
+
+
+class JoinPlan(OrPlan, frozen=True):
+    """``SELECT ... FROM a LEFT JOIN b ON a.id = b.id WITHIN d``: two streams' events whose times
+    are at most ``d`` apart, or (``window_ns``) that lie in one window of that length.
+
+    Of its ``branches`` one has the pairs, and one for each side that is kept has its events without
+    a partner: there the partner is a negated step. ``pair``: the branch of the pairs, which ANTI
+    does not ask for; its steps are the two sides. ``on`` is the condition, ``conjuncts`` what WHERE
+    asks besides.
+    """
+
+    kind: JoinKind = JoinKind.INNER
+    pair: SeqPlan = _UNSAID
+    on: tuple[Predicate, ...] = ()
+    window_ns: int | None = None

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from engine.errors import UserError
-from engine.query.aggregates import TAKES_TEXT
+from engine.query.analysis.typed import to_compare, to_take
 from engine.query.fields import (
     FIELDS,
     KIND_OF_TYPE,
@@ -18,14 +18,13 @@ from engine.query.fields import (
     comparable,
     own_attribute,
 )
-from engine.query.functions import FUNCTIONS
-from engine.query.join_plan import JoinPlan
 from engine.query.language import syntax as s
 from engine.query.language.parse import parse
 from engine.query.language.place import Span, closest, refuse
-from engine.query.language.sources import Join
-from engine.query.monitor_plan import MonitorPlan
+from engine.query.language.syntax import Join
+from engine.query.monitor_plan import MonitorPlan, occurrences
 from engine.query.plan import (
+    TAKES_TEXT,
     Arithmetic,
     Attribute,
     Case,
@@ -33,6 +32,7 @@ from engine.query.plan import (
     Constant,
     Expression,
     FunctionCall,
+    JoinPlan,
     Likeness,
     Logic,
     Membership,
@@ -44,10 +44,9 @@ from engine.query.plan import (
     SeqPlan,
     WindowPlan,
 )
-from engine.query.regular import occurrences
-from engine.query.render_values import render_attribute
+from engine.query.render import render_attribute
 from engine.query.repeat_plan import step_and_role
-from engine.query.unlike import to_compare, to_take
+from engine.query.values import FUNCTIONS
 
 _NUMBERS: Final = {ValueKind.TIME, ValueKind.NUMBER, ValueKind.BARE}
 _TYPES: Final = {ValueKind.TEXT: "str", ValueKind.TRUTH: "bool"}

@@ -10,8 +10,7 @@ from typing import Final
 import numpy as np
 
 from engine.kernels.jit import inline, kernel
-from engine.pattern.search.clocked_machine import Errors
-from engine.pattern.search.program_machine import CERTAINLY, FLOAT, POSSIBLY, holds
+from engine.pattern.search.machine import CERTAINLY, FLOAT, POSSIBLY, Errors, holds
 from engine.pattern.search.state import CERTAIN, IMPOSSIBLE, POSSIBLE
 from engine.pattern.verdict.outcomes import bits_of, real_of
 from engine.repetition.records import (

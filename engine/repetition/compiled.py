@@ -20,8 +20,7 @@ from msgspec.structs import replace
 
 from engine.pattern.compiled.table_builder import Builder, conjunction, exact_and_clocked
 from engine.pattern.compiled.tables import Layout, SamePlan
-from engine.pattern.search.program_machine import FLOAT, INT, TEXT
-from engine.query.equal_everywhere import partitioned
+from engine.pattern.search.machine import FLOAT, INT, TEXT
 from engine.query.fields import attributes_in, with_alias, with_attributes
 from engine.query.plan import Attribute, Predicate, Step
 from engine.query.repeat_plan import (
@@ -35,6 +34,7 @@ from engine.query.repeat_plan import (
     Contiguity,
     RepeatPlan,
     Skip,
+    partitioned,
     step_and_role,
     with_role,
 )

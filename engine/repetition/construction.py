@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.kernels.hashing import mixed
 from engine.kernels.jit import inline, kernel
+from engine.kernels.tables import mixed
 from engine.pattern.search.stacks import Beside, find, insert, needed
 from engine.repetition.asking import spread_of
 from engine.repetition.choosing import choose_late, choose_newest

@@ -3,14 +3,14 @@ last.
 
 Between two neighbours of a match the contiguity, UNTIL and negated steps forbid events; each event
 that does so for certain ends the match, one that may do so puts it in doubt. That is as with the
-scopes of negated steps (L09 WinNeg; ``engine.pattern.search.scopes``), and so is which events are
-looked at: those that were held when the later of the match and the event came.
+scopes of negated steps (L09 WinNeg; ``engine.pattern.search.construction``), and so is which
+events are looked at: those that were held when the later of the match and the event came.
 """
 
 from __future__ import annotations
 
 from engine.kernels.jit import inline, kernel
-from engine.pattern.search.scopes import FOR_EVER
+from engine.pattern.search.construction import FOR_EVER
 from engine.pattern.search.stacks import first_not_below
 from engine.pattern.search.state import CERTAIN, IMPOSSIBLE
 from engine.repetition.asking import (

@@ -7,12 +7,17 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from engine.kernels.records import numbers_of
-from engine.pattern.compiled.program import compile_programs, uses_text_order
-from engine.pattern.compiled.program_texts import awaits_text, text_constants, text_ranks
+from engine.pattern.compiled.program import (
+    awaits_text,
+    compile_programs,
+    text_constants,
+    text_ranks,
+    uses_text_order,
+)
 from engine.pattern.compiled.records import EVENT
 from engine.pattern.search import stacks
-from engine.pattern.search.budget import MatchBudget
-from engine.pattern.search.program_machine import NO_PROGRAMS, Programs
+from engine.pattern.search.host import MatchBudget
+from engine.pattern.search.machine import NO_PROGRAMS, Programs
 from engine.pattern.settings import Rule
 from engine.pattern.store import Store
 from engine.query.purge_settings import MATCHES_MAX

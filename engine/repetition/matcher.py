@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from edge_agent.records import DEFAULT_SITE
-from engine.barrier.base import Asked
-from engine.barrier.changes import Changes, Given
+from engine.barrier.base import Asked, Changes, Given
 from engine.errors import UserError
 from engine.operator import Result, ResultPieces
 from engine.pattern.compiled.membership import step_filters
@@ -28,9 +27,8 @@ from engine.pattern.settings import PatternSettings
 from engine.pattern.store import EXPIRES
 from engine.query.repeat_plan import RepeatPlan
 from engine.repetition.compiled import repeat_layout
-from engine.repetition.judge import RepeatJudge, scopes_of
 from engine.repetition.kernel import RepeatKernel
-from engine.repetition.match_table import MatchTable
+from engine.repetition.matches import MatchTable, RepeatJudge, scopes_of
 from engine.repetition.results import shown_runs
 from engine.stream.released import Released
 from engine.stream.timeline import Moved, Steps

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.kernels.records import record
-from engine.pattern.search.program_machine import Programs
+from engine.pattern.search.machine import Programs
 from engine.pattern.search.stacks import Stacks
 
 ROLES: Final = 5

@@ -10,21 +10,20 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from engine.barrier.changes import Given
+from engine.barrier.base import Given
 from engine.pattern.match_results import Matches
 from engine.pattern.store import Store
 from engine.pattern.verdict.certainty import no_surer_than
-from engine.query.computed import computed_values
-from engine.query.expression import View
+from engine.query.expression import View, computed_values
 from engine.query.fields import attributes_in, own_attribute, released_columns
 from engine.query.plan import Attribute, Computed, Expression, SeqPlan
 from engine.query.repeat_plan import COLLECTED, COUNT, FIRST, LAST, step_and_role
 from engine.query.values import NULL, Value
 from engine.repetition.asking import HALF, LOW_HALF
 from engine.repetition.compiled import RepeatLayout
-from engine.repetition.match_table import MatchTable
-from engine.stream.chance import CHANCE
+from engine.repetition.matches import MatchTable
 from engine.stream.columns import VALID_PREFIX
+from engine.stream.ends import CHANCE
 from engine.stream.frame import ATTR_PREFIX
 from engine.stream.released import Strings
 

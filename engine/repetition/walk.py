@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from engine.kernels.jit import inline, kernel
-from engine.pattern.search.scopes import FOR_EVER
+from engine.pattern.search.construction import FOR_EVER
 from engine.pattern.search.stacks import first_not_below
 from engine.pattern.search.state import CERTAIN, IMPOSSIBLE, POSSIBLE
 from engine.repetition.asking import (

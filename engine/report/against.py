@@ -1,8 +1,4 @@
-"""Two runs compared: key numbers side by side, and which results were lost, are new or changed.
-
-A match is the same in both runs if its events have the same names (stream, source and number, or
-time where there is no number); a window, if it has the same borders and key.
-"""
+"""Two runs compared: key numbers, events and results, as a page, a JSON file and lines of text."""
 
 from __future__ import annotations
 
@@ -12,12 +8,154 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from engine.errors import UserError
-from engine.report.events_against import compared_events
-from engine.report.measure.answers import QueryAnswers, read_answers
-from engine.report.measure.quantiles import quantiles
-from engine.report.units import amount, duration, percent
+from engine.log.whole_file import parquet_files, whole_file
+from engine.report.measure.events import NO_NUMBER, RunRows, quantiles, read_rows
+from engine.report.measure.matches import QueryAnswers, read_answers
+from engine.report.numbers import amount, as_json, duration, percent, plain, versions
+from engine.report.page.document import document
+from engine.scenario import Table
+from engine.stream.released import LATE, LATE_DROPPED, RESIDUAL
+
+# Two runs' events compared one by one: lost, new, otherwise ordered, and how much sooner let go.
+#
+# An event is the same in both runs if it has the same site, source, stream, incarnation and number,
+# or time where there is no number; of several of one name the first is the first, and so on.
+
+
+EVENTS: Final = "events.parquet"
+"""Beside a report: its events as they were let go."""
+EVENTS_MAX: Final = 5_000_000
+"""Of longer runs no events are kept beside the report, and none compared."""
+_NAMES: Final = ("site", "source", "stream")
+_COLUMNS: Final = (*_NAMES, "incarnation", "seq", "ts", "ref", "release", "status")
+_STATUS: Final = {RESIDUAL: "below what had been let go", LATE: "late", LATE_DROPPED: "dropped"}
+_IN_PLACE: Final = "in order"
+
+
+def keep_events(ordered: Path, into: Path) -> None:
+    """Copies what is compared of the events in ``ordered`` to ``EVENTS`` in ``into``."""
+    files = parquet_files(ordered) if ordered.is_dir() else []
+    if not files or sum(pq.read_metadata(file).num_rows for file in files) > EVENTS_MAX:
+        return
+    tables = [pq.read_table(file, columns=list(_COLUMNS)) for file in files]
+    with whole_file(into / EVENTS) as sink:
+        pq.write_table(pa.concat_tables(tables), sink, compression="zstd")
+
+
+def compared_events(
+    before: tuple[Path, Mapping[str, Any]], now: tuple[Path, Mapping[str, Any]], *,
+    timed: bool, listed: int,
+) -> dict[str, Any] | None:  # fmt: skip
+    """As one query's results are compared; None: one of the two has no events by it.
+
+    Args:
+        before: folder and report of the earlier run.
+        now: of the other one.
+        timed: whether arrivals were given.
+        listed: most examples of a kind.
+    """
+    old, new = _rows(*before), _rows(*now)
+    if old is None or new is None:
+        return None
+    first, second = _paired(old, new)
+    both = (first >= 0) & (second >= 0)
+    lost, added = first[second < 0], second[first < 0]
+    first, second = first[both], second[both]
+    unlike = (old["status"][first] != new["status"][second]) | (
+        old["ref"][first] != new["ref"][second]
+    )
+    held = (old["status"][first] != LATE_DROPPED) & (new["status"][second] != LATE_DROPPED)
+    sooner = old["release"][first[held]] - new["release"][second[held]]
+    changes = zip(first[unlike][:listed].tolist(), second[unlike][:listed].tolist(), strict=True)
+    return {
+        "both": int(first.size), "lost": int(lost.size), "new": int(added.size),
+        "changed": int(unlike.sum()),
+        "sooner_ns": quantiles(np.sort(sooner)) if timed else None,
+        "examples": {
+            "lost": [_event_status(old, row) for row in lost[:listed].tolist()],
+            "new": [_event_status(new, row) for row in added[:listed].tolist()],
+            "changed": [_event_change(old, row, new, other) for row, other in changes],
+        },
+    }  # fmt: skip
+
+
+def _rows(folder: Path, report: Mapping[str, Any]) -> RunRows | None:
+    """The events of a run, of its main pass: kept beside its report, or in the pass's folder."""
+    own = folder / EVENTS
+    ordered = folder / "runs" / str(report["run"]["passes"][0]["label"]) / "ordered"
+    files = [own] if own.is_file() else parquet_files(ordered) if ordered.is_dir() else []
+    return read_rows(files, _COLUMNS) if files else None
+
+
+def _paired(old: RunRows, new: RunRows) -> tuple[np.ndarray, np.ndarray]:
+    """Row of each event in both runs, in order of the new one, then of the old; -1: not there."""
+    keys = []
+    for name in _NAMES:
+        known = {text: code for code, text in enumerate(new.texts[name])}
+        own = [known.setdefault(text, len(known)) for text in old.texts[name]]
+        codes = np.array([*own, NO_NUMBER], np.int64)
+        keys.append(np.concatenate([new[name], codes[old[name]]]))
+    numbers, times, starts = (
+        np.concatenate([new[name], old[name]]) for name in ("seq", "ts", "incarnation")
+    )
+    nameless = numbers < 0
+    keys += [starts, nameless, np.where(nameless, times, numbers)]
+    is_old = np.arange(numbers.size) >= len(new)
+    order = np.lexsort((is_old, *reversed(keys)))
+    again = np.ones(order.size, bool)
+    again[:1] = False
+    for key in keys:
+        again[1:] &= key[order][1:] == key[order][:-1]
+    # Which one of its name an event is, in its own run: since its name, or its run, began.
+    begins = np.flatnonzero(~again | np.append(False, is_old[order][1:] != is_old[order][:-1]))
+    place = np.arange(order.size) - np.repeat(begins, np.diff(np.append(begins, order.size)))
+    named = np.cumsum(~again)
+    rows = np.where(is_old, np.arange(numbers.size) - len(new), np.arange(numbers.size))[order]
+    turn = np.lexsort((is_old[order], place, named))
+    named, place, of_old, rows = named[turn], place[turn], is_old[order][turn], rows[turn]
+    # Equal neighbours are a pair: the new one, then the old one.
+    follows = np.zeros(rows.size + 1, bool)
+    follows[1:-1] = (named[1:] == named[:-1]) & (place[1:] == place[:-1])
+    heads = np.flatnonzero(~follows[:-1])
+    mated = follows[heads + 1]
+    old_row = np.where(of_old[heads], rows[heads], -1)
+    old_row[mated] = rows[heads[mated] + 1]
+    new_row = np.where(of_old[heads], -1, rows[heads])
+    shown = np.lexsort((old_row, np.where(new_row < 0, len(new), new_row)))
+    return old_row[shown], new_row[shown]
+
+
+def _event_status(rows: RunRows, row: int) -> str:
+    """An event by its name, and what became of it."""
+    return f"{_event_name(rows, row)}: {_status(rows, row)}"
+
+
+def _event_change(old: RunRows, row: int, new: RunRows, other: int) -> str:
+    moved = int(new["ref"][other] - old["ref"][row])
+    shift = f", its time {duration(abs(moved))} {'later' if moved > 0 else 'earlier'}"
+    statuses = dict.fromkeys([_status(old, row), _status(new, other)])
+    said = " \N{RIGHTWARDS ARROW} ".join(statuses)
+    return f"{_event_name(old, row)}: {said}{shift if moved else ''}"
+
+
+def _event_name(rows: RunRows, row: int) -> str:
+    source, number = rows.text("source", int(rows["source"][row])), int(rows["seq"][row])
+    return f"{source} #{number}" if number >= 0 else f"{source} at {rows['ts'][row]:,} ns"
+
+
+def _status(rows: RunRows, row: int) -> str:
+    return _STATUS.get(int(rows["status"][row]), _IN_PLACE)
+
+
+# Two runs compared: key numbers side by side, and which results were lost, are new or changed.
+#
+# A match is the same in both runs if its events have the same names (stream, source and number, or
+# time where there is no number); a window, if it has the same borders and key.
+
 
 FORMAT: Final = 2
 """Of report.json; rises when a field changes its meaning. Others cannot be compared."""
@@ -226,3 +364,93 @@ def told(name: str, found: Report, what: str = "results") -> str:
     kept = percent(found["both"], total) if total else "none"
     still = "stand" if what == "results" else "are there"
     return f"{name}: {said}; {kept} of the earlier {what} {still}"
+
+
+# Two runs side by side, as a page, a JSON file and lines of text.
+
+
+HTML: Final = "against.html"
+JSON: Final = "against.json"
+_CHAPTERS: Final = {"verdict": "What changed", "kpis": "Key numbers", "events": "Events",
+                    "results": "Results", "runs": "The two runs"}  # fmt: skip
+_COUNTED: Final = ("in both", "lost", "new", "changed", "sooner, p50", "p95", "max")
+_BETTER: Final = {True: "better", False: "worse", None: ""}
+
+
+def write_against(before: Path, now: Path) -> list[str]:
+    """Writes ``against.html`` and ``against.json`` into ``now``; gives the summary's lines.
+
+    Raises:
+        UserError: ``before`` holds no report of this version.
+    """
+    found: dict[str, Any] = plain(compared(before, now)) | {"made_with": versions()}
+    for name, text in ((JSON, as_json(found, indent=1) + "\n"), (HTML, page(found))):
+        with whole_file(now / name) as sink:
+            sink.write(text.encode())
+    return summary(found)
+
+
+def summary(found: Mapping[str, Any]) -> list[str]:
+    """What changed, for a terminal."""
+    lines = [f"against {found['before']['folder']} ({found['before']['made_at']}):"]
+    lines += [f"  note: {note}" for note in found["notes"]]
+    for each in found["kpis"]:
+        if each["change"]:
+            better = f"  {_BETTER[each['better']]}" if each["better"] is not None else ""
+            pair = f"{each['before']} -> {each['now']}"
+            lines.append(f"  {each['name']}: {pair}  {each['change']}{better}")
+    if found["events"] is not None:
+        sooner = _sooner(found["events"], "let go")
+        lines.append(f"  {told('events', found['events'], 'events')}{sooner}")
+    for name, each in found["queries"].items():
+        lines.append(f"  {told(name, each)}{_sooner(each, 'told')}")
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
+
+
+def _sooner(found: Mapping[str, Any], done: str) -> str:
+    times = found["sooner_ns"]
+    if not times or not times["p50"]:
+        return ""
+    word = "sooner" if times["p50"] > 0 else "later"
+    return f"; {done} {duration(abs(times['p50']))} {word} in the middle"
+
+
+def _row(name: str, found: Mapping[str, Any]) -> tuple[Any, ...]:
+    times = found["sooner_ns"] or {}
+    counts = (found[of] for of in ("both", "lost", "new", "changed"))
+    return (name, *counts, *(duration(times.get(of)) for of in ("p50", "p95", "max")))
+
+
+def page(found: Mapping[str, Any]) -> str:
+    """The page; ``found`` is what against.json holds."""
+    kpis = tuple(
+        (each["name"], each["before"], each["now"], each["change"], _BETTER[each["better"]])
+        for each in found["kpis"]
+    )
+    rows = [_row(name, each) for name, each in found["queries"].items()]
+    of_events = () if found["events"] is None else (_row("events", found["events"]),)
+    runs = tuple(
+        (of, found["before"][of], found["now"][of])
+        for of in ("folder", "title", "made_at", "command")
+    )
+    worse = any(each["better"] is False for each in found["kpis"])
+    asked = found["queries"].values() or [found["events"]]
+    lost = any(each["lost"] for each in asked if each is not None)
+    return document(
+        "against.html", f"Two runs: {found['now']['title']}", _CHAPTERS, [], found, JSON,
+        state="fails" if worse or lost else "holds",
+        tables={
+            "kpis": Table("", ("key number", "before", "now", "change", ""), kpis),
+            "events": Table(
+                "", ("", *_COUNTED), of_events,
+                "Changed: late, dropped or in order otherwise than before, or at another time. "
+                "Sooner: by how much the order let an event of both go sooner now.",
+            ),
+            "results": Table(
+                "", ("query", *_COUNTED), tuple(rows),
+                "Sooner: by how much a result of both was told sooner now; a negative time is "
+                "later.",
+            ),
+            "runs": Table("", ("", "before", "now"), runs),
+        },
+    )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine.report.units import amount, duration, percent
+from engine.report.numbers import amount, duration, percent
 from engine.scenario import Claim
 
 

@@ -12,23 +12,20 @@ from typing import Any
 from engine.errors import UserError
 from engine.log.whole_file import whole_file
 from engine.report.against import FORMAT
-from engine.report.glossary import glossary
-from engine.report.kpis import kpis
-from engine.report.measure.alert_counts import alert_tables
-from engine.report.measure.answers import read_answers
-from engine.report.measure.clock_error import measure_clock_error
 from engine.report.measure.conservation import measure_conservation
-from engine.report.measure.disorder import measure_disorder
-from engine.report.measure.holds import measure_holds
-from engine.report.measure.match_results import add_events, measure_matches
+from engine.report.measure.events import (
+    measure_disorder,
+    measure_holds,
+    measure_sources,
+    ordered_rows,
+)
+from engine.report.measure.matches import add_events, alert_tables, measure_matches, read_answers
 from engine.report.measure.over_time import measure_over_time
-from engine.report.measure.rows import ordered_rows
-from engine.report.measure.sources import measure_sources
+from engine.report.measure.truth import measure_clock_error
 from engine.report.measure.window_results import measure_windows
+from engine.report.numbers import as_json, glossary, kpis, plain, versions
 from engine.report.page.run_page import page
-from engine.report.plain import as_json, plain
 from engine.report.verdict import verdict
-from engine.report.versions import versions
 from engine.scenario import Drawing, Pass, Score, Table
 
 

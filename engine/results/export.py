@@ -21,15 +21,13 @@ import pyarrow.compute as pc
 from engine.errors import UserError
 from engine.log.whole_file import whole_file
 from engine.operator import Result
+from engine.results.json_lines import in_one, in_one_text
 from engine.results.kinds import KINDS
-from engine.results.lines.json_texts import in_one, in_one_text
+from engine.results.part_store import Batches, PartStore, site_groups, store_of
 from engine.results.schema import POSITION
-from engine.results.store.batch_files import Batches
-from engine.results.store.part_store import PartStore, site_groups, store_of
-from engine.results.tables.flat_columns import flat
 from engine.results.tables.table_ahead import TableAhead
 from engine.results.tables.table_file import CSV, write_table
-from engine.results.tables.typed_columns import TypedColumns
+from engine.results.typed_columns import TypedColumns, flat
 from engine.units import unit_ns
 
 _AT_ONCE: Final = 1 << 14
@@ -88,7 +86,7 @@ def export_table(
     """Writes the results in a store as one table; gives their number.
 
     In Parquet, objects (keys, values, bounds, attributes of events) are structs with typed fields;
-    in CSV their fields are columns (``engine.results.tables.flat_columns``).
+    in CSV their fields are columns (``engine.results.typed_columns``).
 
     Args:
         directory: the store, or its folder; results of an empty run are no rows.

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from edge_agent.visible import one_line
+from edge_agent.errors import one_line
 from engine.log.whole_file import whole_file
 from engine.query_failures import QueryFailure
 from engine.results.answer_lines import AnswersDamaged, site_file

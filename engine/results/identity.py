@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from engine.kernels.hashing import MULTIPLIER, mixed
 from engine.kernels.jit import kernel
+from engine.kernels.tables import MULTIPLIER, mixed
 from engine.results.kinds import KINDS
 from engine.results.schema import same_for_all
 

@@ -13,11 +13,16 @@ from msgspec import Struct
 
 from engine.errors import ContractViolation
 from engine.operator import Result
-from engine.results.lines.alert_lines import alert_lines
-from engine.results.lines.item_lines import item_lines, item_rows
-from engine.results.lines.json_texts import Texts, columns_in_one, woven
-from engine.results.lines.match_lines import match_lines
-from engine.results.lines.window_lines import window_lines
+from engine.results.json_lines import (
+    Texts,
+    alert_lines,
+    columns_in_one,
+    item_lines,
+    item_rows,
+    match_lines,
+    window_lines,
+    woven,
+)
 from engine.results.schema import (
     ALERT_SCHEMA,
     ALERTS,

@@ -21,9 +21,8 @@ from edge_agent import records as r
 from engine.errors import ContractViolation, UserError
 from engine.log.trace_writer import attr_dicts
 from engine.results.export import text_out
-from engine.results.lines.json_texts import in_one, in_unit
-from engine.results.store.batch_files import SITE, runs
-from engine.results.store.part_store import PartStore, site_groups, store_of
+from engine.results.json_lines import in_one, in_unit
+from engine.results.part_store import SITE, PartStore, runs, site_groups, store_of
 from engine.results.tables.table_ahead import TableAhead
 from engine.results.tables.table_file import write_table
 from engine.stream.columns import ID_TYPE, VALID_PREFIX

@@ -1,7 +1,7 @@
 """Everything one pass over a log leaves behind, written batch by batch, idempotently.
 
 Layout: ``windows/ matches/ ordered/ late/ quarantined/`` (Parquet parts per micro-batch),
-``written/`` (see ``engine.results.store.ledger``) and ``counters.json`` (see ``engine.scenario``).
+``written/`` (see ``engine.results.part_store``) and ``counters.json`` (see ``engine.scenario``).
 Chains run elsewhere in general, so their output comes as ``OutputPart``s: a site, a kind and
 content, which is bytes where it crosses between processes.
 """
@@ -23,10 +23,9 @@ from engine.log.whole_file import whole_file
 from engine.operator import Result
 from engine.results.kinds import KINDS, ResultKind, kind_of
 from engine.results.ordered import ORDERED, write_events
+from engine.results.part_store import WRITTEN, Ledger, PartStore
 from engine.results.schema import POSITION
 from engine.results.side_output import LATE, QUARANTINED
-from engine.results.store.ledger import WRITTEN, Ledger
-from engine.results.store.part_store import PartStore
 
 RESULTS: Final = "results"
 COUNTERS: Final = "counters"

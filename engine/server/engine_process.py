@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from engine.live.program import COMPILING, FAILED, HEAD, LINES, RUNS, SAVED, Task
-from engine.server.watch.answers_state import AnswersState
+from engine.server.watch.overview import AnswersState
 
 OnResults = Callable[[Sequence[bytes]], None]
 """Takes lines of answers that have just been written, each a JSON object without its newline."""

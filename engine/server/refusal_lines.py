@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from edge_agent.visible import one_line
+from edge_agent.errors import one_line
 from engine.gateway.outputs import Close
 
 MINUTE_S: Final = 60.0

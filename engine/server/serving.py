@@ -16,27 +16,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from edge_agent.private_files import keep_private
+from edge_agent.local_files import keep_private
 from engine.errors import SlackwaterError, UserError
 from engine.extras import need
 from engine.gateway.core import GatewayCore, Recalled
-from engine.gateway.dead_letter import DeadLetters
-from engine.live.claim import check_claim
+from engine.gateway.outputs import DeadLetters
+from engine.live.questions import check_claim
 from engine.log.arrival_log import LogReader, LogWriter
+from engine.log.files.folder import retired
 from engine.log.files.log_files import log_files
-from engine.log.files.retired import retired
-from engine.server.descriptors import connections_within, open_files
 from engine.server.engine_process import EngineProcess, OnResults
 from engine.server.engine_section import spark_ready
-from engine.server.log_keeper import LogKeeper
-from engine.server.log_thread import LogThread
+from engine.server.log_keeper import LogKeeper, LogThread
 from engine.server.ntp_responder import NtpResponder
 from engine.server.refusal_lines import RefusalLines
 from engine.server.result_feed import ResultFeed
 from engine.server.site_file import SiteSettings, plain_tokens
-from engine.server.tcp_host import TcpHost
-from engine.server.watch.answers_state import AnswersState
-from engine.server.watch.overview import Overview
+from engine.server.tcp_host import TcpHost, connections_within, open_files
+from engine.server.watch.overview import AnswersState, Overview
 from engine.server.watch.source_figures import SourceFigures
 from engine.units import unit_ns
 

@@ -1,4 +1,4 @@
-"""The settings file of ``slackwater serve``: where it listens, whom it admits, where its log is."""
+"""The settings file of ``slackwater serve``: addresses, admission, the log, the page."""
 
 from __future__ import annotations
 
@@ -8,14 +8,81 @@ from pathlib import Path
 from typing import Any, Final
 
 from edge_agent.errors import SettingsError
-from edge_agent.listening import is_loopback
+from edge_agent.listening import Listening, is_loopback, read_listening
 from edge_agent.settings_file import Table, read_toml, told_of
 from engine.errors import UserError
 from engine.gateway.settings import GatewaySettings
+from engine.log.retention import Limits
 from engine.server.engine_section import EngineSettings, read_engine
 from engine.server.log_keeper import KeepSettings
-from engine.server.log_section import read_keep
-from engine.server.page.settings import PageSettings, read_page
+
+# ``[log]`` of a site's settings: how its files are kept.
+
+
+_AGE_LEAST_NS: Final = 60 * 10**9
+_BYTES_LEAST: Final = 1 << 20
+_UNREAD: Final = ("keep", "delete")
+
+
+def read_keep(table: Table) -> KeepSettings:
+    """What the table says.
+
+    Raises:
+        SettingsError: a mistake in it.
+    """
+    compact = table.flag("compact", True)
+    age_ns = table.duration_ns("keep", 0)
+    if 0 < age_ns < _AGE_LEAST_NS:
+        raise table.wrong("keep", 'must be at least 1 min; "0 s" keeps all')
+    size = table.size("keep_size", 0)
+    if 0 < size < _BYTES_LEAST:
+        raise table.wrong("keep_size", 'must be at least 1 MiB; "0 B" keeps all')
+    unread = table.text("unread", "keep", among=_UNREAD) == "delete"
+    return KeepSettings(compact=compact, limits=Limits(age_ns=age_ns, bytes=size, unread=unread))
+
+
+# ``[page]`` of a site's settings: where the page listens, and whom it is shown to.
+
+
+PAGE_PORT: Final = 9751
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageSettings(Listening):
+    """Without a token only this machine sees it. ``port`` 0: any that is free.
+
+    ``metrics_sources_max``: so many sources have series of their own in /metrics.
+    """
+
+    port: int = PAGE_PORT
+    tls: bool = False
+    metrics_sources_max: int = 500
+
+
+def read_page(table: Table, *, given: bool, has_tls: bool) -> PageSettings | None:
+    """The settings in ``table``; None: the file has no such table, so there is no page.
+
+    Raises:
+        SettingsError: an address of others without a token, a token that can be guessed, TLS
+            without a certificate.
+    """
+    if not given:
+        return None
+    at = read_listening(table, PAGE_PORT)
+    tls = table.flag("tls", False)
+    if tls and not has_tls:
+        raise table.wrong("tls", "needs the certificate and key of [tls]")
+    return PageSettings(
+        listen=at.listen,
+        port=at.port,
+        token=at.token,
+        tls=tls,
+        metrics_sources_max=table.integer("metrics_sources_max", 500, 0, 100_000),
+    )
+
+
+# The settings file of ``slackwater serve``: where it listens, whom it admits, where its log is.
+
 
 PORT: Final = 9750
 """Of TCP and, for time sync, of UDP."""

@@ -1,25 +1,232 @@
-"""A gateway core on TCP sockets: asyncio hands in bytes and time, and carries out what it asks for.
-
-The engine's clock is this machine's. Everything but the writing of the log runs in one thread; what
-the core does with a chunk of bytes is done before the next one is read. While the log is behind,
-nothing is read, so that peers' own buffers fill and they wait.
-"""
+"""A gateway core on TCP sockets: connections, rates, and the files that the process may open."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import resource
+import socket
 import ssl
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable
 from itertools import count
 from typing import Final
 
-from edge_agent.drivers.alarm import Alarm
-from edge_agent.drivers.stream_socket import StreamSocket
+from edge_agent.drivers.session_driver import Alarm, StreamSocket
+from engine.gateway.addresses import place_of
 from engine.gateway.core import Close, GatewayCore
-from engine.server.acceptor import Acceptor
-from engine.server.rate_limit import RateLimit
 from engine.server.refusal_lines import RefusalLines
+
+# How many connections a server may hold, of the files that its process may have open.
+
+
+_OTHERS: Final = 320
+"""Files of the log, answers and engine, the page's connections, and some to spare."""
+_PAGE: Final = 128
+
+
+def open_files(wanted: int) -> int:
+    """How many files this process may have open, once it has raised that for ``wanted``
+    connections as far as it may.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return wanted + _OTHERS
+    if soft < wanted + _OTHERS:
+        most = wanted + _OTHERS if hard == resource.RLIM_INFINITY else hard
+        soft = max(min(wanted + _OTHERS, most), soft)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return soft
+
+
+def connections_within(files: int) -> int:
+    """Connections that leave enough of ``files`` for all else.
+
+    >>> connections_within(4416), connections_within(1024), connections_within(48)
+    (4096, 704, 24)
+    """
+    return max(files - _OTHERS, files // 2)
+
+
+def page_connections_within(files: int) -> int:
+    """Those of the page, which are few.
+
+    >>> page_connections_within(1024), page_connections_within(256), page_connections_within(48)
+    (128, 32, 6)
+    """
+    return min(_PAGE, files // 8)
+
+
+# How fast one connection may send: who is faster is read later, and so waits (TCP).
+
+
+WAIT_MAX_S: Final = 10.0
+"""Longer than that nobody is left unread, whatever it brought at once: it may have more to say."""
+
+
+class RateLimit:
+    """Bytes and events per second, of which a second's worth may come at once."""
+
+    def __init__(self, bytes_per_s: int, events_per_s: int) -> None:
+        self._rates = (bytes_per_s, events_per_s)
+        self._levels = [0.0, 0.0]
+        self._at = 0.0
+
+    def wait_s(self, now_s: float, size: int, events: int) -> float:
+        """How long to wait after so many bytes, with so many events, at ``now_s``; 0: no time."""
+        elapsed, self._at = now_s - self._at, now_s
+        came = (size, events)
+        self._levels = [
+            max(level - elapsed * rate, 0.0) + new
+            for level, rate, new in zip(self._levels, self._rates, came, strict=True)
+        ]
+        debts = [level / rate - 1 for level, rate in zip(self._levels, self._rates, strict=True)]
+        return min(max(*debts, 0.0), WAIT_MAX_S)
+
+
+# Takes connections at an address, with no more descriptors than the process may have.
+#
+# asyncio's own server reports a process that has none left with a traceback for each of its
+# backlog, and tries again as often. Here the listening sockets rest for a while, longer each time,
+# and a line a minute says so. Connections that begin TLS and go no further are bounded by address.
+
+
+_BACKLOG: Final = 1024
+_AT_ONCE: Final = 64
+"""Taken before the loop does something else."""
+_HANDSHAKE_S: Final = 10.0
+HANDSHAKES_MAX: Final = 64
+"""Of one address at a time; devices behind one router take turns."""
+_REST_S: Final = (0.05, 1.0)
+_MINUTE_S: Final = 60.0
+_NONE_LEFT: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+OnTransport = Callable[[asyncio.BaseTransport], None]
+
+
+class Acceptor:
+    """Of one port.
+
+    Args:
+        protocol: makes one for each connection.
+        tls: what connections speak; None: plain TCP.
+        tell: takes a line for people.
+        opened: is given each connection, once it speaks.
+    """
+
+    def __init__(
+        self, protocol: Callable[[], asyncio.BaseProtocol], tls: ssl.SSLContext | None,
+        tell: Callable[[str], None], opened: OnTransport | None = None,
+    ) -> None:  # fmt: skip
+        self._protocol = protocol
+        self._tls = tls
+        self._tell = tell
+        self._opened = opened
+        self._sockets: list[socket.socket] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._beginning: Counter[str] = Counter()
+        self._rest_s = _REST_S[0]
+        self._resting: set[asyncio.TimerHandle] = set()
+        self._told_at = -_MINUTE_S
+
+    async def listen(self, host: str, port: int) -> int:
+        """Connections are taken from now on; gives the port.
+
+        Raises:
+            OSError: the address cannot be bound.
+        """
+        loop = asyncio.get_running_loop()
+        # asyncio's server knows how to bind; it serves nothing.
+        bound = await loop.create_server(self._protocol, host, port, start_serving=False)
+        self._sockets = [each.dup() for each in bound.sockets]
+        bound.close()
+        for each in self._sockets:
+            each.listen(_BACKLOG)
+            each.setblocking(False)
+            loop.add_reader(each.fileno(), self._take, each)
+        return int(self._sockets[0].getsockname()[1])
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether connections are taken."""
+        return bool(self._sockets)
+
+    def close(self) -> None:
+        """Takes no more."""
+        loop = asyncio.get_running_loop()
+        for handle in self._resting:
+            handle.cancel()
+        for each in self._sockets:
+            loop.remove_reader(each.fileno())
+            each.close()
+        self._sockets = []
+        for task in self._tasks:
+            task.cancel()
+
+    def _take(self, listening: socket.socket) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                taken, address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _NONE_LEFT:
+                    raise
+                self._rest(listening, error)
+                return
+            self._rest_s = _REST_S[0]
+            taken.setblocking(False)
+            place = place_of(str(address[0]) if address else "")
+            if self._tls is not None and place and self._beginning[place] >= HANDSHAKES_MAX:
+                taken.close()
+                continue
+            task = asyncio.create_task(self._begin(taken, place))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _begin(self, taken: socket.socket, place: str) -> None:
+        self._beginning[place] += 1
+        try:
+            transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
+                self._protocol, taken, ssl=self._tls,
+                ssl_handshake_timeout=None if self._tls is None else _HANDSHAKE_S,
+            )  # fmt: skip
+        except OSError:  # it left, or does not speak TLS: nothing of it has begun
+            taken.close()
+        else:
+            if self._opened is not None:
+                self._opened(transport)
+        finally:
+            self._beginning[place] -= 1
+            if not self._beginning[place]:
+                del self._beginning[place]
+
+    def _rest(self, listening: socket.socket, error: OSError) -> None:
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._told_at >= _MINUTE_S:
+            self._told_at = loop.time()
+            self._tell(
+                f"no connection can be taken for now: {error.strerror}; tried again each second. "
+                "Raise the limit of open files (ulimit -n, LimitNOFILE)"
+            )
+        loop.remove_reader(listening.fileno())
+
+        def again() -> None:
+            self._resting.discard(handle)
+            loop.add_reader(listening.fileno(), self._take, listening)
+
+        handle = loop.call_later(self._rest_s, again)
+        self._resting.add(handle)
+        self._rest_s = min(2 * self._rest_s, _REST_S[1])
+
+
+# A gateway core on TCP sockets: asyncio hands in bytes and time, and carries out what it asks for.
+#
+# The engine's clock is this machine's. Everything but the writing of the log runs in one thread;
+# what the core does with a chunk of bytes is done before the next one is read. While the log is
+# behind, nothing is read, so that peers' own buffers fill and they wait.
+
 
 WRITE_MAX: Final = 1 << 20
 """A peer that leaves so many bytes of answers unread is cut off."""

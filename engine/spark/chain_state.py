@@ -1,24 +1,135 @@
-"""A site's chain between micro-batches: its snapshot in Spark's state store (DESIGN, "Spark").
-
-One binary value per site, and a digest beside it: a worker that still has the chain of that digest
-does not read the snapshot. Chunks of spilled events lie beside them.
-"""
+"""A site's chain between micro-batches: its snapshot in Spark's state store (DESIGN, "Spark")."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections import OrderedDict
+from hashlib import blake2b
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
-from pyspark.sql.types import BinaryType, StructField, StructType
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from engine.chain import Chain, ChainSettings
+from engine.chain import Chain, ChainSettings, ChunksOf
 from engine.chain.identity import identity_of
 from engine.chain.state_bytes import StateDamagedError
 from engine.errors import UserError
-from engine.pattern.spill.chunk_store import ChunksApart
-from engine.spark.live_chains import LIVE, digest_of
-from engine.spark.state_chunks import state_chunks
+from engine.pattern.spill.chunks import ChunksApart
+
+# Chunks of spilled events in Spark's state store, beside the chain's snapshot.
+#
+# The store is transactional: what a batch that failed has put is gone when it is done again, so the
+# operator's snapshot holds no chunks. Only the chunks that late events need cross to Python.
+
+
+_KEY: Final = StructType([StructField("query", StringType()), StructField("number", LongType())])
+_CONTENT: Final = StructType([StructField("content", BinaryType())])
+
+
+class StateChunks:
+    """Those of one query, of the site whose rows are being handled.
+
+    Args:
+        state: a ``MapState`` of pyspark.
+        query: its name.
+    """
+
+    def __init__(self, state: Any, query: str) -> None:
+        self._state = state
+        self._query = query
+
+    def put(self, number: int, content: bytes) -> None:
+        self._state.updateValue((self._query, number), (bytearray(content),))
+
+    def get(self, number: int) -> bytes:
+        return bytes(self._state.getValue((self._query, number))[0])
+
+    def delete(self, number: int) -> None:
+        self._state.removeKey((self._query, number))
+
+    def close(self) -> None:
+        """What was put has been deleted."""
+
+    def snapshot(self) -> None:
+        """The state store keeps it."""
+
+    def restore(self, state: None) -> None:
+        """So it has it."""
+
+
+def state_chunks(handle: StatefulProcessorHandle) -> ChunksOf:
+    """The stores by query, for a processor's ``init``."""
+    state = handle.getMapState("chunks", _KEY, _CONTENT)
+    return lambda query: StateChunks(state, query)
+
+
+# Chains that a worker process has just fed, so that their next batch need not restore them.
+#
+# Spark hands a batch's task to any worker, and may run it again. What holds is the state store:
+# beside each snapshot stands its digest, and a chain is used here only where that digest is of the
+# snapshot taken from it last. To read a digest costs nothing; a snapshot of 20 MB takes longer to
+# come from the JVM than its events to be matched.
+
+
+_BYTES: Final = 1 << 28
+"""Of packed snapshots; their chains take several times as much."""
+LEAST: Final = 1 << 17
+"""What the smallest chain counts for: it takes 80 KB, whose snapshot packs to 7 KB or less."""
+
+
+def digest_of(snapshot: bytes) -> bytes:
+    """What tells snapshots apart."""
+    return blake2b(snapshot, digest_size=16).digest()
+
+
+class LiveChains:
+    """At most ``limit`` bytes of chains, those fed last.
+
+    Args:
+        limit: measured by their packed snapshots; ``LEAST`` for one that is smaller.
+    """
+
+    def __init__(self, limit: int = _BYTES) -> None:
+        self._limit = limit
+        self._chains: OrderedDict[tuple[str, str], tuple[bytes, int, Chain]] = OrderedDict()
+        self._bytes = 0
+
+    def take(self, run: str, site: str, digest: bytes) -> Chain | None:
+        """The chain as it was at the snapshot of that digest; whoever takes it owns it.
+
+        Args:
+            run: tells apart what is run: settings and log.
+            site: whose chain.
+            digest: of the snapshot that holds.
+        """
+        known, size, chain = self._chains.pop((run, site), (b"", 0, None))
+        self._bytes -= size
+        return chain if known == digest else None
+
+    def forget(self, run: str, site: str) -> None:
+        """The chain is to be fed without its state."""
+        self.take(run, site, b"")
+
+    def keep(self, run: str, chain: Chain, digest: bytes, size: int) -> None:
+        """``chain`` was at a snapshot of ``size`` bytes and has not been fed since."""
+        self.take(run, chain.site, digest)
+        counted = max(size, LEAST)
+        self._chains[run, chain.site] = (digest, counted, chain)
+        self._bytes += counted
+        while self._bytes > self._limit:
+            _, (_, gone, _) = self._chains.popitem(last=False)
+            self._bytes -= gone
+
+
+LIVE: Final = LiveChains()
+"""Of this process."""
+
+
+# A site's chain between micro-batches: its snapshot in Spark's state store (DESIGN, "Spark").
+#
+# One binary value per site, and a digest beside it: a worker that still has the chain of that
+# digest does not read the snapshot. Chunks of spilled events lie beside them.
+
 
 _STATE: Final = StructType([StructField("snapshot", BinaryType())])
 _DIGEST: Final = StructType([StructField("digest", BinaryType())])

@@ -23,7 +23,7 @@ from engine.errors import UserError
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.order.served import check_order_attributes
-from engine.pattern.spill.settings import read_spill
+from engine.pattern.spill.bounds import read_spill
 from engine.query import check_attributes, needed_attributes
 from engine.query import query as parse_query
 from engine.query.analysis.cascade import read_statements
@@ -31,9 +31,8 @@ from engine.query.language.statements import is_cascade
 from engine.query.plan import Plan
 from engine.query.purge_settings import PurgeSettings
 from engine.spark.chain_state import ChainState
-from engine.spark.frame_input import frames_of
 from engine.spark.processor import use_cache
-from engine.spark.row_input import RowPlan, frame_of, plan_rows
+from engine.spark.row_input import RowPlan, frame_of, frames_of, plan_rows
 from engine.spark.typed_output import TypedOutput
 from engine.stream.frame import Frame
 from engine.units import unit_ns

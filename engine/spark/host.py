@@ -24,16 +24,13 @@ from engine.errors import UserError
 from engine.java import java_home
 from engine.log.arrival_log import LogReader
 from engine.log.whole_file import whole_file
+from engine.results.part_store import END, PartStore, sole_use
 from engine.results.run_writer import CHECKPOINT, READING, SETTINGS, OutputPart, RunWriter
-from engine.results.store.ledger import END
-from engine.results.store.part_store import PartStore
-from engine.results.store.sole_use import sole_use
 from engine.spark.class_archive import java_options
-from engine.spark.failure import WorkerLate, of_the_jvm, told_to
-from engine.spark.interruptible import wait_for
+from engine.spark.failure import WorkerLate, of_the_jvm, told_to, wait_for
 from engine.spark.processor import OUTPUT, SiteChain
 from engine.spark.reading_list import LIST_COLUMNS, ReadingList
-from engine.spark.staged import Staged
+from engine.spark.typed_output import Staged
 
 _STATE_STORE: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _ROCKSDB: Final = "spark.sql.streaming.stateStore.rocksdb"

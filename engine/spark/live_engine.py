@@ -20,19 +20,17 @@ from pyspark.sql.streaming.query import StreamingQuery
 from engine.chain import ChainSettings
 from engine.chain.identity import identity_of
 from engine.chain.site_chain import SNAPSHOT_VERSION
-from engine.log.files.log_files import file_mark
-from engine.log.files.reading import reading
-from engine.log.files.retired import retired
+from engine.log.files.folder import retired
+from engine.log.files.log_files import file_mark, reading
 from engine.log.following import Piece, piece_after
-from engine.log.saved_state import load, save
+from engine.log.whole_file import load, save
 from engine.results.answer_lines import AnswersDamaged
-from engine.results.live_answers import LiveAnswers
-from engine.results.live_beginning import skipped
+from engine.results.live_answers import LiveAnswers, skipped
 from engine.results.run_writer import CHECKPOINT, READING
 from engine.spark.failure import of_the_jvm, spark_failure
 from engine.spark.host import chained, committed_batches, due, part_of, spark_session
-from engine.spark.live_list import BYTES_PER_PAGE, FILES_PER_PAGE, LiveList
-from engine.spark.staged import Staged
+from engine.spark.reading_list import BYTES_PER_PAGE, FILES_PER_PAGE, LiveList
+from engine.spark.typed_output import Staged
 
 _SINK: Final = "sink"
 _STAGED: Final = "staged"

@@ -20,7 +20,7 @@ from engine.chain.output_parts import last_parts, next_parts
 from engine.log.arrival_log import frames_at
 from engine.results.run_writer import OutputPart, packed
 from engine.spark.chain_state import ChainState
-from engine.spark.staged import LARGE, Staged
+from engine.spark.typed_output import LARGE, Staged
 from engine.stream.frame import Frame
 
 OUTPUT: Final = "site string, number long, last boolean, kind string, payload binary, staged string"

@@ -1,19 +1,63 @@
-"""Intervals in the order of their ends (SPEC 4.7): what is released goes by ``te``, not ``ts``.
-
-An interval comes when it is over, so it is in order, late or beyond a promise by its end; a point's
-end is its start. An order reads one time, the ``ts`` of a record: it is handed the end in its
-stead, and the start in place of the ``te``. What it gives is turned round again.
-"""
+"""Views of a released stream: rows that are in it, intervals by their ends, uncertain rows."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
+from msgspec.structs import replace
 
 from edge_agent import records as r
 from engine.stream.columns import Columns
-from engine.stream.released import Released
+from engine.stream.released import LATE_DROPPED, Gaps, Progress, Promises, Released
+
+# Events that may not have happened: results of another statement, which are not always certain.
+
+
+CHANCE: Final = "chance"
+"""Column of released events: 1 where the result is certain, else how probable it is, NaN where
+nobody knows. Left out of the log's own events, which all happened.
+"""
+UNKNOWN: Final = -1.0
+"""The chance of a result that compares events of clocks of which one is unknown (SPEC 2)."""
+
+
+# The ordered stream: what an order dropped from it is not part of it (SPEC 3.1).
+#
+# Windows see dropped events too, as corrections (SPEC 4.4); a pattern's user who wants late events
+# to count asks the order to pass them (``late=pass``).
+
+
+_Told = TypeVar("_Told", Progress, Gaps, Promises)
+
+
+def in_stream(released: Released) -> Released:
+    """``released`` without the events that were dropped; all places count those that are left."""
+    kept = released.columns["status"] != LATE_DROPPED
+    if kept.all():
+        return released
+    before = np.concatenate(([0], np.cumsum(kept)))
+
+    def moved(told: _Told) -> _Told:
+        return replace(told, row=before[told.row])
+
+    return replace(
+        released,
+        n=int(before[-1]),
+        columns={name: column[kept] for name, column in released.columns.items()},
+        progress=moved(released.progress),
+        gaps=moved(released.gaps),
+        slack=moved(released.slack),
+        promises=None if released.promises is None else moved(released.promises),
+    )
+
+
+# Intervals in the order of their ends (SPEC 4.7): what is released goes by ``te``, not ``ts``.
+#
+# An interval comes when it is over, so it is in order, late or beyond a promise by its end; a
+# point's end is its start. An order reads one time, the ``ts`` of a record: it is handed the end in
+# its stead, and the start in place of the ``te``. What it gives is turned round again.
+
 
 REF_END: Final = "ref_end"
 """``te`` on the engine's clock, of released columns; left out where it is ``ref`` in every row."""

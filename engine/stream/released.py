@@ -1,8 +1,4 @@
-"""What flows from an ordering operator to the query operators: released events in columns.
-
-The contract between ``order/`` on one side and ``window/``, ``pattern/`` and the ordered
-output on the other. Query operators know nothing of how the order was made.
-"""
+"""What flows from an ordering operator to the query operators: released events."""
 
 from __future__ import annotations
 
@@ -13,10 +9,56 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from msgspec import Struct, field
 
-from engine.stream.clock_bound import ClockBound
+from edge_agent.records import UNC_MAX_NS
+from engine.kernels.records import NS_PER_S
 
 if TYPE_CHECKING:
     from engine.stream.timeline import Moved
+
+
+# How wrong the clock of any source of a site may be, as operators and barriers are told.
+
+
+LATEST: Final = 1 << 62
+"""No reference time is later."""
+
+
+class ClockBound(Struct, frozen=True):
+    """At reference time t a clock of the site errs by at most ``at(t)`` [ns].
+
+    That is ``unc_ns`` and, from ``since`` on, ``rate_ppb`` of the time that has gone by, or before
+    ``until`` ``back_ppb`` of the time to there.
+    """
+
+    unc_ns: int = 0
+    rate_ppb: int = 0
+    since: int = 0
+    back_ppb: int = 0
+    until: int = -LATEST
+
+    def at(self, ref: np.ndarray) -> np.ndarray:
+        """The bound at int64 reference times, int64."""
+        grown = _grown(np.clip(ref, self.since, LATEST) - self.since, self.rate_ppb)
+        grown = np.maximum(grown, self.before(ref))
+        return np.asarray(np.minimum(grown + self.unc_ns, UNC_MAX_NS))
+
+    def before(self, ref: np.ndarray) -> np.ndarray:
+        """By how much of it clocks may err as they were not synchronised yet [ns]."""
+        return _grown(self.until - np.clip(ref, -LATEST, self.until), self.back_ppb)
+
+
+def _grown(age: np.ndarray, rate_ppb: int) -> np.ndarray:
+    # Whole seconds and the rest apart: their products with the rate stay within int64.
+    if not rate_ppb:
+        return np.zeros(age.shape, np.int64)
+    return np.asarray(age // NS_PER_S * rate_ppb + age % NS_PER_S * rate_ppb // NS_PER_S)
+
+
+# What flows from an ordering operator to the query operators: released events in columns.
+#
+# The contract between ``order/`` on one side and ``window/``, ``pattern/`` and the ordered
+# output on the other. Query operators know nothing of how the order was made.
+
 
 # Values of the ``status`` column.
 IN_ORDER: Final = 0

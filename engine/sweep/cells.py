@@ -1,14 +1,12 @@
-"""Runs the cells of a sweep side by side, each in a process of its own pool, and keeps each answer.
-
-A cell is one scenario at one setting with one seed. Its answer is a small file, written whole; a
-sweep that was cut off goes on with the cells that have none.
-"""
+"""The axes of a sweep and their values, from texts such as ``link.delay=1ms..200ms``."""
 
 from __future__ import annotations
 
 import json
+import math
 import multiprocessing
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -16,13 +14,165 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from importlib.metadata import version
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
+from edge_agent.units import NS_PER
 from engine.errors import SlackwaterError, UserError
 from engine.log.whole_file import whole_file
 from engine.passes.scenario_run import load_file, read_options, scored_run
-from engine.sweep.grid import Axis, Cell
+from engine.units import neat
+
+POINTS: Final = 5
+"""Of a range that does not say how many."""
+CELLS_MAX: Final = 10_000
+_POINTS_MAX: Final = 1_000
+_RANGE: Final = re.compile(r"(?P<low>[^/]+?)\s*\.\.\s*(?P<high>[^/]+?)\s*(?:/\s*(?P<points>\d+))?")
+_QUANTITY: Final = re.compile(r"(-?[0-9.]+(?:[eE]-?[0-9]+)?)\s*([A-Za-z%]*)")
+_GEOMETRIC: Final = 10
+"""Ends of a range that lie further apart than this are filled in evenly by ratio."""
+_HOW: Final = "write PATH=1,2,3 or PATH=LOW..HIGH or PATH=LOW..HIGH/POINTS"
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A setting, by its path, and its values as they are written, from first to last."""
+
+    path: str
+    values: tuple[str, ...]
+
+
+Cell = tuple[str, ...]
+"""A value for each axis."""
+
+
+def read_axes(texts: Sequence[str]) -> tuple[Axis, ...]:
+    """The axes that the options ``--sweep`` give.
+
+    >>> read_axes(["link.delay=1ms..100ms/3", "clock.skew_ppm = 1, 20"])[0].values
+    ('1ms', '10ms', '100ms')
+    >>> read_axes(["link.loss=0..0.2/3", "engine.order=none,kslack:1s"])[0].values
+    ('0', '0.1', '0.2')
+    >>> read_axes(["seed=1..3"])[0].values  # a few whole numbers: each of them
+    ('1', '2', '3')
+
+    Raises:
+        UserError: not of this form, a setting given twice, or too many cells.
+    """
+    axes = tuple(_axis(text) for text in texts)
+    paths = [axis.path for axis in axes]
+    for path in paths:
+        if paths.count(path) > 1:
+            raise UserError(f"--sweep {path}: given twice")
+    cells = math.prod(len(axis.values) for axis in axes)
+    if cells > CELLS_MAX:
+        raise UserError(f"--sweep: {cells:,} cells; at most {CELLS_MAX:,}: give fewer values")
+    return axes
+
+
+def cells(axes: Sequence[Axis]) -> list[Cell]:
+    """Every combination, the last axis fastest."""
+    return list(product(*(axis.values for axis in axes)))
+
+
+def _axis(text: str) -> Axis:
+    path, equals, given = (part.strip() for part in text.partition("="))
+    if not (path and equals and given):
+        raise UserError(f"--sweep {text}: {_HOW}")
+    found = _RANGE.fullmatch(given)
+    values = _filled(found, text) if found else [each.strip() for each in given.split(",")]
+    if not all(values) or len(set(values)) < len(values) or (found is None and ".." in given):
+        raise UserError(f"--sweep {text}: a value is empty, given twice or half a range; {_HOW}")
+    sizes = [size_of(each) for each in values]
+    if None not in sizes:  # steps from value to value are counted, so that they must lie in order
+        values = [each for _, each in sorted(zip(sizes, values, strict=True))]
+    return Axis(path, tuple(values))
+
+
+def _filled(found: re.Match[str], text: str) -> list[str]:
+    points = int(found["points"] or min(POINTS, _whole_numbers(found["low"], found["high"])))
+    if not 2 <= points <= _POINTS_MAX:
+        raise UserError(f"--sweep {text}: from 2 to {_POINTS_MAX} points")
+    low, high = (_quantity(found[end], text) for end in ("low", "high"))
+    if (low[1] is None) != (high[1] is None):
+        raise UserError(f"--sweep {text}: give both ends a unit")
+    start, end = low[0], high[0]
+    if not start < end:
+        raise UserError(f"--sweep {text}: {found['low']} does not lie below {found['high']}")
+    share = [place / (points - 1) for place in range(points)]
+    if start > 0 and end / start >= _GEOMETRIC:
+        numbers = [start * (end / start) ** each for each in share]
+    else:
+        numbers = [start + (end - start) * each for each in share]
+    if low[1] is not None:
+        return [neat(_rounded(number)) for number in numbers]
+    return [f"{number:.6g}" for number in numbers]
+
+
+def _whole_numbers(low: str, high: str) -> int:
+    """How many there are between two of them; of other ends more than is asked for."""
+    if not (low.strip().isdecimal() and high.strip().isdecimal()):
+        return POINTS
+    return max(int(high) - int(low) + 1, 2)
+
+
+def _rounded(duration_ns: float) -> int:
+    """Whole ns with three digits: a range is filled in, not measured."""
+    digits = 2 - math.floor(math.log10(duration_ns)) if duration_ns > 0 else 0
+    return round(round(duration_ns, digits))
+
+
+def _quantity(text: str, option: str) -> tuple[float, str | None]:
+    """A number, and its unit if it is a duration, then in ns."""
+    found = _QUANTITY.fullmatch(text.strip())
+    try:
+        value = float(found[1]) if found else math.nan
+    except ValueError:
+        value = math.nan
+    if found is None or not math.isfinite(value):
+        raise UserError(f"--sweep {option}: {text!r} is not a number, nor a duration")
+    unit = found[2]
+    if not unit:
+        return value, None
+    if unit == "%":
+        return value / 100, None
+    if unit not in NS_PER:
+        raise UserError(f"--sweep {option}: unknown unit {unit!r}; known are {' '.join(NS_PER)}")
+    return value * NS_PER[unit], unit
+
+
+def size_of(value: object) -> float | None:
+    """A value as a number, a duration in ns; None: it is neither.
+
+    >>> size_of("20 ms"), size_of(3), size_of("5 %"), size_of("none")
+    (20000000.0, 3.0, 0.05, None)
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    try:
+        return _quantity(str(value), "")[0]
+    except UserError:
+        return None
+
+
+def nearest(axis: Axis, value: object) -> str:
+    """The value of ``axis`` that is nearest to ``value``, or equal to it; else its first."""
+    if str(value) in axis.values:
+        return str(value)
+    size = size_of(value)
+    sizes = {each: size_of(each) for each in axis.values}
+    known = {each: of for each, of in sizes.items() if of is not None}
+    if size is None or not known:
+        return axis.values[0]
+    return min(known, key=lambda each: abs(known[each] - size))
+
+
+# Runs the cells of a sweep side by side, each in a process of its own pool, and keeps each answer.
+#
+# A cell is one scenario at one setting with one seed. Its answer is a small file, written whole; a
+# sweep that was cut off goes on with the cells that have none.
+
 
 CELLS: Final = "cells"
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import Final
 
-from engine.sweep.cells import Answer
-from engine.sweep.grid import Axis, Cell
+from engine.sweep.cells import Answer, Axis, Cell
 
 _T_95: Final = (
     12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13,

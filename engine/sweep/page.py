@@ -7,18 +7,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
-from engine.report.kpis import Kpi
-from engine.report.page.document import document
+from engine.report.numbers import Kpi, as_json, number, plain, versions
+from engine.report.page.document import CHAPTER, document, how_made, write_page_folder
 from engine.report.page.figures import BAD, GOOD, ONE_BOX, Figure
-from engine.report.page.how_made import CHAPTER, how_made
-from engine.report.page.page_folder import write_page_folder
-from engine.report.plain import as_json, plain
-from engine.report.units import number
-from engine.report.versions import versions
 from engine.scenario import Table
-from engine.sweep.cells import CELLS
+from engine.sweep.cells import CELLS, Axis, Cell
 from engine.sweep.findings import NOT_RUN, Findings
-from engine.sweep.grid import Axis, Cell
 
 HTML: Final = "sweep.html"
 JSON: Final = "sweep.json"

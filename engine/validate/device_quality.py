@@ -14,9 +14,14 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from edge_agent.measure.findings import Exchange, Findings, ServerFindings
-from engine.validate.allan import allan_deviation, wander_ppb
-from engine.validate.delay_law import DelayLaw, delay_law
-from engine.validate.marzullo import Agreement, agreement
+from engine.validate.clock_statistics import (
+    Agreement,
+    DelayLaw,
+    agreement,
+    allan_deviation,
+    delay_law,
+    wander_ppb,
+)
 from engine.validate.quality import AgentHabits, ClockQuality, LinkQuality, Setup, SourceQuality
 from engine.validate.spoken import duration
 

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from engine.report.page.document import document
+from engine.report.numbers import as_json, versions
+from engine.report.page.document import CHAPTER, document, how_made, write_page_folder
 from engine.report.page.figures import (
     BAD,
     CARE,
@@ -21,22 +22,19 @@ from engine.report.page.figures import (
     log_axis,
     ms,
 )
-from engine.report.page.how_made import CHAPTER, how_made
-from engine.report.page.page_folder import write_page_folder
-from engine.report.plain import as_json
-from engine.report.versions import versions
 from engine.scenario import Table
-from engine.validate.key_numbers import key_numbers
 from engine.validate.report import Validation, as_plain
 from engine.validate.spoken import duration, nearest
 from engine.validate.tables import (
+    GLOSSARY,
+    TERMS,
     clock_table,
     deviation_table,
     fact_table,
+    key_numbers,
     link_table,
     query_table,
 )
-from engine.validate.words import GLOSSARY, TERMS
 
 HTML: Final = "validate.html"
 JSON: Final = "validate.json"

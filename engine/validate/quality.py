@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from engine.clocks.prediction import SYNCS_KEPT, Sample, bounded, held
-from engine.kernels.integers import NS_PER_S
-from engine.validate.delay_law import DelayLaw
+from engine.kernels.records import NS_PER_S
+from engine.validate.clock_statistics import DelayLaw
 
 RTO_MIN_NS: Final = 200_000_000
 """Least wait of Linux's TCP before it sends again what was not acknowledged."""

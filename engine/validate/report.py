@@ -7,10 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.query.plan import Plan
-from engine.report.plain import plain
-from engine.validate.asked import asked_of
+from engine.report.numbers import plain
 from engine.validate.quality import Setup, SourceQuality
-from engine.validate.verdict import Fitness, Measured, QueryVerdict, Wanted, judge, overall
+from engine.validate.verdict import (
+    Fitness,
+    Measured,
+    QueryVerdict,
+    Wanted,
+    asked_of,
+    judge,
+    overall,
+)
 
 Answered = Callable[[str], Measured | None]
 

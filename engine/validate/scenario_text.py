@@ -1,12 +1,4 @@
-"""A scenario file with the measured clocks and links, to simulate and sweep (``slackwater run``).
-
-Each source has the clock that it was measured to have, and its link the law of delays that fits
-what was measured each way. Of losses only those of a whole round trip are known: half of them is
-taken to happen each way. What TCP makes of a loss depends on how often messages follow one another.
-Where one device stands for all, three of its kind are made up. What cannot be measured from
-outside, what the sources see, is a recording that is handed in, or a plain periodic workload: to be
-replaced.
-"""
+"""A scenario file with the measured clocks and links, to simulate and sweep."""
 
 from __future__ import annotations
 
@@ -14,16 +6,49 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Final
 
+from edge_agent.settings import Delivery, SessionSettings
 from engine.query.fields import named_attributes
 from engine.query.plan import Plan
 from engine.stream.timeline import ANY_TYPE
-from engine.validate.delay_law import DelayLaw
-from engine.validate.quality import ClockQuality, LinkQuality, Setup, SourceQuality
+from engine.validate.clock_statistics import DelayLaw, recovery_ns
+from engine.validate.quality import AgentHabits, ClockQuality, LinkQuality, Setup, SourceQuality
 from engine.validate.report import Validation
-from engine.validate.tcp_recovery import recovery_ns
+
+# What of an agent's settings its simulated twin must share, as keys of a scenario file.
+
+
+_NS: Final = "_ns"
+
+
+def habits_of(session: SessionSettings) -> AgentHabits:
+    """Of an agent that sends what its inputs give at once (``poll`` 0), as all inputs do."""
+    source = {
+        "connections": str(session.connections),
+        "resend": "true" if session.delivery is Delivery.RESEND else "false",
+        "poll": '"0 ns"',
+        "heartbeat": f'"{session.heartbeat_ns} ns"',
+        "heartbeat_lag": f'"{session.heartbeat_lag_ns} ns"',
+    }
+    sync = {}
+    for field in fields(session.sync):
+        value = getattr(session.sync, field.name)
+        name = field.name.removesuffix(_NS)
+        sync[name] = f'"{value} ns"' if name != field.name else str(value)
+    return AgentHabits(source, sync, session.connections)
+
+
+# A scenario file with the measured clocks and links, to simulate and sweep (``slackwater run``).
+#
+# Each source has the clock that it was measured to have, and its link the law of delays that fits
+# what was measured each way. Of losses only those of a whole round trip are known: half of them is
+# taken to happen each way. What TCP makes of a loss depends on how often messages follow one
+# another. Where one device stands for all, three of its kind are made up. What cannot be measured
+# from outside, what the sources see, is a recording that is handed in, or a plain periodic
+# workload: to be replaced.
+
 
 _STAND_INS: Final = 3
 _PERIOD_NS: Final = 10**9

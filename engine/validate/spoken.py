@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.report import units
+from engine.report import numbers as units
 
 _DIGITS: Final = 3
 

@@ -1,15 +1,129 @@
-"""The tables of a validation, for a terminal and for the page: headings and rows of cells."""
+"""The tables, tiles and words of a validation, for a terminal and for the page."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
-from engine.report.units import Cell, number
+from engine.report.numbers import Cell, Kpi, number, places_of, with_anchors
 from engine.scenario import Table
 from engine.validate.logs.two_logs import TwoLogs
 from engine.validate.report import Validation
 from engine.validate.spoken import duration, nearest, percent
+from engine.validate.verdict import CARE, QueryVerdict
+
+# The words of a validation's page, for who has not read the papers; headings lead here.
+
+
+_WORDS: Final = (
+    ("verdict", "fit; fit with care: it works, and something should be mended; not fit", ""),
+    (
+        "order gap",
+        "two events further apart than this are surely in order: how wrong both clocks may be",
+        "time",
+    ),
+    (
+        "smallest",
+        "from this WITHIN on a match can be certain; of this window few events lie near a border",
+        "time",
+    ),
+    (
+        "uncertain",
+        "results that other times within the clocks' bounds would change; of a window, its events",
+        "%",
+    ),
+    ("timeout", "how long to wait for a missing number: 999 of 1,000 come in time", "time"),
+    ("hold", "how long the events of one source must wait for those of the others", "time"),
+    ("detection p95", "95 of 100 events are answered within it: the way and the hold", "time"),
+    ("offset", "what must be added to the source's times; positive: its clock is slow", "time"),
+    ("bound there", "by how much the offset may be wrong right where it was measured", "time"),
+    ("delay", "how long question and answer of the time sync took together", "time"),
+    ("between syncs", "the longest time that the clock is left alone", "time"),
+    (
+        "wrong by at most",
+        "a clock: until its next sync, after correction; a way: as far as its clock is known",
+        "time",
+    ),
+    ("skew", "how much too fast the clock runs; 1 ppm is 86 ms a day", "ppm"),
+    ("jitter", "how much single readings of the offset scatter", "time"),
+    ("steps", "how often somebody, or something, set the clock meanwhile", ""),
+    ("least", "the fastest event; a clock that is wrong makes it wrong, even negative", "time"),
+    ("p50, p95, p99.9", "so many of 100 events take at most this long", "time"),
+    ("lost", "numbers that never came, of all up to the last", "events"),
+    ("95 % between", "where the share that is lost lies, judging by so many events (Wilson)", "%"),
+    ("reordered", "events that came after a later one of their source", "events"),
+    ("Allan deviation", "how much the frequency differs from one stretch to the next", "ppb"),
+)  # fmt: skip
+GLOSSARY: Final = with_anchors(
+    {"term": term, "definition": definition, "unit": unit} for term, definition, unit in _WORDS
+)
+_PLACES: Final = places_of(GLOSSARY)
+_QUANTILES: Final = "p50, p95, p99.9"
+TERMS: Final = _PLACES | dict.fromkeys(_QUANTILES.split(", "), _PLACES[_QUANTILES])
+"""Word -> anchor and definition."""
+
+
+# The key numbers of a validation: tiles of its page.
+
+
+_UNBROKEN = "\N{NO-BREAK SPACE}"
+
+
+def key_numbers(found: Validation) -> tuple[list[Kpi], list[str]]:
+    """Tiles, and the names of those that are neither good nor bad."""
+    made = list(_tiles(found))
+    return [kpi for kpi, _ in made], [kpi.name for kpi, is_care in made if is_care]
+
+
+def _tiles(found: Validation) -> Iterator[tuple[Kpi, bool]]:
+    """Each with whether it is to be taken with care."""
+    if found.verdicts:
+        yield _uncertain(found, max(found.verdicts, key=lambda each: each.share))
+        gap = max(each.order_gap_ns for each in found.verdicts)
+        if gap:
+            note = "events further apart are surely in order"
+            yield Kpi("order gap", gap, "ns", duration(gap), note, "less", "order gap"), False
+    setup = found.setup
+    if setup.synced:
+        worst = setup.worst()[0]
+        bound = worst.clock.bound_ns()
+        note = worst.name if len(setup.sources) > 1 else f"offset {nearest(worst.clock.offset_ns)}"
+        yield Kpi("clock known to ±", bound, "ns", duration(bound), note, "less",
+                  "wrong by at most"), False  # fmt: skip
+    linked = [(each.name, each.link) for each in setup.sources if each.link is not None]
+    if linked:
+        name, slowest = max(linked, key=lambda pair: pair[1].p95_ns)
+        note = f"half within {duration(slowest.p50_ns)}" + (f"; {name}" if len(linked) > 1 else "")
+        way = Kpi("way to the gateway, p95", slowest.p95_ns, "ns", duration(slowest.p95_ns), note,
+                  "less", "p50, p95, p99.9")  # fmt: skip
+        yield way, False
+    counted = [pair for pair in linked if pair[1].asked]
+    if counted:
+        name, lossy = max(counted, key=lambda pair: pair[1].loss)
+        low, high = (percent(share).replace(" ", _UNBROKEN) for share in lossy.loss_bounds)
+        note = f"95{_UNBROKEN}%: {low} to {high}" + (f"; {name}" if len(counted) > 1 else "")
+        yield Kpi("lost on the way", lossy.loss, "share", percent(lossy.loss), note, "less",
+                  "lost"), False  # fmt: skip
+    if found.verdicts:
+        delay = max(each.detection_p95_ns for each in found.verdicts)
+        note = "as far as order and link decide it"
+        yield Kpi("told after, p95", delay, "ns", duration(delay), note, "less",
+                  "detection p95"), False  # fmt: skip
+
+
+def _uncertain(found: Validation, worst: QueryVerdict) -> tuple[Kpi, bool]:
+    wanted = found.wanted.uncertain
+    is_measured = worst.measured is not None and worst.measured.share is not None
+    note = f"{worst.asked.name}: {'as answered' if is_measured else 'expected'}"
+    is_care = wanted < worst.share <= CARE * wanted and worst.share < 1
+    tile = Kpi(
+        "uncertain", worst.share, "share", percent(worst.share), note, "less", "uncertain",
+        bound=f"<= {percent(wanted)}", holds=None if is_care else worst.share <= wanted,
+    )  # fmt: skip
+    return tile, is_care
+
+
+# The tables of a validation, for a terminal and for the page: headings and rows of cells.
 
 
 def ppm(ppb: float | None) -> str:

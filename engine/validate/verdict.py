@@ -1,23 +1,4 @@
-"""Fit, fit with care, or not fit: a query's needs against a set-up's clocks and links.
-
-With ``g = u_e + u_f``, how wrong two clocks may be together (SPEC 4.3; ``certainty=max-delay``:
-T_a, R19 Eq 3.16):
-
-* two events are certainly in order when their reference times are more than ``g`` apart;
-* a match of n events one after another is certain when each is more than ``g`` after the one before
-  it and all span at most ``WITHIN - g``; so no match at all can be certain unless WITHIN > n * g;
-* where its events are spread evenly over WITHIN, they and WITHIN's end cut it in c parts, one for
-  each comparison, and all of these are longer than ``g`` with probability ``(1 - c g / WITHIN)^o``
-  for its o orders (broken stick); a typical gap t (``--gap``) makes it ``exp(-o g / t)``;
-* a window of size w has a border at both ends, and an event is ambiguous when it lies within u of
-  one: ``4 u`` of the ``w + 2 u`` from which its events may come. R19's windows need w > T_a.
-
-The wait for a number that is late (``sequence``'s timeout) is the p99.9 of how long the way varies.
-Where packets are lost, it is TCP's besides: with p the loss, k = ceil(ln(0.001) / ln(p)) - 1 times
-sent again, each after twice the wait of the one before, the first after the round trip + 200 ms.
-The hold of the merge is that wait and ``g``: so late may another source's event be, and so wrong
-its time.
-"""
+"""Fit, fit with care, or not fit: a query's needs against a set-up's clocks and links."""
 
 from __future__ import annotations
 
@@ -27,10 +8,92 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
+from engine.query.plan import Plan, WindowKind
+from engine.query.shape import shape_of
 from engine.units import neat
-from engine.validate.asked import Asked
 from engine.validate.quality import IN_TIME, RTO_MIN_NS, Setup, SourceQuality
 from engine.validate.spoken import duration, percent
+
+# What a query asks of clocks and links, as numbers: orders, spans, windows.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """``orders``: events of a match that must come one after another, counted as pairs next to one
+    another. ``within_ns`` None: no bound.
+    """
+
+    name: str
+    text: str
+    kind: str
+    events: int = 0
+    orders: int = 0
+    within_ns: int | None = None
+    window_ns: int | None = None
+    has_negation: bool = False
+
+    @property
+    def comparisons(self) -> int:
+        """Pairs of event times that a match depends on: its orders, and its WITHIN."""
+        return self.orders + (self.within_ns is not None and self.events > 1)
+
+
+def asked_of(plan: Plan) -> Asked:
+    """Of a pattern with OR: the branch with the most comparisons."""
+    if plan.windows:
+        window = plan.windows[0]
+        if window.kind is WindowKind.SESSION:  # of two events it matters how far apart they are
+            return Asked(
+                name=plan.name, text=plan.text, kind="window", events=2, within_ns=window.size_ns
+            )
+        if window.kind is WindowKind.ROWS:  # at each end, which of two events is the earlier
+            return Asked(name=plan.name, text=plan.text, kind="window", events=2, orders=2)
+        return Asked(
+            name=plan.name, text=plan.text, kind="window", window_ns=window.size_ns,
+        )  # fmt: skip
+    found = [_of_branch(plan, number) for number in range(len(plan.branches))]
+    return max(found, key=lambda each: (each.comparisons, -(each.within_ns or 0)))
+
+
+def _of_branch(plan: Plan, number: int) -> Asked:
+    branch = plan.branches[number]
+    shape = shape_of(branch)
+    before = shape.before
+    next_ones = [
+        (x, y)
+        for x, y in before
+        if not any((x, z) in before and (z, y) in before for z in shape.positive)
+    ]
+    related = sum(each.left.alias != each.right.alias for each in branch.relations)
+    return Asked(
+        name=plan.name, text=plan.text, kind="pattern", events=len(shape.positive),
+        orders=len(next_ones) + related, within_ns=branch.within_ns,
+        has_negation=bool(shape.between),
+    )  # fmt: skip
+
+
+# Fit, fit with care, or not fit: a query's needs against a set-up's clocks and links.
+#
+# With ``g = u_e + u_f``, how wrong two clocks may be together (SPEC 4.3; ``certainty=max-delay``:
+# T_a, R19 Eq 3.16):
+#
+# * two events are certainly in order when their reference times are more than ``g`` apart;
+# * a match of n events one after another is certain when each is more than ``g`` after the one
+# before   it and all span at most ``WITHIN - g``; so no match at all can be certain unless WITHIN
+# > n * g;
+# * where its events are spread evenly over WITHIN, they and WITHIN's end cut it in c parts, one for
+#   each comparison, and all of these are longer than ``g`` with probability ``(1 - c g /
+# WITHIN)^o``   for its o orders (broken stick); a typical gap t (``--gap``) makes it ``exp(-o g /
+# t)``;
+# * a window of size w has a border at both ends, and an event is ambiguous when it lies within u of
+#   one: ``4 u`` of the ``w + 2 u`` from which its events may come. R19's windows need w > T_a.
+#
+# The wait for a number that is late (``sequence``'s timeout) is the p99.9 of how long the way
+# varies. Where packets are lost, it is TCP's besides: with p the loss, k = ceil(ln(0.001) / ln(p))
+# - 1 times sent again, each after twice the wait of the one before, the first after the round trip
+# + 200 ms. The hold of the merge is that wait and ``g``: so late may another source's event be, and
+# so wrong its time.
+
 
 CARE: Final = 5
 """Up to so many times the share of uncertain results that is wanted, a query is fit with care."""

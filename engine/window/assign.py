@@ -10,12 +10,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel
-from engine.kernels.records import Record, record
-from engine.window.doubt.assignments import NO_EPOCH
-from engine.window.doubt.gap_table import GapTable
-from engine.window.doubt.missing import WINDOWS_MAX, header_of, know
+from engine.kernels.records import NONE, Record, record
+from engine.window.doubt.bounds import NO_EPOCH
+from engine.window.doubt.missing import WINDOWS_MAX, GapTable, header_of, know
 from engine.window.drift import (
     AMBIGUOUS,
     CERTAIN,
@@ -28,11 +26,11 @@ from engine.window.drift import (
     Geometry,
     first_with,
 )
+from engine.window.emitted import STAGES, Book, tell_keys
 from engine.window.held.accumulate import Values, add_rows
 from engine.window.held.cells import SPARE, add_to_window
 from engine.window.held.content import STAGE_LAST, STAGE_LOW, STAGE_MIDDLE, Held
 from engine.window.held.kept import keep
-from engine.window.told import STAGES, Book, tell_keys
 
 INT_MIN: Final = -(2**63)
 NEVER: Final = 2**62

@@ -11,12 +11,11 @@ import numpy as np
 from edge_agent.records import DEFAULT_SITE
 from engine.kernels.records import one
 from engine.operator import Result, ResultPieces
-from engine.query.emit import Emit
 from engine.query.fields import attributes_of, released_columns
-from engine.query.plan import WindowPlan
+from engine.query.plan import Emit, WindowPlan
 from engine.stream.ends import ends_of
 from engine.stream.released import Released
-from engine.window import told as t
+from engine.window import emitted as t
 from engine.window.assign import Agenda, Rows
 from engine.window.doubt.missing import Missing
 from engine.window.drift import Geometry
@@ -29,20 +28,22 @@ from engine.window.held.accumulate import (
     values_of,
 )
 from engine.window.held.aggregate import arguments_asked, asked_of
-from engine.window.held.cells import Cells, grown, new_cells
+from engine.window.held.cells import Cells, copied, grown, new_cells, with_floats, without_floats
 from engine.window.held.content import PLAIN, Held, new_content
-from engine.window.held.copies import copied, with_floats, without_floats
 from engine.window.held.kept import Kept, more_kept, new_kept, widen_kept
 from engine.window.keys import GroupKeys
+from engine.window.output.computed import (
+    computed,
+    holds,
+    judged_plan,
+    shown_numbers,
+    without_hidden,
+)
+from engine.window.output.ranking import RankedGroups
+from engine.window.output.results import WindowResults, text_codes
 from engine.window.progress import ClockMoves, WindowClock, some_gaps
 from engine.window.rows_read import FIXED_COLUMNS, argument_values, no_rows, rows_of, stream_codes
 from engine.window.settings import WindowSettings
-from engine.window.shown.computed import computed
-from engine.window.shown.having import holds
-from engine.window.shown.hidden import judged_plan, shown_numbers, without_hidden
-from engine.window.shown.ranking import RankedGroups
-from engine.window.shown.results import WindowResults
-from engine.window.shown.text_codes import text_codes
 from engine.window.shown.unchanged import those, unchanged
 from engine.window.unknown_clocks import MixedWindows
 

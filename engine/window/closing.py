@@ -14,18 +14,16 @@ from typing import Final
 
 import numpy as np
 
-from engine.kernels.heap import pop, push
-from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel, njit
-from engine.kernels.records import Record
+from engine.kernels.records import NONE, Record
+from engine.kernels.tables import pop, push
 from engine.window import assign as a
 from engine.window.drift import first_with
+from engine.window.emitted import SPARE, Book, tell_keys
 from engine.window.held.cells import HEADER, find
 from engine.window.held.content import EACH, STAGE_LAST, STAGE_LOW, STAGE_MIDDLE
 from engine.window.held.windows_freed import free_upto
-from engine.window.panes.geometry import pane_of, pane_start
-from engine.window.panes.make import MADE, MORE_PANES, free_panes, make_window
-from engine.window.told import SPARE, Book, tell_keys
+from engine.window.panes.state import MADE, MORE_PANES, free_panes, make_window, pane_of, pane_start
 
 NOTHING, CLOSE, TICKED, ENDED = range(4)
 _FEW: Final = 8

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from edge_agent.records import DEFAULT_SITE
 from engine.operator import Operator
-from engine.query.emit import Emit
-from engine.query.plan import WindowKind, WindowPlan
+from engine.query.plan import Emit, WindowKind, WindowPlan
 from engine.window.held.aggregate import NEEDS_ALL_VALUES
 from engine.window.settings import WindowSettings
 
@@ -18,11 +17,11 @@ def windows_of(
     """
     # ruff: noqa: PLC0415 - a query has one kind, and the others are some fifty modules
     if plan.kind is WindowKind.SESSION:
-        from engine.window.session.windows import SessionWindows
+        from engine.window.session.run import SessionWindows
 
         return SessionWindows(plan, settings, site)
     if plan.kind is WindowKind.ROWS:
-        from engine.window.counted.windows import CountedWindows
+        from engine.window.counted.run import CountedWindows
 
         return CountedWindows(plan, settings, site)
     alone = plan.every_ns is None or plan.every_ns == plan.size_ns

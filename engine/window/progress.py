@@ -22,8 +22,7 @@ from msgspec.structs import replace
 
 from engine.barrier.registry import BARRIERS, BarrierSettings, Closes
 from engine.clocks.promises import PromiseBook
-from engine.query.emit import Emit
-from engine.query.plan import WindowPlan
+from engine.query.plan import Emit, WindowPlan
 from engine.stream.released import IN_ORDER, RESIDUAL, Gaps, Progress, Released
 from engine.stream.timeline import ANY_TYPE, LONG_AGO, Steps
 

@@ -10,9 +10,8 @@ import numpy as np
 from engine.errors import UserError
 from engine.query.expression import View, released_mask, view_value
 from engine.query.plan import Expression, WindowKind, WindowPlan
-from engine.query.render_values import render_expression
-from engine.stream.chance import CHANCE
-from engine.stream.ends import ends_of
+from engine.query.render import render_expression
+from engine.stream.ends import CHANCE, ends_of
 from engine.stream.released import Released
 from engine.window.assign import Rows, widest_of
 from engine.window.doubt.where import Chosen, chosen

@@ -8,8 +8,7 @@ from typing import Final
 
 from engine.barrier.registry import BarrierSettings
 from engine.errors import UserError
-from engine.query.derived_plan import asked_plan
-from engine.query.plan import Plan
+from engine.query.plan import Plan, asked_plan
 from engine.units import DURATION_MAX_NS, parse_duration
 
 _DEFAULT_HORIZON_NS: Final = 60 * 10**9

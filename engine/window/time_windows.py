@@ -30,13 +30,13 @@ from engine.operator import Result, ResultPieces
 from engine.query.plan import Drift, WindowPlan
 from engine.stream.released import Gaps, Released
 from engine.window import assign as a
-from engine.window import told as t
+from engine.window import emitted as t
 from engine.window.base import FIRST, OUTBOX_MAX, Windows
 from engine.window.drift import Geometry, considered_delay
 from engine.window.held.accumulate import Values, no_values, widen
 from engine.window.held.cells import SPARE
 from engine.window.held.content import EACH, PLAIN, TOGETHER
-from engine.window.panes.held import Entries, new_panes
+from engine.window.panes.state import Entries, new_panes
 from engine.window.rows_read import no_rows
 from engine.window.run import run
 from engine.window.settings import WindowSettings, horizon_ns

@@ -14,8 +14,7 @@ import numpy as np
 from edge_agent import records as r
 from engine.clocks.epochs import UNKNOWN_EPOCH
 from engine.clocks.seen import MIXED
-from engine.query.emit import Emit
-from engine.query.plan import WindowPlan
+from engine.query.plan import Emit, WindowPlan
 from engine.stream.columns import Columns
 
 _NEVER = 2**62

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
-from edge_agent.near_miss import near_miss
+from edge_agent.errors import near_miss
 from engine.errors import UserError
 from simulator.abstracting import DeviceAbstraction
 from simulator.scenario import SECOND, Scenario, SourceSettings

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from edge_agent.columns import Codes, Masked
 from edge_agent.messages import NAME_MAX, NAMES_MAX, StreamSchema
+from edge_agent.packing import Codes, Masked
 from edge_agent.records import DEFAULT_STREAM
 from engine.errors import UserError
 from simulator.scenario_file.attributes import Attribute, parse_attributes

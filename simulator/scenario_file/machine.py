@@ -16,8 +16,8 @@ from typing import Final
 
 import numpy as np
 
-from edge_agent.columns import Codes
 from edge_agent.messages import NAME_MAX, StreamSchema
+from edge_agent.packing import Codes
 from engine.errors import UserError
 from simulator.delays import DELAY_MODELS, DelayModel
 from simulator.scenario_file.attributes import Attribute, parse_attributes

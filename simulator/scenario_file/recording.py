@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from edge_agent.columns import Codes
 from edge_agent.messages import ATTRS_MAX, NAME_MAX, TEXT_MAX, StreamSchema
+from edge_agent.packing import Codes
 from simulator.scenario_file.generated import taken
 from simulator.seeds import Seeds
 from simulator.settings import check, shown

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from edge_agent.near_miss import near_miss
+from edge_agent.errors import near_miss
 from engine.errors import UserError
 from simulator.clocks import ClockSettings, Step
 from simulator.links import LinkSettings

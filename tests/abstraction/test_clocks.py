@@ -7,7 +7,7 @@ from edge_agent.abstraction.readings import Reader
 from edge_agent.abstraction.settings import AbstractSettings
 from edge_agent.abstraction.stored_state import interval_rows
 from edge_agent.messages import StreamSchema
-from edge_agent.rows import Row
+from edge_agent.packing import Row
 
 READS = StreamSchema("r", {"tag": "str"})
 INTO = StreamSchema("i", {"tag": "str", "cut": "str", "readings": "int"})

@@ -17,9 +17,8 @@ from edge_agent.abstraction.stored_state import changes_of, end_all, interval_ro
 from edge_agent.messages import Data, StreamSchema
 from edge_agent.outbox.journal import JOURNAL
 from edge_agent.outbox.outbox import Outbox, Start
-from edge_agent.outbox.segment import Record
-from edge_agent.packing import data_message, encoded_data
-from edge_agent.rows import columns_of
+from edge_agent.outbox.spool import Record
+from edge_agent.packing import columns_of, data_message, encoded_data
 from tests.abstraction.by_definition import intervals
 from tests.outbox.fake_disk import FakeDisk
 

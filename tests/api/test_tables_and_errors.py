@@ -17,8 +17,8 @@ import pytest
 
 import slackwater
 from engine import extras
+from engine.cli import options as input_options
 from engine.cli.app import run
-from engine.cli.options import input_options
 from slackwater.spoken import in_python
 
 ROWS = [

@@ -10,7 +10,7 @@ from slow_book import SlowBook
 
 from engine.chain.state_bytes import from_bytes, to_bytes
 from engine.clocks.promises import PromiseBook
-from engine.kernels.integers import INT_MAX
+from engine.kernels.records import INT_MAX
 from engine.stream.released import Promises, Released, Strings
 from engine.stream.timeline import BEFORE, LONG_AGO, Steps
 

@@ -17,7 +17,7 @@ from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import check_attributes
 from engine.query.analysis.cascade import read_statements
-from engine.query.explain_cascade import cascade_told
+from engine.query.explain import cascade_told
 from engine.window.settings import parse_window
 from tests.cascade.composed import cascade, net
 from tests.order.conftest import frame

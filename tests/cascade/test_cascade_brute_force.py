@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 
 from engine.cascade.derived_events import columns_in
 from engine.chain import Chain, ChainSettings
-from engine.kernels.table import numbered
+from engine.kernels.tables import numbered
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
 from engine.results.identity import identities
+from engine.window.output.results import WindowResults, window_identities
 from engine.window.settings import parse_window
-from engine.window.shown.identity import window_identities
-from engine.window.shown.results import WindowResults
 from tests.cascade.composed import cascade, composed, net, plain
 from tests.order.conftest import frame
 
@@ -117,7 +116,7 @@ def test_net_results_are_those_of_statements_one_by_one(
 ) -> None:
     """``few``: events from which on a copy is kept to go back to, and what is final leaves."""
     given_records = records_of(events)
-    with patch("engine.cascade.rewinds._FEW", few), patch("engine.cascade.stage._FEW", few):
+    with patch("engine.cascade.result_reader._FEW", few), patch("engine.cascade.stage._FEW", few):
         found = cascade(CASES[name], given_records, order)
         wanted = composed(CASES[name], given_records, COLUMNS)
         for statement, results in found.items():

@@ -16,14 +16,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.cascade.asked import AskedOperator
-from engine.cascade.rows import DerivedRows
+from engine.cascade.derived_events import DerivedRows
+from engine.cascade.result_reader import AskedOperator
 from engine.chain import ChainSettings
 from engine.chain.operators import build_operator
 from engine.order.registry import parse_order
 from engine.query import query
-from engine.stream.clock_bound import ClockBound
-from engine.stream.released import Progress, Strings
+from engine.stream.released import ClockBound, Progress, Strings
 
 Row = tuple[int, str, int, float]
 """Time, type, value, chance."""

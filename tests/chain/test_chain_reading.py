@@ -16,7 +16,7 @@ from engine.log.arrival_log import LogReader, LogWriter
 from engine.order.registry import parse_order
 from engine.passes import inprocess
 from engine.query import query
-from engine.results.store.part_store import PartStore
+from engine.results.part_store import PartStore
 from engine.stream.frame import Frame
 
 ROWS, BATCH = 1000, 5000

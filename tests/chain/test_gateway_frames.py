@@ -14,8 +14,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from edge_agent import limits, wire
 from edge_agent import messages as m
+from edge_agent import records as limits
+from edge_agent import wire
 from engine.chain import ChainSettings
 from engine.gateway.core import GatewayCore, GatewaySettings
 from engine.kernels.jit import plain

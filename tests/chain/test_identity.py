@@ -22,8 +22,7 @@ from engine.chain.identity import identity_of
 from engine.errors import UserError
 from engine.grouping.dataflow import Dataflow
 from engine.grouping.maps import PythonCombine, PythonTupleMap
-from engine.grouping.operations import Grouping, Stateful
-from engine.grouping.plan import GroupingPlan
+from engine.grouping.operations import Grouping, GroupingPlan, Stateful
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query

@@ -24,8 +24,7 @@ from engine.chain.state_bytes import NotPlainError, StateDamagedError, from_byte
 from engine.errors import UserError
 from engine.grouping.dataflow import Dataflow
 from engine.grouping.maps import PythonCombine
-from engine.grouping.operations import Stateful
-from engine.grouping.plan import GroupingPlan
+from engine.grouping.operations import GroupingPlan, Stateful
 from engine.log.input.trace import TraceRead
 from engine.order.base import Guards
 from engine.order.registry import parse_order

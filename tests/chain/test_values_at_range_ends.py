@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from edge_agent.limits import (
+from edge_agent.records import (
     COUNTER_MAX,
     DELAY_MAX_NS,
     OFFSET_MAX_NS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from edge_agent.limits import UNC_MAX_NS
+from edge_agent.records import UNC_MAX_NS
 from engine.chain import Chain, ChainSettings
 from engine.results.ordered import released_table
 from engine.stream.frame import Frame

@@ -256,7 +256,7 @@ def test_a_query_that_is_not_asked_has_no_history() -> None:
 
 
 def test_what_is_forgotten_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.check.judge.REMEMBERED", 3)
+    monkeypatch.setattr("engine.check.rules.REMEMBERED", 3)
     chain = Chain(settings(True, "immediate"), "main")
     chain.process(frames(records(2), tmp_path))
     chain.finish()

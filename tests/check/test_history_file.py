@@ -19,9 +19,8 @@ from engine.chain import Chain
 from engine.check import HistoryFile, KnownOfSite
 from engine.check.history_file import KnownToRun, PastResults
 from engine.errors import UserError
-from engine.passes.asked import asked_of_queries
-from engine.passes.inprocess import run_in_process
-from engine.passes.run_history import key_histories
+from engine.passes.inprocess import key_histories, run_in_process
+from engine.passes.options import asked_of_queries
 from engine.query import query
 from tests.check.test_checks import records, settings
 from tests.spark.both_hosts import log_of

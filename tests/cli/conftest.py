@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from engine.cli.app import run
-from engine.cli.terminal.watch import COMPILING
+from engine.cli.terminal import COMPILING
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from edge_agent.os_refusal import FAILED, USER_ERROR, refused
-from edge_agent.outbox.files import DiskFiles
-from edge_agent.unfinished import taking_name
+from edge_agent.errors import FAILED, USER_ERROR, refused
+from edge_agent.local_files import taking_name
+from edge_agent.outbox.disk import DiskFiles
 from engine.log.whole_file import whole_file
 
 LINES = '{"type": "A", "ts": 3}\n{"type": "B", "ts": 5}\n'

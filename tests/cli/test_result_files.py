@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from engine.cli.terminal.result_table import ROWS_SHOWN, show_results
+from engine.cli.terminal import ROWS_SHOWN, show_results
 
 EVENTS = [
     {"kind": "sync", "source": "s1", "offset": 3, "delay": 4_000_000, "arrival": 1},

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from engine.cli.terminal.watch import COMPILING
+from engine.cli.terminal import COMPILING
 from engine.log.whole_file import text_columns
 from engine.results.schema import MATCH_SCHEMA
 
@@ -84,11 +84,11 @@ def test_a_query_loads_only_what_it_uses(
 
 OTHER_ORDERS = {
     "engine.order.sequence.order", "engine.order.slack.kslack", "engine.order.slack.ldop",
-    "engine.order.slack.mp_kslack", "engine.order.slack.aq_settings", "engine.order.served",
+    "engine.order.slack.aq_settings", "engine.order.served",
 }  # fmt: skip
 OF_OTHERS = {
-    "engine.barrier.adaptive", "engine.barrier.hold", "engine.pattern.spill.chunk_store",
-    "engine.query.automata.compiled", "pyarrow.csv",
+    "engine.barrier.policies", "engine.pattern.spill.chunks",
+    "engine.query.automata.verdicts", "pyarrow.csv",
 }  # fmt: skip
 
 
@@ -105,7 +105,7 @@ def test_a_query_of_windows_loads_no_pattern_and_one_of_lines_no_parquet(
     query = "SELECT count(*) FROM events WINDOW TUMBLING 10"
     found = loaded("query", query, "--input", trace(*records), "--order", "kslack:2")
     assert others_parts(found) == {"engine.order.slack.kslack"}
-    unused = {"engine.pattern.seq", "engine.pattern.search.kernel", "engine.barrier.holding"}
+    unused = {"engine.pattern.seq", "engine.pattern.search.host", "engine.barrier.holding"}
     assert not (unused | {"pyarrow.parquet", "pyarrow.json"}) & found
 
 

@@ -18,11 +18,9 @@ from engine.compare import Measures, OrdersCompared, Reading, compare
 from engine.compare.choice import choose, in_place
 from engine.compare.columns import as_plain, fields, order_table
 from engine.compare.comparison import MEASURED
-from engine.compare.families import families
-from engine.compare.labels import place_labels
+from engine.compare.families import default_sweep, families, read_sweep
 from engine.compare.measure import Durations
-from engine.compare.slacks import default_sweep, read_sweep
-from engine.compare.trade_off import trade_off_figure
+from engine.compare.page import place_labels, trade_off_figure
 from engine.errors import UserError
 from engine.order.registry import parse_order
 from engine.units import neat, parse_duration

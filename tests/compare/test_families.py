@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 
 from engine.compare import Measures, compare
-from engine.compare.families import best_of_each, families
-from engine.compare.long_column import LongColumn
-from engine.compare.measure import Arrivals
-from engine.compare.slacks import default_sweep
+from engine.compare.families import best_of_each, default_sweep, families
+from engine.compare.measure import Arrivals, LongColumn
 from engine.order.registry import ORDERS, parse_order
 from tests.compare.test_compare import measures
 

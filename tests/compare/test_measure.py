@@ -18,11 +18,18 @@ from hypothesis import strategies as st
 
 import engine.compare.measure as module
 from engine.chain import Chain, ChainSettings
-from engine.compare import long_column
-from engine.compare.long_column import LongColumn
-from engine.compare.measure import Durations, Measures, Reading, arrivals, measure, measure_many
+from engine.compare import measure as long_column
+from engine.compare.measure import (
+    Durations,
+    LongColumn,
+    Measures,
+    Reading,
+    arrivals,
+    measure,
+    measure_many,
+)
 from engine.errors import UserError
-from engine.kernels.integers import INT_MAX, INT_MIN
+from engine.kernels.records import INT_MAX, INT_MIN
 from engine.log.arrival_log import LogReader
 from engine.order.base import Guards
 from engine.order.registry import parse_order

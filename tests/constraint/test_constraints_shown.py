@@ -17,10 +17,8 @@ from engine.cli.constraint_commands import draw_constraint
 from engine.errors import UserError
 from engine.passes.automata_drawn import drawings_of
 from engine.query import explain, query
-from engine.query.automata.compiled import automata_of
-from engine.query.automata.excluded import excluded
-from engine.query.automata.layers import layers_of
-from engine.query.automata.picture import picture
+from engine.query.automata.picture import layers_of, picture
+from engine.query.automata.verdicts import automata_of, excluded
 from engine.query.monitor_plan import MonitorPlan
 
 FLOW = (

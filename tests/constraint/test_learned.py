@@ -12,14 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.cli.app import run
-from engine.constraint.learned.conformance import conformance
-from engine.constraint.learned.learn import learn
-from engine.constraint.learned.miner import Traces, learned
+from engine.constraint.learned import Traces, conformance, learn, learned
 from engine.errors import UserError
 from engine.query import query
-from engine.query.automata.alphabet import Alphabet
-from engine.query.automata.dfa import determined
-from engine.query.automata.languages import of_constraint
+from engine.query.automata.automaton import determined
+from engine.query.automata.languages import Alphabet, of_constraint
 from engine.query.language.definitions import definitions, expanded
 from engine.query.monitor_plan import MonitorPlan
 from engine.query.render import render_regular

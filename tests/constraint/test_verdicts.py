@@ -12,10 +12,8 @@ from msgspec.structs import replace
 from engine.constraint.basic import basic_of, derived
 from engine.errors import UserError
 from engine.query import explain, query, to_text
-from engine.query.automata.compiled import Automata, automata_of
-from engine.query.automata.verdicts import START
-from engine.query.monitor_plan import MonitorPlan
-from engine.query.regular import Choice, Concatenation, Occurrence
+from engine.query.automata.verdicts import START, Automata, automata_of
+from engine.query.monitor_plan import Choice, Concatenation, MonitorPlan, Occurrence
 from tests.constraint.slow_traces import FIRST, NOTHING, Seq, derivative, flow, read, verdict
 
 NAMES = ("open", "satisfiable", "unsatisfiable")

@@ -23,9 +23,9 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent.drivers.metrics_server import PORT as METRICS_PORT
-from engine.server.page.settings import PORT as PAGE_PORT
+from edge_agent.drivers.metrics import PORT as METRICS_PORT
 from engine.server.site_file import PORT
+from engine.server.site_file import PORT as PAGE_PORT
 from tests.live.conftest import free_port, until
 
 ROOT = Path(__file__).resolve().parents[2]

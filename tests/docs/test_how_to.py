@@ -23,7 +23,7 @@ from engine.passes.inprocess import run_in_process
 from engine.query import query
 from engine.results.export import export_jsonl, export_table
 from engine.results.kinds import KINDS
-from engine.results.store.part_store import PartStore
+from engine.results.part_store import PartStore
 from tests.inputs.outlet import NOW_NS, KeptOutlet
 
 HOW_TO = Path(__file__).resolve().parents[2] / "docs" / "how-to.md"

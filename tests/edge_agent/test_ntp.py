@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from edge_agent import ntp
 from edge_agent.clock import Now
 from edge_agent.errors import NtpRefused
-from edge_agent.ntp_mac import MAC_BYTES, NtpKey, NtpKeys
+from edge_agent.ntp import MAC_BYTES, NtpKey, NtpKeys
 from edge_agent.settings import SessionSettings
 from edge_agent.timesync import SyncSettings, SyncState, TimeSync
 from engine.gateway.peers import Admission

@@ -9,7 +9,7 @@ import pytest
 from edge_agent import ntp
 from edge_agent.clock import Now
 from edge_agent.errors import SettingsError
-from edge_agent.ntp_mac import NtpKey
+from edge_agent.ntp import NtpKey
 from edge_agent.timesync import SyncReport, SyncSettings, SyncState, TimeSync
 
 MS = 10**6

@@ -20,10 +20,9 @@ from engine.chain import Chain, ChainSettings
 from engine.cli.app import run
 from engine.errors import UserError
 from engine.gateway.recall import Recalled
-from engine.log import compaction
+from engine.log import retention as compaction
 from engine.log.arrival_log import LogReader, LogWriter, streamed_frames
-from engine.log.files.folder import numbered_files
-from engine.log.files.retired import retired
+from engine.log.files.folder import numbered_files, retired
 from engine.log.forget import forget
 from engine.log.retention import retire
 from engine.order.base import Guards

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from edge_agent import wire
 from edge_agent.excerpt import Events, Excerpt, Whole, part_of, written
-from edge_agent.limits import TIME_MAX_NS
 from edge_agent.messages import Data, StreamSchema, Texts, Values
 from edge_agent.packing import cut
-from edge_agent.records import Kind
+from edge_agent.records import TIME_MAX_NS, Kind
 from engine.gateway import content
 from engine.gateway.content import ContentRefused, check_data
 from engine.gateway.frames import FrameBuilder, Part, one_row

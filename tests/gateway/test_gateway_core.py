@@ -17,7 +17,7 @@ from edge_agent import messages as m
 from edge_agent import ntp, wire
 from edge_agent.records import Kind
 from engine.gateway.core import Close
-from engine.gateway.dead_letter import DeadLetters
+from engine.gateway.outputs import DeadLetters
 from tests.gateway.conftest import SYNC, Bench, a_data, a_hello
 
 MS = 10**6

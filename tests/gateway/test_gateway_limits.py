@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 
 from edge_agent import messages as m
 from edge_agent import wire
-from edge_agent.columns import Codes, Masked
-from edge_agent.packing import data_message, encoded_data
+from edge_agent.packing import Codes, Masked, data_message, encoded_data
 from edge_agent.records import Kind
 from engine.errors import UserError
 from engine.gateway import addresses
 from engine.gateway.addresses import Addresses
 from engine.gateway.core import TIMERS_PER_WAKE
-from engine.gateway.received import ReceivedSet
+from engine.gateway.recall import ReceivedSet
 from engine.gateway.settings import GatewaySettings
 from tests.gateway.conftest import SCHEMA, SYNC, Bench, a_data, a_hello
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from edge_agent import messages as m
-from engine.gateway.arrival_clock import ArrivalClock
 from engine.gateway.core import Recalled
-from engine.log import arrival_log, compaction
+from engine.gateway.timers import ArrivalClock
+from engine.log import arrival_log
+from engine.log import retention as compaction
 from engine.log.arrival_log import LogReader, LogWriter
-from engine.log.files.folder import numbered_files
-from engine.log.files.retired import retired
+from engine.log.files.folder import numbered_files, retired
 from engine.log.retention import Limits
 from engine.server.log_keeper import KeepSettings, LogKeeper
 from tests.gateway.conftest import SYNC, Bench, a_data, a_hello

@@ -19,8 +19,7 @@ from edge_agent.sequence import SEQ_MAX, Numbers
 from engine.gateway.core import Recalled
 from engine.gateway.peers import AHEAD_MAX
 from engine.gateway.promises import KEYS_MAX, Promised, WaitingPromises
-from engine.gateway.recall import PastSource
-from engine.gateway.received import ReceivedSet
+from engine.gateway.recall import PastSource, ReceivedSet
 from tests.gateway.conftest import SYNC, Bench, a_data, a_hello
 from tests.gateway.world import world_of
 

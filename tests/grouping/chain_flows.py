@@ -8,8 +8,7 @@ from typing import Any
 
 from engine.grouping.dataflow import Dataflow
 from engine.grouping.maps import Combine, PythonTupleMap
-from engine.grouping.operations import Grouping, Stateful
-from engine.grouping.plan import GroupingPlan
+from engine.grouping.operations import Grouping, GroupingPlan, Stateful
 
 
 def plans(**more: Any) -> tuple[GroupingPlan, GroupingPlan]:

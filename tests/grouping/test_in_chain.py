@@ -16,7 +16,7 @@ from engine.barrier.registry import parse_barrier
 from engine.chain import Chain, ChainSettings
 from engine.errors import UserError
 from engine.grouping.dataflow import Dataflow
-from engine.grouping.plan import GroupingPlan
+from engine.grouping.operations import GroupingPlan
 from engine.log.input.trace import TraceRead
 from engine.order.base import Guards
 from engine.order.registry import parse_order

@@ -12,7 +12,7 @@ from edge_agent.errors import SettingsError
 from edge_agent.inputs.base import Surroundings
 from edge_agent.inputs.registry import NamedInput, read_inputs
 from edge_agent.messages import StreamSchema
-from edge_agent.rows import Row
+from edge_agent.packing import Row
 from edge_agent.settings_file import Table
 
 NOW_NS = 1_700_000_000 * 10**9

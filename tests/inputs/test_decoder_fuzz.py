@@ -15,9 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge_agent.errors import AgentError
-from edge_agent.inputs.hl7.answer import answers
-from edge_agent.inputs.hl7.framing import Framing
-from edge_agent.inputs.hl7.message import Refused, read_message
+from edge_agent.inputs.hl7.message import Framing, Refused, answers, read_message
 from edge_agent.inputs.llrp import protocol as p
 from edge_agent.inputs.llrp.inventory import has_rospec, reader_event, tag_reads
 from edge_agent.inputs.llrp.protocol import Messages

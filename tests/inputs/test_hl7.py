@@ -7,10 +7,15 @@ from typing import Any
 
 import pytest
 
-from edge_agent.inputs.hl7.framing import Frame, Framing
-from edge_agent.inputs.hl7.message import Refused, read_message
-from edge_agent.inputs.hl7.times import instant_of, named_zone
-from edge_agent.rows import Row
+from edge_agent.inputs.hl7.message import (
+    Frame,
+    Framing,
+    Refused,
+    instant_of,
+    named_zone,
+    read_message,
+)
+from edge_agent.packing import Row
 from tests.inputs.outlet import KeptOutlet, a_named_input, an_input
 
 # The blood pressure of the IHE Patient Care Device profile (Device Enterprise Communication).

@@ -9,12 +9,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edge_agent.inputs.json_lines import JsonLines
-from edge_agent.inputs.record_batch import Batch, JsonBatch, TableBatch
+from edge_agent.inputs.pipes import JsonLines
 from edge_agent.inputs.record_columns import _plain, events
-from edge_agent.inputs.record_fields import RecordFields
+from edge_agent.inputs.record_fields import Batch, JsonBatch, RecordFields, TableBatch
 from edge_agent.messages import StreamSchema
-from edge_agent.rows import BadRecord, Row
+from edge_agent.packing import BadRecord, Row
 from tests.inputs.outlet import NOW_NS, KeptOutlet
 
 SCHEMAS = {

@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from edge_agent.errors import AgentError
-from edge_agent.inputs import parquet
+from edge_agent.inputs import replay as parquet
 from edge_agent.inputs.record_fields import read_fields
 from edge_agent.inputs.replay import ReplayInput
 from edge_agent.messages import StreamSchema
-from edge_agent.rows import Row
+from edge_agent.packing import Row
 from edge_agent.settings_file import Table
 from tests.inputs.outlet import KeptOutlet, an_input, mistake
 

@@ -11,11 +11,11 @@ import pytest
 import slackwater
 from engine.chain import Chain, ChainSettings
 from engine.order.registry import parse_order
-from engine.passes.asked import asked_of_queries
+from engine.passes.options import asked_of_queries
 from engine.pattern.seq import SeqMatcher
 from engine.pattern.settings import PatternSettings
 from engine.query import query
-from engine.query.endpoints.path import INDEXES
+from engine.query.endpoints.joins import INDEXES
 from tests.interval.conftest import Event, matches
 from tests.order.conftest import frame
 from tests.pattern.conftest import run

@@ -6,11 +6,10 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from engine.errors import UserError
-from engine.pattern.alone import Alone
-from engine.pattern.seq import SeqMatcher
+from engine.pattern.seq import Alone, SeqMatcher
 from engine.pattern.settings import PatternSettings
 from engine.query import query
-from engine.query.endpoints.path import INDEXES
+from engine.query.endpoints.joins import INDEXES
 from engine.query.plan import SeqPlan
 from engine.query.render import render
 from tests.interval.conftest import Asked, Event, matches, queries, streams, truth

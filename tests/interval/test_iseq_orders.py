@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import slackwater
 from engine.chain import Chain
-from engine.passes.asked import asked_of_queries
-from engine.query.endpoints.path import INDEXES
+from engine.passes.options import asked_of_queries
+from engine.query.endpoints.joins import INDEXES
 from tests.interval.conftest import Asked, Event, matches, queries, streams, truth
 from tests.interval.test_iseq import plan_of
 from tests.order.conftest import frame

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from engine.chain.state_bytes import from_bytes, to_bytes
-from engine.pattern.alone import Alone
+from engine.pattern.seq import Alone
 from engine.stream.released import Released, Strings
 from tests.join.definition import Row
 from tests.pattern import conftest as released

@@ -13,12 +13,10 @@ from hypothesis import strategies as st
 from engine.errors import UserError
 from engine.log.files.folder import numbered_files
 from engine.log.retention import retire
-from engine.log.saved_state import load
-from engine.results.answer_lines import AnswerLines, AnswersDamaged
-from engine.results.answer_tables import AnswerTables
-from engine.results.checked_length import MARKS, CheckedLength
-from engine.results.filed_tables import FiledTables
-from engine.results.live_beginning import check_begin
+from engine.log.whole_file import load
+from engine.results.answer_lines import MARKS, AnswerLines, AnswersDamaged, CheckedLength
+from engine.results.answer_tables import AnswerTables, FiledTables
+from engine.results.live_answers import check_begin
 from tests.live.engine_life import Answered, grown, hurt, lines_at, passed, state_of
 from tests.live.test_live_engine import KEYS, QUERIES, SETTINGS, live, rows_at
 

@@ -9,9 +9,9 @@ import subprocess
 import pyarrow.parquet as pq
 import pytest
 
-from engine.passes.run_history import key_histories
+from engine.passes.inprocess import key_histories
+from engine.results.part_store import sole_use
 from engine.results.side_output import SIDE_OUTPUT
-from engine.results.store.sole_use import sole_use
 from tests.check.test_history_file import known
 from tests.check.test_kept_history import FLAPS
 from tests.live.conftest import ENV, SLACKWATER, Field, until

@@ -18,9 +18,8 @@ import pytest
 
 from edge_agent import messages as m
 from edge_agent import wire
-from engine.server import descriptors
-from engine.server.acceptor import HANDSHAKES_MAX, Acceptor
-from engine.server.tcp_host import TcpHost
+from engine.server import tcp_host as descriptors
+from engine.server.tcp_host import HANDSHAKES_MAX, Acceptor, TcpHost
 from tests.gateway.conftest import a_hello
 from tests.live.conftest import Field
 from tests.live.test_peers_apart import Peer, with_gateway

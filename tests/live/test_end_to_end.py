@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from edge_agent.command import main
-from edge_agent.drivers.systemd import Systemd
+from edge_agent.drivers.status import Systemd
 from engine.cli.app import run
 from tests.live.conftest import ENV, SLACKWATER, Field, until
 

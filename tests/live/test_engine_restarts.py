@@ -19,10 +19,10 @@ import pytest
 from engine.errors import UserError
 from engine.live.program import Task
 from engine.live.questions import Questions
-from engine.results.store.sole_use import FolderInUseError, sole_use, wait_for_sole_use
+from engine.results.part_store import FolderInUseError, sole_use, wait_for_sole_use
 from engine.server import engine_process
 from engine.server.engine_process import EngineProcess
-from engine.server.watch.answers_state import AnswersState
+from engine.server.watch.overview import AnswersState
 from tests.live.conftest import Field, free_port, until
 from tests.live.test_answers import answered, asked, assert_all_answered
 from tests.live.test_page import ask, status

@@ -32,10 +32,10 @@ from engine.query_failures import QueryFailures
 from engine.results import failed_queries
 from engine.results.run_writer import FAILED
 from engine.spark import chain_state
+from engine.spark.chain_state import LiveChains
 from engine.spark.host import part_of
-from engine.spark.live_chains import LiveChains
 from engine.spark.processor import SiteChain
-from engine.spark.staged import Staged
+from engine.spark.typed_output import Staged
 from tests.live.engine_life import KilledError, Life, lines_at, passed
 from tests.spark.pretend_state import Store
 from tests.spark.test_growing_log import SETTINGS as GROWING

@@ -16,10 +16,9 @@ from edge_agent import wire
 from engine.gateway.core import GatewayCore, GatewaySettings
 from engine.gateway.outputs import Close
 from engine.log.arrival_log import LogWriter
-from engine.server.log_thread import LogThread
-from engine.server.rate_limit import WAIT_MAX_S, RateLimit
+from engine.server.log_keeper import LogThread
 from engine.server.refusal_lines import LINES_MAX, RefusalLines
-from engine.server.tcp_host import TcpHost
+from engine.server.tcp_host import WAIT_MAX_S, RateLimit, TcpHost
 from tests.gateway.conftest import a_data, a_hello
 
 MS = 10**6

@@ -17,10 +17,9 @@ from rich.console import Console
 
 from engine.errors import UserError
 from engine.log.arrival_log import LogReader, LogWriter
-from engine.log.describe import LatenessCounts, describe
+from engine.log.describe import LatenessCounts, describe, readable_duration, summary_tables
 from engine.log.input.input_log import input_kind, open_input
 from engine.log.input.input_read import InputForm, InputKind
-from engine.log.show import readable_duration, summary_tables
 from engine.stream.frame import STRING, Frame
 
 _SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"

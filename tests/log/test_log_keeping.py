@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from engine.errors import UserError
 from engine.gateway.recall import Recalled
-from engine.log import compaction
+from engine.log import retention as compaction
 from engine.log.arrival_log import (
     LogReader,
     LogWriter,
@@ -32,12 +32,10 @@ from engine.log.arrival_log import (
     frames_in,
     streamed_frames,
 )
-from engine.log.compaction import clear, due, merge, swept
-from engine.log.files.folder import numbered_files
+from engine.log.files.folder import RETIRED, numbered_files, retired
 from engine.log.files.log_files import file_mark
-from engine.log.files.retired import RETIRED, retired
 from engine.log.following import frames_after
-from engine.log.retention import Limits, beyond, retire
+from engine.log.retention import Limits, beyond, clear, due, merge, retire, swept
 from engine.stream.frame import Frame
 
 SITES = ("a", "b")
@@ -350,7 +348,7 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from engine.log.arrival_log import streamed_frames
-from engine.log.compaction import merge
+from engine.log.retention import merge
 from engine.log.files.folder import numbered_files
 
 def kib(name):

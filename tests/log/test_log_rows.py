@@ -19,8 +19,7 @@ from engine.log.input import csv_import
 from engine.log.input.csv_import import CsvRead
 from engine.log.input.input_read import InputForm
 from engine.log.input.lines import CHUNK_LINES
-from engine.log.input.parquet_import import ParquetRead
-from engine.log.input.parquet_parts import ParquetParts
+from engine.log.input.parquet_import import ParquetParts, ParquetRead
 from engine.log.input.trace import TraceRead
 from engine.log.row_export import write_csv, write_parquet_rows
 from engine.stream.frame import STRING, Frame

@@ -16,8 +16,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from edge_agent import limits, wire
 from edge_agent import messages as m
+from edge_agent import records as limits
+from edge_agent import wire
 from edge_agent.errors import WireError
 from edge_agent.records import KIND_NAMES
 from engine.chain import Chain, ChainSettings
@@ -28,8 +29,8 @@ from engine.log.input.input_read import InputForm
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
+from engine.stream.columns import COUNTS, RANGES, beyond, joined_type, without_nan
 from engine.stream.frame import FIXED_TYPES, STRING, Frame
-from engine.stream.value_rules import COUNTS, RANGES, beyond, joined_type, without_nan
 from engine.units import DURATION_MAX_NS
 
 Record = dict[str, Any]

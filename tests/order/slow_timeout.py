@@ -1,4 +1,4 @@
-"""The slow twin of ``engine.order.sequence.timeout``: SPEC 3.1's three choices of a timeout."""
+"""The slow twin of ``engine.order.sequence.waits``: SPEC 3.1's three choices of a timeout."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from engine.order.slack.aq_threshold import (
     normal_quantile_ppm,
     spread,
 )
-from engine.order.slack.delay_sketch import (
+from engine.order.slack.buffer import (
     DELAY_BINS,
     REMEMBERED,
     bin_end,

@@ -1,6 +1,6 @@
 """``timeout=quantile:q`` keeps its share of late events, forgets in time, and agrees with its twin.
 
-What is promised (``engine.order.sequence.timeout``): on stationary waiting times the share of late
+What is promised (``engine.order.sequence.waits``): on stationary waiting times the share of late
 events is 1-q to within 10 %, but for chance; it is less only where fewer events need to wait at
 all. After a change the timeout is again right within 1,000 events, to within 20 % but for chance.
 Every stream is made from a seed that the test's name shows.
@@ -24,10 +24,16 @@ from engine.chain import Chain, ChainSettings
 from engine.kernels.jit import kernel
 from engine.order.base import Guards
 from engine.order.registry import parse_order
-from engine.order.sequence.highs import first_larger, saw_high
 from engine.order.sequence.state import LANE, MEMORY
-from engine.order.sequence.wait_sketch import in_ns, resolution_bits
-from engine.order.sequence.waits import learn_wait, memory_window, needed_value
+from engine.order.sequence.waits import (
+    first_larger,
+    in_ns,
+    learn_wait,
+    memory_window,
+    needed_value,
+    resolution_bits,
+    saw_high,
+)
 from engine.stream.frame import STRING, Frame
 
 MS = 1_000_000

@@ -17,7 +17,7 @@ from engine.chain import Chain, ChainSettings
 from engine.order.registry import parse_order
 from engine.order.sequence import lanes
 from engine.order.sequence import order as sequence
-from engine.order.sequence.lane_memories import LaneMemories
+from engine.order.sequence.lane_compaction import LaneMemories
 from engine.order.sequence.state import MEMORY
 from engine.stream.frame import Frame
 from tests.order.test_order_cuts import PAIRS, Record, chain_over, cut, traces

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from edge_agent.device_clock import ClockBound
 from edge_agent.messages import StreamSchema
-from edge_agent.outbox.drain import DrainLimit
-from edge_agent.outbox.folder import OutboxFolder
-from edge_agent.outbox.outbox import START, Outbox, Start
-from edge_agent.outbox.segment import Record
-from edge_agent.outbox.whole_record import load
+from edge_agent.outbox.disk import load
+from edge_agent.outbox.outbox import START, Outbox, OutboxFolder, Start
+from edge_agent.outbox.spool import Record
+from edge_agent.outbox.spooled_session import DrainLimit
 from tests.outbox.fake_disk import FakeDisk
 
 FIRST = Start(site="main", source="s", incarnation=5, start=77, streams=(StreamSchema("events"),))

@@ -16,9 +16,9 @@ from aiohttp.test_utils import TestClient, TestServer
 from edge_agent import messages as m
 from edge_agent import wire
 from engine.gateway.core import GatewayCore, GatewaySettings
-from engine.server.page.settings import PageSettings
 from engine.server.page.web_server import PageServer
 from engine.server.result_feed import ResultFeed
+from engine.server.site_file import PageSettings
 from engine.server.watch.overview import Overview
 from engine.server.watch.source_figures import SourceFigures
 from engine.stream.frame import Frame

@@ -14,9 +14,10 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from engine.server.page import access, connections
-from engine.server.page.settings import PageSettings
+from engine.server.page import access
+from engine.server.page import access as connections
 from engine.server.page.web_server import PageServer
+from engine.server.site_file import PageSettings
 from tests.page.conftest import Site
 
 TOKEN = "correct horse battery"

@@ -14,8 +14,14 @@ from hypothesis import strategies as st
 
 from edge_agent import records as r
 from edge_agent.records import Kind
-from engine.server.watch.clock_history import EACH_LEAST, EACH_MAX, SPAN_NS, ClockHistory
-from engine.server.watch.source_figures import MEMORY_NS, SourceFigures
+from engine.server.watch.source_figures import (
+    EACH_LEAST,
+    EACH_MAX,
+    MEMORY_NS,
+    SPAN_NS,
+    ClockHistory,
+    SourceFigures,
+)
 from engine.stream.frame import Frame
 
 S = 10**9

@@ -11,11 +11,17 @@ import numpy as np
 import pytest
 
 from engine.chain.state_bytes import from_bytes, to_bytes
-from engine.pattern.alone import Alone
-from engine.pattern.seq import SeqMatcher
+from engine.pattern.seq import Alone, SeqMatcher
 from engine.query.plan import SeqPlan, Step
-from engine.stream.clock_bound import ClockBound
-from engine.stream.released import IN_ORDER, LATE_DROPPED, Progress, Promises, Released, Strings
+from engine.stream.released import (
+    IN_ORDER,
+    LATE_DROPPED,
+    ClockBound,
+    Progress,
+    Promises,
+    Released,
+    Strings,
+)
 from tests.pattern.slow_negation import Truth, pair, verdict
 
 

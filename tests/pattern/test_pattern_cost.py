@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from engine.pattern.alone import Alone
-from engine.pattern.seq import SeqMatcher
+from engine.pattern.seq import Alone, SeqMatcher
 from engine.pattern.settings import PatternSettings
 from engine.query import query
 from engine.query.plan import SeqPlan

@@ -12,7 +12,7 @@ import pytest
 from engine.barrier.registry import BarrierSettings, barrier_in_force, parse_barrier
 from engine.cli.app import run
 from engine.errors import UserError
-from engine.passes.asked import asked_of_queries
+from engine.passes.options import asked_of_queries
 from engine.pattern.spill.settings import SpillSettings, parse_spill
 from engine.query import query
 from engine.query.purge_settings import PurgeSettings, parse_purge

@@ -15,13 +15,12 @@ from hypothesis import strategies as st
 from engine.barrier.registry import parse_barrier
 from engine.chain.state_bytes import from_bytes, to_bytes
 from engine.errors import UserError
-from engine.pattern.alone import Alone
 from engine.pattern.compiled.tables import layout_of
-from engine.pattern.seq import SeqMatcher
+from engine.pattern.seq import Alone, SeqMatcher
 from engine.pattern.settings import PatternSettings
-from engine.pattern.spill.chunk_store import FileChunks
+from engine.pattern.spill.bounds import keys_of
+from engine.pattern.spill.chunks import FileChunks
 from engine.pattern.spill.matcher import SpillingMatcher
-from engine.pattern.spill.partition import keys_of
 from engine.pattern.spill.settings import SpillSettings
 from engine.query import query
 from engine.query.plan import Attribute, Comparison, OrPlan, SeqPlan, WindowPlan

@@ -20,7 +20,7 @@ from engine.chain import ChainSettings, site_chain
 from engine.chain.output_parts import next_parts
 from engine.chain.site_chain import Chain
 from engine.errors import OverBudget
-from engine.log.held_log import opened
+from engine.log.following import opened
 from engine.order.registry import parse_order
 from engine.pattern.settings import PatternSettings
 from engine.query import query

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from engine.passes.asked import asked_of_queries
 from engine.passes.inprocess import run_in_process
+from engine.passes.options import asked_of_queries
 from engine.query.analysis.cascade import read_statements
 from engine.spark.host import run_on_spark
 from tests.products.questions import JOINS, PATTERNS

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from engine.errors import UserError
 from engine.query import explain, query
-from engine.query.analysis import contradiction
-from engine.query.analysis.contradiction import Conflict
+from engine.query.analysis import consistency as contradiction
+from engine.query.analysis.consistency import Conflict
 from tests.query.random_conditions import as_plan
 from tests.query.slow_expression import (
     Attribute,

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from engine.query import query
 from engine.query.plan import Arithmetic, Attribute, Comparison, Constant, SeqPlan
-from engine.query.render import render
-from engine.query.render_values import quote, render_duration, render_expression
+from engine.query.render import quote, render, render_duration, render_expression
 from tests.hand_worked.cases import cases
 
 WORKED_OUT = [case.query for case in cases() if ";" not in case.query]

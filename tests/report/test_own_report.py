@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.cli.app import run as command
-from engine.report.events_against import EVENTS as EVENTS_FILE
-from engine.report.events_against import compared_events, keep_events
+from engine.report.against import EVENTS as EVENTS_FILE
+from engine.report.against import compared_events, keep_events
 
 PAIRS = "EVENT SEQ(SHELF s, EXIT e) WHERE s.tag = e.tag WITHIN 10 s"
 COUNTS = "SELECT source, count(*) GROUP BY source WINDOW TUMBLING 5 s"

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from engine.report.page.charts import chart_figures
+from engine.report.numbers import TimeLine, plain
 from engine.report.page.figures import ONE_BOX, Figure
-from engine.report.plain import plain
-from engine.report.units import TimeLine
+from engine.report.page.result_figures import chart_figures
 from engine.report.write import write_report
 from engine.scenario import Chart, Series
 

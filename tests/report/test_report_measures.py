@@ -16,11 +16,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import ContractViolation
-from engine.report.measure.clock_error import SLICES, measure_clock_error
-from engine.report.measure.disorder import disorder, inversions, measure_disorder
-from engine.report.measure.holds import measure_holds
-from engine.report.measure.quantiles import FLOOR_NS, axis_floor, distribution, quantiles
-from engine.report.measure.rows import ordered_rows, read_rows
+from engine.report.measure.events import (
+    FLOOR_NS,
+    axis_floor,
+    disorder,
+    distribution,
+    inversions,
+    measure_disorder,
+    measure_holds,
+    ordered_rows,
+    quantiles,
+    read_rows,
+)
+from engine.report.measure.truth import SLICES, measure_clock_error
 
 MS = 10**6
 SECOND = 10**9

@@ -14,8 +14,13 @@ import numpy as np
 import pytest
 
 from engine.errors import ContractViolation, UserError
-from engine.report.measure.answers import KEPT_MAX, QueryAnswers, read_answers
-from engine.report.measure.match_results import POINTS_SHOWN, measure_matches
+from engine.report.measure.matches import (
+    KEPT_MAX,
+    POINTS_SHOWN,
+    QueryAnswers,
+    measure_matches,
+    read_answers,
+)
 from engine.report.measure.window_results import KEYS_SHOWN, measure_windows
 from engine.report.page.document import POLICY
 from engine.report.page.run_page import page as page_of
@@ -372,7 +377,7 @@ def test_many_matches_are_counted_and_thinned() -> None:
 
 def test_results_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert KEPT_MAX >= 100_000
-    monkeypatch.setattr("engine.report.measure.answers.KEPT_MAX", 3)
+    monkeypatch.setattr("engine.report.measure.matches.KEPT_MAX", 3)
     kept = QueryAnswers()
     for place in range(5):
         kept.take((place,), {"op": "+"})

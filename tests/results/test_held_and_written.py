@@ -28,9 +28,8 @@ from engine.passes.output import Answers, Events, write, writing
 from engine.query import query
 from engine.results.export import export_jsonl, export_table, read_results
 from engine.results.ordered import export_ordered_jsonl
+from engine.results.part_store import HELD_BYTES, BatchFiles, PartStore
 from engine.results.schema import MATCHES, WINDOWS
-from engine.results.store.batch_files import BatchFiles
-from engine.results.store.part_store import HELD_BYTES, PartStore
 from engine.results.tables.table_ahead import TableAhead
 from engine.stream.frame import Frame
 

@@ -14,8 +14,8 @@ from engine.chain import Chain, ChainSettings
 from engine.order.registry import parse_order
 from engine.pattern.match_results import Matches, columns_table
 from engine.query import query
+from engine.results.json_lines import Texts
 from engine.results.kinds import KINDS
-from engine.results.lines.json_texts import Texts
 from engine.stream.frame import Frame
 from tests.order.conftest import frame
 

@@ -18,7 +18,7 @@ from engine.results.ordered import (
     released_table,
     write_events,
 )
-from engine.results.store.part_store import PartStore
+from engine.results.part_store import PartStore
 from engine.stream.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL, Released, Strings
 
 

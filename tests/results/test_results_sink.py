@@ -17,9 +17,9 @@ from engine.errors import ContractViolation, UserError
 from engine.log import whole_file
 from engine.results.export import export_jsonl, export_table
 from engine.results.identity import partners
+from engine.results.part_store import PartStore
 from engine.results.run_writer import write_results
 from engine.results.schema import MATCHES, WINDOWS
-from engine.results.store.part_store import PartStore
 
 US = 1000
 EVENT = {"site": "main", "stream": "events", "source": "s1", "seq": 3, "type": "A", "ts": 5 * US,

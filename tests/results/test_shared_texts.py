@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from engine.results.export import export_table
 from engine.results.kinds import KINDS
+from engine.results.part_store import HELD_BYTES, PartStore
 from engine.results.schema import ALERTS, MATCHES
-from engine.results.store.part_store import HELD_BYTES, PartStore
 
 TEXTS = st.sampled_from(["", "a", "b", "é", "a\nb", "x" * 40])
 EVENT = st.fixed_dictionaries(

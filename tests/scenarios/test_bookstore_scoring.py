@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from engine.log.arrival_log import LogWriter
+from engine.results.part_store import PartStore
 from engine.results.run_writer import write_results
-from engine.results.store.part_store import PartStore
 from engine.scenario import Pass, Score
 from engine.stream.frame import Frame
 from scenarios.bookstore.alarm_scoring import score_run

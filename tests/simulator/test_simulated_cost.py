@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edge_agent.columns import Codes
+from edge_agent.packing import Codes
 from simulator.cost import BASE_BYTES, cost_of
 from simulator.run import FrameList, simulate
 from simulator.scenario import Scenario, read_scenario

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from edge_agent.columns import Codes
+from edge_agent.packing import Codes
 from engine.errors import UserError
 from engine.stream.frame import Frame
 from simulator.clocks import Clock, ClockSettings, draw_rates

@@ -15,8 +15,7 @@ from engine.order.registry import parse_order
 from engine.query import query
 from engine.query.analysis.cascade import read_statements
 from engine.spark import chain
-from engine.spark.frame_input import frames_of
-from engine.spark.row_input import RowPlan, frame_of
+from engine.spark.row_input import RowPlan, frame_of, frames_of
 from engine.spark.typed_output import TypedOutput
 from engine.stream.frame import Frame
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
 from engine.errors import UserError
-from engine.log import compaction
+from engine.log import retention as compaction
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.input.trace import TraceRead
 from engine.order.base import Guards

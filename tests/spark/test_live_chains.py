@@ -18,10 +18,9 @@ from engine.log.arrival_log import LogWriter
 from engine.order.registry import parse_order
 from engine.query import query
 from engine.spark import chain_state, processor
-from engine.spark.chain_state import packed, unpacked
-from engine.spark.live_chains import LEAST, LiveChains, digest_of
+from engine.spark.chain_state import LEAST, LiveChains, digest_of, packed, unpacked
 from engine.spark.processor import SiteChain
-from engine.spark.staged import Staged
+from engine.spark.typed_output import Staged
 from engine.speed.stream import FRAME_ROWS, event_frames, pattern_stream, sync_frame
 from tests.planted import Planted
 from tests.spark.pretend_state import Store

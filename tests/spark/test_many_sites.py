@@ -28,7 +28,7 @@ from engine.query import query
 from engine.results.export import export_jsonl
 from engine.results.ordered import export_ordered_jsonl
 from engine.spark import chain_state, host
-from engine.spark.live_chains import LEAST, LiveChains
+from engine.spark.chain_state import LEAST, LiveChains
 from engine.window.settings import WindowSettings
 from tests.order.test_sources_come_and_go import at_every_turn
 from tests.spark.many_sites import World

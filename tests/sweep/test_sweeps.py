@@ -18,9 +18,8 @@ from engine.cli.app import run as command
 from engine.errors import UserError
 from engine.passes.scenario_run import load_file
 from engine.sweep import cells as running
-from engine.sweep.cells import Answer, answered, jobs_of
+from engine.sweep.cells import Answer, Axis, answered, cells, jobs_of, nearest, read_axes
 from engine.sweep.findings import Estimate, Findings
-from engine.sweep.grid import Axis, cells, nearest, read_axes
 from engine.sweep.page import frontier
 
 TEXT = """

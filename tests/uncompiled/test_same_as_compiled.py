@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.kernels.hashing import mixed
 from engine.kernels.jit import kernel, njit, plain
+from engine.kernels.tables import mixed
 from engine.kernels.uncompiled import uncompiled
 
 ITEM = np.dtype([("whole", "i8"), ("small", "i1"), ("flag", "?"), ("bins", "i2", (2,))])

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.validate.allan import allan_deviation, wander_ppb
-from engine.validate.marzullo import agreement
+from engine.validate.clock_statistics import agreement, allan_deviation, wander_ppb
 from engine.validate.quality import wilson
 
 SECOND = 10**9

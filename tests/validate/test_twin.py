@@ -16,8 +16,7 @@ from bench.twin.proof import Proved, prove, true_matches
 from bench.twin.settings import DEVICES, EACH_ONCE, SETTINGS, TwinSetting, type_of
 from engine.cli.app import run
 from engine.log.arrival_log import LogReader, LogWriter
-from engine.validate.delay_law import DelayLaw, delay_law
-from engine.validate.tcp_recovery import RTO_LEAST_NS, recovery_ns
+from engine.validate.clock_statistics import RTO_LEAST_NS, DelayLaw, delay_law, recovery_ns
 from scenarios.from_file.durable import Durable
 from scenarios.from_file.reading import ScenarioText
 from simulator.delays import Exponential, Lognormal, Uniform

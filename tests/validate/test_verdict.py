@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from engine.query import query
-from engine.validate.asked import asked_of
 from engine.validate.quality import ClockQuality, LinkQuality, Setup, SourceQuality
 from engine.validate.spoken import percent
-from engine.validate.verdict import Fitness, Measured, Wanted, judge, overall
+from engine.validate.verdict import Fitness, Measured, Wanted, asked_of, judge, overall
 
 MS = 10**6
 SECOND = 10**9

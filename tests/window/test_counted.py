@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from engine.query import query
 from engine.stream.released import IN_ORDER, LATE, Strings
+from engine.window.group_windows import OLD_GAPS_MAX
 from engine.window.kinds import windows_of
-from engine.window.own.windows import OLD_GAPS_MAX
 from engine.window.settings import WindowSettings
 from tests.window.asked import brief, results_of, standing
 from tests.window.conftest import Event, Stream, batch

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from engine.errors import UserError
 from engine.query import query, to_text
-from engine.query.fields import time_labels
+from engine.query.results_as_events import time_labels
 from engine.stream.released import IN_ORDER, LATE
 from engine.window.kinds import windows_of
 from engine.window.settings import WindowSettings

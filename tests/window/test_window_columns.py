@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.query.plan import Aggregate, Attribute, Drift, WindowPlan
-from engine.results.lines.window_lines import window_lines
+from engine.results.json_lines import window_lines
 from engine.results.schema import WINDOW_SCHEMA, window_rows
-from engine.results.tables.typed_columns import TypedColumns
+from engine.results.typed_columns import TypedColumns
 from engine.stream.released import LATE, Strings
-from engine.window.shown.results import WindowResults
-from engine.window.shown.table import columns_of_windows
+from engine.window.output.results import WindowResults
+from engine.window.output.table import columns_of_windows
 from engine.window.time_windows import TimeWindows
 from tests.window.conftest import Event, Stream, batch
 

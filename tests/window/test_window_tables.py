@@ -7,15 +7,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.stream.released import Gaps
-from engine.window.doubt.gap_table import (
+from engine.window.doubt.missing import (
     COLUMNS,
     GapTable,
+    Missing,
     become_known,
     missing_between,
     searchable,
     take_off,
 )
-from engine.window.doubt.missing import Missing
 from engine.window.drift import PART_BITS, Geometry
 from engine.window.held.cells import (
     HEADER,

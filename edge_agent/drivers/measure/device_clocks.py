@@ -10,10 +10,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from edge_agent.errors import AgentError
-from edge_agent.inputs.hl7.framing import Framing
 from edge_agent.inputs.hl7.listener import MESSAGE_MAX
-from edge_agent.inputs.hl7.message import read_message
-from edge_agent.inputs.hl7.times import instant_of, named_zone, resolution_of
+from edge_agent.inputs.hl7.message import (
+    Framing,
+    instant_of,
+    named_zone,
+    read_message,
+    resolution_of,
+)
 from edge_agent.inputs.llrp.reader import reader_time
 from edge_agent.inputs.stamping import AGENT, ARRIVAL
 from edge_agent.measure.findings import DeviceFindings

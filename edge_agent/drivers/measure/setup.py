@@ -17,19 +17,17 @@ from typing import Final
 
 from edge_agent.clock import DeviceClock
 from edge_agent.drivers.agent_file import AgentSettings
-from edge_agent.drivers.measure.gateway import GatewayPath
+from edge_agent.drivers.measure.gateway import AskedServer, GatewayPath
 from edge_agent.drivers.measure.inputs import measured_inputs
-from edge_agent.drivers.measure.interfaces import measured_interfaces
 from edge_agent.drivers.measure.machine import (
     grain_ns,
     measured_disk,
+    measured_interfaces,
     measured_machine,
     read_close,
 )
-from edge_agent.drivers.measure.time_server import AskedServer
 from edge_agent.drivers.time_servers import TimeServer
-from edge_agent.measure.clock_watch import ClockWatch
-from edge_agent.measure.findings import ClockFindings, Findings
+from edge_agent.measure.findings import ClockFindings, ClockWatch, Findings
 
 _WATCH_S: Final = 0.05
 _STEER_MIN_NS: Final = 5 * 10**9

@@ -18,13 +18,19 @@ from typing import Final
 
 from edge_agent.errors import AgentError
 from edge_agent.inputs.base import Outlet, Surroundings
-from edge_agent.inputs.hl7.answer import answers
-from edge_agent.inputs.hl7.framing import Frame, Framing
-from edge_agent.inputs.hl7.message import Message, Refused, read_message
+from edge_agent.inputs.hl7.message import (
+    LOCAL,
+    Frame,
+    Framing,
+    Message,
+    Refused,
+    answers,
+    named_zone,
+    read_message,
+)
 from edge_agent.inputs.hl7.observations import Observations, mapping_of
-from edge_agent.inputs.hl7.times import LOCAL, named_zone
 from edge_agent.inputs.stamping import DEVICE, StampingClocks, read_stamping
-from edge_agent.outbox.keys import KEY_BYTES
+from edge_agent.outbox.journal import KEY_BYTES
 from edge_agent.settings_file import Table
 from edge_agent.units import NS_PER
 

@@ -1,16 +1,190 @@
-"""An HL7 v2 message in its pieces: segments, fields, components (HL7 v2.5.1, chapter 2).
-
-By hand, as splitting at five characters is all that it takes, and as the libraries for it take more
-than 1 ms per KB (docs/decisions.md).
-"""
+"""HL7 v2: MLLP framing, messages in their pieces, times, and what a sender is answered."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import cached_property
 from typing import Final, NamedTuple
+from zoneinfo import ZoneInfo
 
 from edge_agent.errors import AgentError
+from edge_agent.units import NS_PER
+
+# MLLP: ``0B``, a message, ``1C 0D`` (HL7 v2.x Transport Specification, Release 1, section 2).
+
+
+START: Final = b"\x0b"
+END: Final = b"\x1c"
+_RETURN: Final = b"\r"
+_MARKS: Final = re.compile(b"([\x0b\x1c])")
+
+
+class Frame(NamedTuple):
+    """A message's bytes. ``whole`` False: it was longer than allowed, these are its first bytes."""
+
+    content: bytes
+    whole: bool = True
+
+
+class Framing:
+    """Cuts the bytes of one connection into messages; holds at most ``message_max`` of them."""
+
+    def __init__(self, message_max: int) -> None:
+        self.counts: Counter[str] = Counter()
+        """``garbage_bytes`` between messages; ``broken_off``: messages that another cut short."""
+        self._max = message_max
+        self._part: bytearray | None = None
+
+    @property
+    def partial(self) -> bool:
+        """Whether a message has begun and not ended."""
+        return self._part is not None
+
+    def feed(self, data: bytes) -> list[Frame]:
+        r"""The messages that ``data`` completes. The final carriage return may be missing.
+
+        >>> Framing(100).feed(b"\x0bMSH|1\x1c\r\x0bMSH|2\x1c\r")
+        [Frame(content=b'MSH|1', whole=True), Frame(content=b'MSH|2', whole=True)]
+        """
+        found: list[Frame] = []
+        for piece in _MARKS.split(data):
+            if piece == START:
+                self.counts["broken_off"] += self._part is not None
+                self._part = bytearray()
+            elif self._part is None:
+                self.counts["garbage_bytes"] += len(piece.replace(_RETURN, b""))
+            elif piece == END:
+                whole = len(self._part) <= self._max
+                found.append(Frame(bytes(self._part[: self._max]), whole))
+                self._part = None
+            else:
+                # One byte more than allowed tells that it was too long; the rest is not kept.
+                self._part += piece[: self._max + 1 - len(self._part)]
+        return found
+
+
+# Times of HL7 v2 (data types TS and DTM): ``YYYYMMDDHHMM[SS[.S...]][+/-ZZZZ]``.
+
+
+LOCAL: Final = "local"
+_TIME: Final = re.compile(
+    r"([0-9]{4})([0-9]{2})([0-9]{2})([0-9]{2})([0-9]{2})"
+    r"(?:([0-9]{2})(?:\.([0-9]{1,9}))?)?([+-][0-9]{4})?"
+)
+_ZONE: Final = re.compile(r"([+-])([0-9]{2}):?([0-9]{2})")
+
+
+_LEAP: Final = 60
+
+
+def instant_of(text: str, zone: tzinfo | None) -> int:
+    """A time as ns since 1970; ``zone``: of times that name none (None: this device's).
+
+    Second 60 is the begin of the next one.
+
+    >>> instant_of("19700101010000.25+0100", UTC)
+    250000000
+
+    Raises:
+        Refused: it is none, only a day or an hour, or there twice or never as clocks are turned.
+    """
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise Refused("AE", 102, f"{text!r:.40} is no time to the minute (YYYYMMDDHHMM...)")
+    *date, fraction, own = found.groups()
+    year, month, day, hour, minute, second = (int(part or 0) for part in date)
+    if is_leap(text):
+        second, fraction = _LEAP - 1, None
+    try:
+        there = datetime(year, month, day, hour, minute, second, tzinfo=zone_of(own) or zone)
+        seconds = int(there.timestamp())
+        again = int(there.replace(fold=1).timestamp())
+    except (ValueError, OverflowError) as error:
+        raise Refused("AE", 102, f"{text!r:.40} is no time: {error}") from error
+    if again != seconds:
+        often = "twice" if seconds < again else "never"
+        raise Refused(
+            "AE",
+            102,
+            f"{text!r:.40} is there {often}, as clocks are turned: name its offset, as +0100",
+        )
+    seconds += is_leap(text)
+    return seconds * NS_PER["s"] + int((fraction or "").ljust(9, "0"))
+
+
+def resolution_of(text: str) -> int:
+    """What a time is rounded down to [ns]; 0: it is none.
+
+    >>> resolution_of("20260101120000.25"), resolution_of("202601011200")
+    (10000000, 60000000000)
+    """
+    found = _TIME.fullmatch(text)
+    if found is None:
+        return 0
+    if found[7]:
+        return int(NS_PER["s"] // 10 ** len(found[7]))
+    return int(NS_PER["s" if found[6] else "min"])
+
+
+def is_leap(text: str) -> bool:
+    """Whether a time is of second 60."""
+    found = _TIME.fullmatch(text)
+    return found is not None and found[6] == str(_LEAP)
+
+
+def zone_of(text: str | None) -> tzinfo | None:
+    """The zone of an offset as ``+0100``; None: there is none, or it is no offset.
+
+    Raises:
+        ValueError: a day or more.
+    """
+    found = _ZONE.fullmatch(text or "")
+    if found is None:
+        return None
+    offset = timedelta(hours=int(found[2]), minutes=int(found[3]))
+    return timezone(-offset if found[1] == "-" else offset)
+
+
+def offset_of(time: str) -> tzinfo | None:
+    """The zone that a time names; None: it names none, or is no time."""
+    found = _TIME.fullmatch(time)
+    try:
+        return None if found is None else zone_of(found[8])
+    except ValueError:
+        return None  # who reads the time itself will refuse it
+
+
+def named_zone(name: str) -> tzinfo | None:
+    """The zone of a setting: ``local`` (None), ``Z``, ``+01:00``, or a name as ``Europe/Berlin``.
+
+    Raises:
+        KeyError, ValueError, OSError: no such zone here.
+    """
+    if name == LOCAL:
+        return None
+    if name in ("Z", "UTC"):
+        return UTC
+    return zone_of(name) or ZoneInfo(name)
+
+
+def shown(ns: int) -> str:
+    """An instant as a time of HL7, in UTC, to the millisecond.
+
+    >>> shown(250_000_000)
+    '19700101000000.250+0000'
+    """
+    seconds, rest = divmod(ns, NS_PER["s"])
+    there = datetime.fromtimestamp(seconds, UTC)
+    return f"{there:%Y%m%d%H%M%S}.{rest // NS_PER['ms']:03d}+0000"
+
+
+# An HL7 v2 message in its pieces: segments, fields, components (HL7 v2.5.1, chapter 2).
+#
+# By hand, as splitting at five characters is all that it takes, and as the libraries for it take
+# more than 1 ms per KB (docs/decisions.md).
+
 
 SEGMENTS_MAX: Final = 5_000
 HEADER: Final = "MSH"
@@ -189,3 +363,71 @@ def _decoded(content: bytes, charset: str) -> str:
         return content.decode(charset)
     except UnicodeDecodeError as error:
         raise Refused("AE", 102, f"byte {error.start} is not of character set {charset}") from error
+
+
+# What a sender of HL7 messages is answered: ACK with MSA and, for a refusal, ERR.
+#
+# Original mode (MSH-15 and MSH-16 empty): one application acknowledgement, AA AE AR. Enhanced mode
+# (HL7 v2.5.1, section 2.9.2): what MSH-15 asks for as CA CE CR, and what MSH-16 asks for as AA AE
+# AR.
+
+
+_ASKED: Final = {"AL": (True, True), "NE": (False, False), "SU": (True, False), "ER": (False, True)}
+"""HL7 table 0155: whether success is acknowledged, and whether a refusal is."""
+_ECHO_MAX: Final = 300
+"""So much of a field is sent back [characters]."""
+_REASON_MAX: Final = 80
+
+
+def answers(
+    message: Message | None, refused: Refused | None, now_ns: int, number: int
+) -> list[bytes]:
+    """The acknowledgements of a message, framed.
+
+    Args:
+        message: None: not even its header could be read.
+        refused: why it is not taken; None: its events are durable.
+        now_ns: this device's wall clock.
+        number: of the acknowledgement, for its own MSH-10.
+    """
+    code = "AA" if refused is None else refused.code
+    codes = [code]
+    if message is not None and (message.header.raw(15) or message.header.raw(16)):
+        accept, application = message.header.raw(15), message.header.raw(16)
+        codes = [
+            each
+            for each, asked in ((f"C{code[1]}", accept), (code, application))
+            if _ASKED.get(asked, (bool(asked), bool(asked)))[refused is not None]
+        ]
+    return [_framed(_answer(message, each, refused, now_ns, number)) for each in codes]
+
+
+def _answer(
+    message: Message | None, code: str, refused: Refused | None, now_ns: int, number: int
+) -> str:
+    field, component, *others = message.delimiters if message is not None else tuple("|^~\\&")
+    echo = [""] * 20 if message is None else [message.header.raw(i)[:_ECHO_MAX] for i in range(20)]
+    version = echo[12] or "2.5"
+    header = [
+        "MSH", "".join([component, *others]), echo[5], echo[6], echo[3], echo[4], shown(now_ns), "",
+        component.join(["ACK", "R01", "ACK"]), f"SLK{now_ns}-{number}", echo[11] or "P", version,
+    ]  # fmt: skip
+    if echo[18]:
+        header += ["", "", "", "", "", echo[18]]
+    acknowledged = ["MSA", code, echo[10]]
+    lines = [header, acknowledged]
+    if refused is not None:
+        reason = _plain(refused.reason, field, component, *others)
+        acknowledged.append(reason[:_REASON_MAX])
+        number_of = component.join([str(refused.number), "", "HL70357"])
+        lines.append(["ERR", "", "", number_of, "E", "", "", "", reason])
+    return "".join(f"{field.join(line)}\r" for line in lines)
+
+
+def _plain(text: str, *delimiters: str) -> str:
+    """A reason without what would be read as structure."""
+    return "".join(sign if sign.isprintable() and sign not in delimiters else " " for sign in text)
+
+
+def _framed(text: str) -> bytes:
+    return START + text.encode("utf-8", "replace") + END + b"\r"

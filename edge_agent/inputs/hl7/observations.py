@@ -15,11 +15,19 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Final, NamedTuple
 
-from edge_agent.inputs.hl7.message import HEADER, Message, Refused, Segment
-from edge_agent.inputs.hl7.times import instant_of, is_leap, offset_of, resolution_of
+from edge_agent.errors import did_you_mean
+from edge_agent.inputs.hl7.message import (
+    HEADER,
+    Message,
+    Refused,
+    Segment,
+    instant_of,
+    is_leap,
+    offset_of,
+    resolution_of,
+)
 from edge_agent.messages import StreamSchema
-from edge_agent.near_miss import did_you_mean
-from edge_agent.rows import BadRecord, Row, checked_row
+from edge_agent.packing import BadRecord, Row, checked_row
 
 VALUE: Final = "value"
 """The observation's number (OBX-5 of type NM or SN), or its truth (Y, N of type ID or IS)."""

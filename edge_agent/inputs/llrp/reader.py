@@ -19,13 +19,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from edge_agent.inputs.backoff import Backoff, read_backoff
-from edge_agent.inputs.base import Outlet, Surroundings
+from edge_agent.errors import did_you_mean
+from edge_agent.inputs.base import Backoff, Outlet, Surroundings, read_backoff
 from edge_agent.inputs.llrp import protocol as p
-from edge_agent.inputs.llrp.filters import READS_MAX, ReadFilter
 from edge_agent.inputs.llrp.inventory import (
+    READS_MAX,
     InventorySettings,
     ReaderEvent,
+    ReadFilter,
     TagRead,
     has_rospec,
     reader_config,
@@ -36,8 +37,7 @@ from edge_agent.inputs.llrp.inventory import (
 from edge_agent.inputs.llrp.protocol import LlrpError, Message, Messages, message
 from edge_agent.inputs.stamping import AGENT, DEVICE, StampingClocks, read_stamping
 from edge_agent.messages import StreamSchema
-from edge_agent.near_miss import did_you_mean
-from edge_agent.rows import BadRecord, Row, checked_row
+from edge_agent.packing import BadRecord, Row, checked_row
 from edge_agent.settings_file import Table
 from edge_agent.units import NS_PER
 

@@ -1,24 +1,32 @@
-"""The files of an arrival log: which they are, whether they are as they were written, the rows."""
+"""The files of an arrival log: whether they are as they were written, locks, and their rows."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import fcntl
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
 from engine.errors import ContractViolation, UserError
-from engine.log.files.file_facts import (
+from engine.log.files.folder import (
     FactsError,
     FileFacts,
     checksum,
+    chosen,
+    covering,
     earlier_arrival_given,
     facts_of,
+    file_name,
     is_marked,
+    numbered,
+    retired,
 )
-from engine.log.files.folder import chosen, covering, file_name, numbered
-from engine.log.files.retired import retired
 from engine.log.frame_rules import FrameError, checked
 from engine.log.whole_file import (
     BUFFER_BYTES,
@@ -29,6 +37,166 @@ from engine.log.whole_file import (
     parquet_schema,
 )
 from engine.stream.frame import Frame
+
+# Read the next thing while the present one is worked on.
+
+
+T = TypeVar("T")
+
+
+def read_ahead(jobs: Iterable[Callable[[], T]]) -> Iterator[T]:
+    """What each of ``jobs`` gives, in their order; one is run ahead, in a thread of its own.
+
+    The first begins at once, not when it is asked for. Worth it for jobs that let go of the
+    interpreter lock, as reading Parquet does. An error of a job is raised where its result would
+    have come.
+    """
+    pool = ThreadPoolExecutor(1, thread_name_prefix="read-ahead")
+    waiting = (pool.submit(job) for job in jobs)
+    return _each(pool, next(waiting, None), waiting)
+
+
+def _each(
+    pool: ThreadPoolExecutor, ahead: Future[T] | None, waiting: Iterator[Future[T]]
+) -> Iterator[T]:
+    with pool:
+        for following in waiting:
+            assert ahead is not None
+            yield ahead.result()
+            ahead = following
+        if ahead is not None:
+            yield ahead.result()
+
+
+# Make the next thing while the last one is written.
+
+
+@contextmanager
+def write_behind(write: Callable[[T], object]) -> Iterator[Callable[[T], None]]:
+    """What takes things and hands them to ``write`` in their order, in a thread of its own.
+
+    Worth it where ``write`` lets go of the interpreter lock, as writing Parquet does. One thing is
+    being written while the next is made, so memory holds two. All are written at the end of the
+    block, however it ends; an error of ``write`` is raised by the next call, or there.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="write-behind") as pool:
+        last: Future[object] | None = None
+
+        def take(thing: T) -> None:
+            nonlocal last
+            if last is not None:
+                last.result()
+            last = pool.submit(write, thing)
+
+        yield take
+        if last is not None:
+            last.result()
+
+
+# Readers and the removal of files keep clear of each other: a lock that readers share.
+#
+# Who removes files takes it alone, and does without while somebody reads: so whatever a reader has
+# found in the folder stays until it is done. A process that is killed lets go of it.
+
+
+LOCK: Final = ".reading"
+
+
+def held(directory: Path) -> int | None:
+    """Takes the lock as a reader, until the descriptor is closed.
+
+    None: nobody removes files there, as no writer has made the lock.
+    """
+    try:
+        descriptor = os.open(directory / LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:  # of an earlier version, or a copy: it has no writer
+        return None
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    return descriptor
+
+
+@contextmanager
+def reading(directory: Path) -> Iterator[None]:
+    """Nothing is removed meanwhile."""
+    descriptor = held(directory)
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+@contextmanager
+def removing(directory: Path) -> Iterator[bool]:
+    """Whether files may be removed now: nobody reads.
+
+    Raises:
+        OSError: the lock cannot be made.
+    """
+    descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(descriptor)
+
+
+# Files of a log read for one site are kept for the next: a file holds frames of many sites.
+#
+# A worker handles sites one after another. With ten thousand of them in a file, to read it for each
+# would take ten thousand times as long.
+
+
+_BYTES: Final = 1 << 28
+_Key = tuple[Path, int, int]
+
+
+class KeptTables:
+    """The tables read last.
+
+    Args:
+        limit: bytes of them in all; a larger one is not kept.
+    """
+
+    def __init__(self, limit: int = _BYTES) -> None:
+        self._limit = limit
+        self._tables: OrderedDict[_Key, pa.Table] = OrderedDict()
+
+    def has(self, file: Path) -> bool:
+        """Whether ``rows`` need not read ``file``."""
+        return file.exists() and _key(file) in self._tables
+
+    def rows(self, file: Path, places: list[int], read: Callable[[Path], pa.Table]) -> pa.Table:
+        """The rows ``places`` of ``file``, which ``read`` gives whole."""
+        if not file.exists():
+            return read(file).take(places)  # which says what is amiss
+        key = _key(file)
+        table = self._tables.pop(key, None)
+        if table is None:
+            table = read(file)
+        # Whoever takes nearly all of it leaves nothing for others to come for.
+        if 2 * len(places) < table.num_rows and table.nbytes <= self._limit:
+            self._tables[key] = table
+            while sum(each.nbytes for each in self._tables.values()) > self._limit:
+                self._tables.popitem(last=False)
+        return table.take(places)
+
+
+def _key(file: Path) -> _Key:
+    facts = file.stat()
+    return file, facts.st_mtime_ns, facts.st_size
+
+
+KEPT: Final = KeptTables()
+"""Of this process."""
+
+
+# The files of an arrival log: which they are, whether they are as they were written, the rows.
+
 
 SITE: Final = "site"
 FIRST_ARRIVAL: Final = "first_arrival"

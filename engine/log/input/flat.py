@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from edge_agent import records as r
-from edge_agent.near_miss import did_you_mean
+from edge_agent.errors import did_you_mean
 from engine.errors import UserError
 from engine.log.input.row_import import FIELDS, check_target, time_hint
 from engine.log.record.trace_record import TEXT_FIELDS

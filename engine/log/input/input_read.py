@@ -1,7 +1,4 @@
-"""What every reader of an input has: how it is written, what is bad in it, its rows sorted.
-
-A line or row that breaks a rule stops the reading, or is counted, kept and left out.
-"""
+"""What every reader of an input has: how it is written, what is bad in it, its rows sorted."""
 
 from __future__ import annotations
 
@@ -11,19 +8,176 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import StrEnum
 from pathlib import Path
-from typing import ClassVar, Final, TextIO
+from typing import Any, ClassVar, Final, TextIO
 
+import numpy as np
+import pyarrow as pa
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from edge_agent import records as r
 from engine.errors import UserError
+from engine.log.describe import ints
 from engine.log.input.intake import RowIntake
 from engine.log.input.lines import CHUNK_LINES, STDIN
 from engine.log.input.numbering import CountedLane, Numbering
-from engine.log.input.sorting import Rows, Sorter
+from engine.log.record.attr_types import KnownType
 from engine.log.record.record_rules import Fault
 from engine.log.record.times import Times
 from engine.stream.frame import Frame
+
+# Rows of an input that stands in no order, put into one before they count as arrived (``--sort``).
+#
+# The whole input is held in memory for it. Rows of equal place keep their order.
+
+
+SORTS: Final = (r.ARRIVAL, r.TS)
+_FIELD: Final = "field."
+_VALUE: Final = "value."
+_PLACE: Final = "place"
+Rows = tuple[dict[str, pa.Array], dict[str, pa.Array], np.ndarray]
+"""Record fields, attributes, and each row's line number."""
+
+
+class Sorter:
+    """Gathers the rows of the input ``name`` and gives them sorted ``by`` arrival or event time.
+
+    Sorted by ``ts``, rows arrive in the order of happening; one without ``ts`` stays behind the
+    row that stood before it.
+
+    Raises:
+        UserError: it is neither; names what rows can be sorted by.
+    """
+
+    def __init__(self, name: str, by: str) -> None:
+        if by not in SORTS:
+            raise UserError(f"unknown --sort {by!r}; use {' or '.join(SORTS)}")
+        self.name = name
+        self.by = by
+        self._tables: list[pa.Table] = []
+        self._last_ts = 0
+
+    def add(self, fields: dict[str, pa.Array], attrs: dict[str, pa.Array], place: np.ndarray,
+            lines: np.ndarray) -> None:  # fmt: skip
+        """Rows without faults; ``place``: when each arrived [ns], or came in the input.
+
+        Raises:
+            UserError: to be sorted by event time, though they say when they arrived.
+        """
+        if self.by == r.TS:
+            if r.ARRIVAL in fields and fields[r.ARRIVAL].null_count < len(lines):
+                line = lines[ints(fields[r.ARRIVAL])[1]][0]
+                raise UserError(
+                    f"{self.name}:{line}: says when it arrived; --sort ts is for inputs without "
+                    '"arrival": give --sort arrival'
+                )
+            place = self._event_times(fields, len(lines))
+        columns = {_FIELD + name: column for name, column in fields.items()}
+        columns |= {_VALUE + name: column for name, column in attrs.items()}
+        self._tables.append(pa.table(columns | {_PLACE: place}))
+
+    def _event_times(self, fields: dict[str, pa.Array], rows: int) -> np.ndarray:
+        values, given = ints(fields.get(r.TS, pa.nulls(rows, pa.int64())))
+        at = np.maximum.accumulate(np.where(given, np.arange(rows), -1))
+        place = np.where(at >= 0, values[np.maximum(at, 0)], self._last_ts)
+        self._last_ts = int(place[-1])
+        return place
+
+    def sorted(self) -> Iterator[Rows]:
+        """All rows in order, some at a time, numbered from 1."""
+        if not self._tables:
+            return
+        whole = pa.concat_tables(self._tables, promote_options="permissive").unify_dictionaries()
+        self._tables.clear()
+        order = np.argsort(whole.column(_PLACE).to_numpy(), kind="stable")
+        for start in range(0, len(order), CHUNK_LINES):
+            part = whole.take(pa.array(order[start : start + CHUNK_LINES])).combine_chunks()
+            columns = {name: _one(part.column(name)) for name in part.column_names}
+            fields, attrs = (
+                {
+                    name.removeprefix(prefix): column
+                    for name, column in columns.items()
+                    if name.startswith(prefix)
+                }
+                for prefix in (_FIELD, _VALUE)
+            )
+            yield fields, attrs, np.arange(start, start + part.num_rows) + 1
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
+# Records of sites that disagree on an attribute's type, apart from each other.
+#
+# A log lets an attribute be a number at one site and text at another, and so does a trace. A column
+# has one type, so it is of all sites that agree, which are mostly all.
+
+
+_NONE: Final = type(None)
+_Kind = type | str | None
+"""What a site's column must hold: of a type, or, where none can hold it, of that site alone, whose
+fault it is; None: nothing.
+"""
+Part = tuple[list[dict[str, Any]], np.ndarray, dict[str, pa.Array]]
+
+
+def agreeing(
+    records: list[dict[str, Any]], lines: np.ndarray, columns: dict[str, pa.Array],
+    known: Mapping[Any, KnownType],
+) -> list[Part]:  # fmt: skip
+    """Parts of which each attribute fits in one column, in order within; the whole, if sites agree.
+
+    Args:
+        records: of which ``attrs`` is looked at, checked by ``trace_record``.
+        lines: their line numbers, ascending.
+        columns: of other fields, of equal length.
+        known: types from before, by site and name.
+    """
+    sites = [record.get(r.SITE) or r.DEFAULT_SITE for record in records]
+    several = set(sites)
+    apart = _apart(records, sites, known) if len(several) > 1 else []
+    if not apart:
+        return [(records, lines, columns)]
+    of_site = {site: tuple(kinds.get(site) for kinds in apart) for site in several}
+    groups: dict[tuple[_Kind, ...], list[int]] = {}
+    for row, site in enumerate(sites):
+        groups.setdefault(of_site[site], []).append(row)
+    parts = []
+    for rows in groups.values():
+        own = {name: column.take(pa.array(rows)) for name, column in columns.items()}
+        parts.append(([records[row] for row in rows], lines[rows], own))
+    return parts
+
+
+def _apart(
+    records: Sequence[dict[str, Any]], sites: Sequence[str], known: Mapping[Any, KnownType]
+) -> list[dict[str, _Kind]]:
+    """Kinds by site, of each attribute on which sites disagree."""
+    attrs = [record.get(r.ATTRS) or {} for record in records]
+    found = []
+    for name in sorted(set[str]().union(*attrs)):
+        types: dict[str, set[type]] = {}
+        for site, type_ in set(zip(sites, (type(each.get(name)) for each in attrs), strict=True)):
+            if type_ is not _NONE:
+                types.setdefault(site, set()).add(type_)
+        kinds = {site: _kind(site, held, known.get((site, name))) for site, held in types.items()}
+        if len(set(kinds.values())) > 1:
+            found.append(kinds)
+    return found
+
+
+def _kind(site: str, held: set[type], known: KnownType | None) -> _Kind:
+    types = held if known is None else held | {known.type}
+    if types == {int, float}:
+        return float
+    return next(iter(types)) if len(types) == 1 else site
+
+
+# What every reader of an input has: how it is written, what is bad in it, its rows sorted.
+#
+# A line or row that breaks a rule stops the reading, or is counted, kept and left out.
+
 
 ON_BAD: Final = ("stop", "skip")
 

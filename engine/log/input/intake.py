@@ -14,9 +14,8 @@ import pyarrow.compute as pc
 from msgspec import Struct, field
 
 from edge_agent import records as r
-from edge_agent.limits import TIME_MAX_NS
-from edge_agent.records import Kind
-from engine.log.grouped import Groups, carry_forward, group_rows, ints, string_codes
+from edge_agent.records import TIME_MAX_NS, Kind
+from engine.log.describe import Groups, carry_forward, group_rows, ints, string_codes
 from engine.log.input.numbering import Numbering, digests
 from engine.log.record.record_rules import Fault, add_fault, in_units, row_faults
 from engine.stream.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame

@@ -31,11 +31,10 @@ from msgspec import Struct
 
 from edge_agent import records as r
 from engine.errors import UserError
-from engine.kernels.hashing import mixed
-from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel, plain
-from engine.kernels.records import Record, record
-from engine.log.grouped import Groups
+from engine.kernels.records import NONE, Record, record
+from engine.kernels.tables import mixed
+from engine.log.describe import Groups
 
 BITS: Final = (8, 16, 32)
 REMEMBERED: Final = 1 << 18

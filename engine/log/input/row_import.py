@@ -17,11 +17,10 @@ import pyarrow.compute as pc
 from msgspec import Struct
 
 from edge_agent import records as r
-from edge_agent.near_miss import did_you_mean
+from edge_agent.errors import did_you_mean
 from edge_agent.records import Kind
 from engine.errors import UserError
-from engine.log.input.input_read import InputRead
-from engine.log.input.sorting import Rows
+from engine.log.input.input_read import InputRead, Rows
 from engine.log.record.record_rules import FIELDS_OF_KIND, Fault
 from engine.log.record.times import NOT_TIME
 from engine.stream.frame import ATTR_PREFIX

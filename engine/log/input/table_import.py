@@ -14,8 +14,7 @@ import pyarrow as pa
 from engine.errors import UserError
 from engine.log.input.input_read import PLAIN_FORM, InputForm, InputKind
 from engine.log.input.lines import CHUNK_LINES
-from engine.log.input.parquet_import import ParquetRead
-from engine.log.input.parquet_parts import TableParts
+from engine.log.input.parquet_import import ParquetRead, TableParts
 
 
 def as_arrow(source: Any) -> pa.Table:

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from edge_agent import records as r
 from edge_agent.records import Kind
-from engine.log.grouped import ints
-from engine.stream.value_rules import COUNTS, LIMITS, RANGES, beyond
+from engine.log.describe import ints
+from engine.stream.columns import COUNTS, LIMITS, RANGES, beyond
 
 TIME_FIELDS: Final = (r.TS, r.TE, r.ARRIVAL, r.OFFSET, r.DELAY, r.PRECISION)
 """Fields in the trace's time unit; the other integers are counts or parts per billion."""

@@ -13,7 +13,7 @@ from itertools import repeat
 from typing import Any, Final
 
 from edge_agent import records as r
-from edge_agent.near_miss import did_you_mean
+from edge_agent.errors import did_you_mean
 from engine.units import INT64_MAX
 
 INT_FIELDS: Final = (
@@ -46,7 +46,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _constant(name: str) -> Any:
-    """NaN stands for no value, as Python and pandas write it (``engine.stream.value_rules``)."""
+    """NaN stands for no value, as Python and pandas write it (``engine.stream.columns``)."""
     if name == "NaN":
         return None
     raise NotFiniteError(f"{name} is not a JSON number; leave the attribute out")

@@ -1,30 +1,125 @@
-"""The table of lanes, one per (source, stream), in order of their first record.
-
-Sources come and go: a lane of which nothing is held and that nobody waits for is packed after a
-while (``quiet_lanes``), and sources beyond those heard last are forgotten (``forget``).
-"""
+"""The table of lanes, one per (source, stream), in order of their first record."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, Final
 
 import numpy as np
+from msgspec import Struct, field
 
 from edge_agent import records as r
+from edge_agent.records import Kind
 from engine.clocks.reference import SourceClocks, Sync
-from engine.kernels.integers import INT_MIN, NONE
 from engine.kernels.jit import kernel
-from engine.kernels.records import numbers_of, one
-from engine.kernels.table import empty_slots, enter, entry_of
-from engine.order.sequence.forgotten import Forgotten
-from engine.order.sequence.lane_memories import LaneMemories
-from engine.order.sequence.lane_names import LaneNames
-from engine.order.sequence.lane_slots import look_up
-from engine.order.sequence.quiet_lanes import Lanes, QuietLanes, are_silent
-from engine.order.sequence.state import LANE, LANE_FIRST
-from engine.order.sequence.timeout import first_timeout
+from engine.kernels.records import INT_MIN, NONE, numbers_of, one
+from engine.kernels.tables import empty_slots, enter, entry_of, slot_of
+from engine.order.sequence.lane_compaction import LaneMemories, Lanes, QuietLanes, are_silent
+from engine.order.sequence.state import COUNTERS, LANE, LANE_FIRST, PROGRESS
+from engine.order.sequence.waits import first_timeout
 from engine.stream.columns import DEFAULT_STREAM_CODE, Columns
 from engine.stream.released import Strings
+
+# The order of the lanes by names of source and stream, kept while lanes come and go.
+
+
+Name = tuple[str, str]
+
+
+class LaneNames(Struct):
+    """Names by lane. What is in order stays in order: only new names are put among the others."""
+
+    _names: list[Name] = field(default_factory=list)
+    _by_name: list[int] = field(default_factory=list)
+
+    def by_name(self, lanes: np.ndarray, strings: Strings) -> list[int]:
+        """All of ``lanes``, of which there may be new ones behind."""
+        new, texts = range(len(self._names), len(lanes)), strings.texts
+        if new:
+            fresh = (lanes[name][new.start :].tolist() for name in ("source", "stream"))
+            self._names += zip(*([texts[code] for code in codes] for codes in fresh), strict=True)
+            self._by_name += new
+            self._by_name.sort(key=self._names.__getitem__)
+        return self._by_name
+
+    def keep(self, kept: np.ndarray, place: np.ndarray) -> None:
+        """Only the lanes ``kept`` stay, which ascend; lane ``i`` becomes ``place[i]``, or NONE."""
+        self._names = [self._names[lane] for lane in kept.tolist()]
+        self._by_name = [lane for lane in place[self._by_name].tolist() if lane != NONE]
+
+    def clear(self) -> None:
+        """All are asked again."""
+        self._names, self._by_name = [], []
+
+
+# Which lane each record is of, by its source and stream.
+
+
+_EVENT: Final = int(Kind.EVENT)
+
+
+@kernel
+def look_up(
+    source: np.ndarray, stream: np.ndarray, default: int, kind: np.ndarray, slots: np.ndarray,
+    keys: np.ndarray, lanes: np.ndarray, fresh: np.ndarray,
+) -> int:  # fmt: skip
+    """Write each row's lane, or none; events of none are listed in ``fresh``. Gives their number.
+
+    ``stream``, ``kind``: empty when every record is of stream ``default``, is an event.
+    """
+    missed = 0
+    for row in range(len(source)):
+        of_row = stream[row] if len(stream) else default
+        lane = slots[slot_of(slots, keys, (int(np.int64(source[row])), int(np.int64(of_row))))]
+        if lane == NONE and (len(kind) == 0 or kind[row] == _EVENT):
+            fresh[missed] = row
+            missed += 1
+        lanes[row] = lane
+    return missed
+
+
+# What is still known of sources that were forgotten: how many they were, and their counters.
+
+
+class Forgotten(Struct):
+    """How many sources were forgotten, and what became of their events."""
+
+    sources: int = 0
+    may_have_returned: int = 0
+    """Sources that began without an announcement, and not at number 0, since the first went."""
+    _sums: Counter[str] = field(default_factory=Counter)
+
+    def add(self, sources: int, lanes: np.ndarray) -> None:
+        """So many sources, whose lanes were these, are forgotten."""
+        self.sources += sources
+        for name in (*COUNTERS, *PROGRESS):
+            self._sums[name] += int(lanes[name].sum())
+
+    def lanes(self, names: tuple[str, ...], others: tuple[str, ...]) -> list[dict[str, Any]]:
+        """As one lane of no source, so that events add up."""
+        sums = {name: self._sums[name] for name in names} | dict.fromkeys(others, 0)
+        return [
+            {
+                "source": None, "stream": None, **sums, "newest_ts": None, "last_arrival": None,
+                "ended": True, "idle": False,
+            }
+        ]  # fmt: skip
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"counts": (self.sources, self.may_have_returned), "sums": dict(self._sums)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a snapshot."""
+        self.sources, self.may_have_returned = state["counts"]
+        self._sums = Counter(state["sums"])
+
+
+# The table of lanes, one per (source, stream), in order of their first record.
+#
+# Sources come and go: a lane of which nothing is held and that nobody waits for is packed after a
+# while (``quiet_lanes``), and sources beyond those heard last are forgotten (``forget``).
+
 
 _NO_STREAMS: Final = np.empty(0, np.int32)
 _NO_KINDS: Final = np.empty(0, np.int8)

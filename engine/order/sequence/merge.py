@@ -1,24 +1,14 @@
-"""``merge``: the lanes' queues put into one order by reference time (R19 3.2.2, Fig 3.3).
-
-The heads of the queues are compared by ``ref``, ties by (source, seq). A lane with an empty queue
-blocks the merge until its own timeout has passed since its last arrival; then it is idle and is
-skipped, and any arrival clears the flag. A punctuation that promises more than the smallest head
-unblocks at once. An event whose ``ref`` is below the last released one, or below a promise that the
-merge has passed on, goes out at once and counts as residual disorder.
-
-A winner tree over the lanes gives the smallest head in O(log lanes) per event.
-
-When not to use: a single source, or one whose clock was never compared with the engine's (all
-offsets 0): then ``ref`` is only as good as the devices' own clocks.
-"""
+"""``merge``: the lanes' queues put into one order by reference time (R19 3.2.2, Fig 3.3)."""
 
 from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
+
 from engine.clocks.epochs import reference
-from engine.kernels.integers import INT_MAX, INT_MIN, NONE
 from engine.kernels.jit import inline, kernel
+from engine.kernels.records import INT_MAX, INT_MIN, NONE
 from engine.order.sequence.state import (
     NOTE_PROGRESS,
     NOTE_QUARANTINE,
@@ -26,9 +16,90 @@ from engine.order.sequence.state import (
     STAGE_QUEUE,
     Sequencer,
 )
-from engine.order.sequence.timeout import later
-from engine.order.sequence.tournament import hurry, set_merge
+from engine.order.sequence.waits import later
 from engine.stream.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL
+
+# Winner trees over the lanes: which lane is first in the merge, and whose deadline is next.
+#
+# A node keeps the winner's own key, so that replaying a lane's matches on the way to the root reads
+# one neighbour per level and nothing that depends on what was read before: O(log lanes), without a
+# chain of cache misses.
+#
+# Source: Knuth, The Art of Computer Programming 3, 5.4.1 (tree of winners).
+
+
+@kernel
+def clear_trees(s: Sequencer) -> None:
+    """Every lane absent from the merge, and without a deadline."""
+    size = len(s.merge) // 2
+    for place in range(2 * size - 1, 0, -1):
+        s.merge[place].key = INT_MAX
+        s.merge[place].tie = INT_MAX
+        s.timer[place].when = INT_MAX
+        lane = place - size if place >= size else s.merge[2 * place].lane
+        s.merge[place].lane = lane
+        s.timer[place].lane = lane
+
+
+@inline
+def set_merge(merge: np.ndarray, lane: int, key: int, tie: int) -> None:
+    """``lane`` now stands at (key, tie); of equals the one in the left half wins."""
+    place = lane + len(merge) // 2
+    if merge[place].key == key and merge[place].tie == tie:
+        return
+    winner = lane
+    while True:
+        merge[place].key = key
+        merge[place].tie = tie
+        merge[place].lane = winner
+        if place == 1:
+            return
+        other = place ^ 1
+        first, second = merge[other].key, merge[other].tie
+        if first < key or (first == key and (second < tie or (second == tie and other < place))):
+            key, tie, winner = first, second, merge[other].lane
+        place >>= 1
+
+
+@kernel
+def set_timer(timer: np.ndarray, lane: int, when: int) -> None:
+    """The lane's next deadline; of equals the one in the left half is first."""
+    place = lane + len(timer) // 2
+    if timer[place].when == when:
+        return
+    winner = lane
+    while True:
+        timer[place].when = when
+        timer[place].lane = winner
+        if place == 1:
+            return
+        other = place ^ 1
+        first = timer[other].when
+        if first < when or (first == when and other < place):
+            when, winner = first, timer[other].lane
+        place >>= 1
+
+
+@inline
+def hurry(timer: np.ndarray, lane: int, when: int) -> None:
+    """A deadline of the lane: the next one if it is earlier; a stale earlier one does no harm."""
+    if when < timer[lane + len(timer) // 2].when:
+        set_timer(timer, lane, when)
+
+
+# ``merge``: the lanes' queues put into one order by reference time (R19 3.2.2, Fig 3.3).
+#
+# The heads of the queues are compared by ``ref``, ties by (source, seq). A lane with an empty queue
+# blocks the merge until its own timeout has passed since its last arrival; then it is idle and is
+# skipped, and any arrival clears the flag. A punctuation that promises more than the smallest head
+# unblocks at once. An event whose ``ref`` is below the last released one, or below a promise that
+# the merge has passed on, goes out at once and counts as residual disorder.
+#
+# A winner tree over the lanes gives the smallest head in O(log lanes) per event.
+#
+# When not to use: a single source, or one whose clock was never compared with the engine's (all
+# offsets 0): then ``ref`` is only as good as the devices' own clocks.
+
 
 TIE_NOW: Final = -2
 """Tie rank of a head that must go at once: before every blocking lane."""

@@ -20,9 +20,18 @@ import numpy as np
 from edge_agent import records as r
 from engine.clocks.reference import SourceClocks, Sync
 from engine.errors import UserError
-from engine.kernels.integers import INT_MAX, INT_MIN, NONE
-from engine.kernels.records import numbers_of, one
-from engine.order.base import Guards, Order, Ordered, OrderSettings, OrderSite
+from engine.kernels.records import INT_MAX, INT_MIN, NONE, numbers_of, one
+from engine.order.base import (
+    TIMES,
+    Guards,
+    Order,
+    Ordered,
+    OrderSettings,
+    OrderSite,
+    choice,
+    only_known,
+    share,
+)
 from engine.order.sequence.lanes import LaneTable
 from engine.order.sequence.run import flush, new_rows, place_rings, run, survivors
 from engine.order.sequence.state import (
@@ -42,10 +51,7 @@ from engine.order.sequence.state import (
     TIMER_NODE,
     Sequencer,
 )
-from engine.order.sequence.timeout import silence_window
-from engine.order.sequence.wait_sketch import resolution_bits
-from engine.order.sequence.waits import memory_window
-from engine.order.short_form import TIMES, choice, only_known, share
+from engine.order.sequence.waits import memory_window, resolution_bits, silence_window
 from engine.stream.columns import VALID_PREFIX, Columns, join
 from engine.stream.released import Gaps, Progress, Strings
 from engine.units import parse_duration

@@ -9,18 +9,28 @@ from __future__ import annotations
 import numpy as np
 
 from edge_agent.records import Kind
-from engine.kernels.integers import INT_MAX, INT_MIN, NONE
 from engine.kernels.jit import inline, kernel
-from engine.order.sequence.kernel import accept, buffer_row, give_up, hold, resume_held
-from engine.order.sequence.markers import apply_markers, mark, next_deadline, touch
+from engine.kernels.records import INT_MAX, INT_MIN, NONE
 from engine.order.sequence.merge import (
+    clear_trees,
     drain,
     idle_deadline,
     set_key,
+    set_timer,
+)
+from engine.order.sequence.numbers import (
+    accept,
+    apply_markers,
+    buffer_row,
+    give_up,
+    hold,
+    mark,
+    next_deadline,
+    resume_held,
+    touch,
 )
 from engine.order.sequence.state import MAX_RING, STAGE_HELD, STAGE_RING, Sequencer
-from engine.order.sequence.timeout import saw_arrival
-from engine.order.sequence.tournament import clear_trees, set_timer
+from engine.order.sequence.waits import saw_arrival
 
 _EVENT = int(Kind.EVENT)
 _POG = int(Kind.POG)

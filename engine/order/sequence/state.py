@@ -11,8 +11,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels.integers import INT_MAX, INT_MIN, NONE
-from engine.kernels.records import record
+from engine.kernels.records import INT_MAX, INT_MIN, NONE, record
 
 # Stages of a pending row, kept between calls.
 STAGE_RING: Final = 1

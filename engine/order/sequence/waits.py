@@ -1,23 +1,4 @@
-"""What a lane has learnt of waiting times, and how it notices that they are no longer so.
-
-Two wishes contradict each other: at q = 0.999 one event in a thousand tells where the quantile
-lies, so tens of thousands must be remembered; and after a change the timeout must be right again
-within 1,000 events. Hence:
-
-* Events are counted in blocks of ``BLOCK`` and a block is held against the memory before it joins
-  it: at every waiting time, is the share of longer ones the same, but for chance? One block out of
-  line may be a burst, and is learnt; of two in a row the memory is given up for the second.
-  Events that arrived at one instant count as one observation, as they most likely had one fate.
-* The memory given up is kept as the *shape* of the tail that so few events cannot show. While less
-  than ``KNOWN`` events of the new memory may be late, its own well known waiting time, which
-  ``KNOWN`` events exceed, is stretched as the shape had it: a network that has become ten times
-  slower mostly has the same tail, ten times as long. The stretched one is raised where the new
-  memory alone contradicts it.
-* The block that confirmed a change may hold the last events of the old network, so the memory
-  begins anew with the block after it.
-
-Without any change the memory halves its counts every ``window`` events.
-"""
+"""How long to wait for a missing number, and for a silent source (R19 3.2.1; SPEC 3.1)."""
 
 from __future__ import annotations
 
@@ -27,8 +8,161 @@ from typing import Final
 import numpy as np
 
 from engine.kernels.jit import inline, kernel
-from engine.kernels.records import Record
-from engine.order.sequence.wait_sketch import LONGEST, ONE, exceeded_by, wait_bin
+from engine.kernels.records import INT_MAX, INT_MIN, Record
+from engine.kernels.tables import bin_start, count_in, log_bin, tail_bin
+from engine.order.sequence.state import (
+    BINS,
+    HIGH_LEVELS,
+    HIGHS_KEPT,
+    MODE_FIXED,
+    MODE_QUANTILE,
+    MODE_R19,
+    WAIT_BINS,
+)
+
+# Memory of when a lane's highest number grew: since when a late one was behind a larger one.
+#
+# An event has waited for a smaller number since the first arrival of any larger one. Those first
+# arrivals are the records of the highest number; level 0 keeps the newest 128 of them, level ``i``
+# every ``4 ** i``-th one, again the newest 128. So a wait is known exactly where it is short, and
+# else to within a thirtieth of the time since, evened out by reading off between the neighbours.
+
+
+_MASK: Final = HIGHS_KEPT - 1
+
+
+@inline
+def saw_high(of: Record, memory: Record, seq: int, now: int) -> None:
+    """``seq`` is the lane's new highest number, arrived ``now``."""
+    n = of.highs_n
+    highs = memory.highs
+    last = highs[(n - 1) & _MASK]
+    if n > 0 and last.at == now:  # the larger one stands for both
+        last.seq = seq
+        return
+    passed, base = n, 0
+    for _ in range(1, HIGH_LEVELS):  # the record before this one is final
+        if passed == 0 or passed & 3:
+            break
+        passed >>= 2
+        base += HIGHS_KEPT
+        highs[base + ((passed - 1) & _MASK)] = last
+    highs[n & _MASK].seq = seq
+    highs[n & _MASK].at = now
+    of.highs_n = n + 1
+
+
+@kernel
+def first_larger(of: Record, memory: Record, seq: int) -> int:
+    """When a number larger than ``seq`` first arrived; there is one."""
+    highs = memory.highs
+    n = of.highs_n
+    base, step = 0, 1.0
+    for level in range(HIGH_LEVELS):
+        oldest = max(0, n - HIGHS_KEPT)
+        if oldest == 0 or highs[base + (oldest & _MASK)].seq <= seq or level == HIGH_LEVELS - 1:
+            break
+        n = (of.highs_n - 1) >> (2 * (level + 1))
+        base += HIGHS_KEPT
+        step *= 4.0
+    low, high = max(0, n - HIGHS_KEPT), n
+    first = low
+    while low < high:
+        middle = (low + high) // 2
+        if highs[base + (middle & _MASK)].seq > seq:
+            high = middle
+        else:
+            low = middle + 1
+    found = highs[base + (low & _MASK)]
+    if base == 0 or low == first:
+        return int(found.at)
+    before = highs[base + ((low - 1) & _MASK)]
+    span = found.at - before.at
+    share = (seq - before.seq) / (found.seq - before.seq) + 0.5 / step
+    return int(before.at + min(int(share * span), span))
+
+
+# A sketch of waiting times: how long all but a wanted share of the events have to wait.
+#
+# Counts in bins of equal width up to ``FINE`` resolutions, then ``FINE`` bins per octave up to the
+# latency threshold, above which no timeout goes. The resolution is a power of two so that the
+# threshold is about a million of them (0.5 us for 500 ms, 1 ns for 1 ms or less). Inside a bin
+# events are taken as evenly spread, so that the share that a wait leaves out is met far better than
+# the bin is wide (1.6 %); counts are kept in 1/64 of an event, so that halving them forgets nothing
+# else.
+#
+# A value is a waiting time in 1/1024 of the resolution: it and a quotient of two fit in int64.
+
+
+ONE: Final = 64
+"""Units of one event."""
+FINE: Final = 64
+_FINE_BITS: Final = FINE.bit_length() - 1
+_RANGE_BITS: Final = 20
+assert WAIT_BINS == FINE + (_RANGE_BITS - _FINE_BITS) * FINE + 1  # the last: all that is longer
+_VALUE_BITS: Final = 10
+LONGEST: Final = (1 << _RANGE_BITS + _VALUE_BITS) - 1
+"""The largest value that stands for a waiting time."""
+
+
+def resolution_bits(latency_ns: int) -> int:
+    """The resolution is ``2 ** bits`` ns."""
+    return max(0, latency_ns.bit_length() - _RANGE_BITS)
+
+
+@inline
+def wait_bin(wait_ns: int, bits: int) -> int:
+    """The bin of a waiting time."""
+    return min(log_bin(wait_ns >> bits, _FINE_BITS), WAIT_BINS - 1)
+
+
+@kernel
+def exceeded_by(counts: np.ndarray, bins: int, units: int) -> int:
+    """The value that ``units`` of the ``counts`` exceed, all in the first ``bins``.
+
+    0 when no more than ``units`` lie above bin 0.
+    """
+    above = 0
+    for index in range(bins - 1, 0, -1):
+        count = int(counts[index])
+        if above + count > units:
+            end = bin_start(index + 1, _FINE_BITS)
+            width = end - bin_start(index, _FINE_BITS)
+            return (end << _VALUE_BITS) - (width << _VALUE_BITS) * (units - above) // count
+        above += count
+    return 0
+
+
+@inline
+def in_ns(value: int, bits: int) -> int:
+    """The longest waiting time [ns] that does not exceed ``value``."""
+    if value == 0:
+        return (1 << bits) - 1
+    if bits >= _VALUE_BITS:
+        return (value << (bits - _VALUE_BITS)) - 1
+    return -(-(value << bits) >> _VALUE_BITS) - 1
+
+
+# What a lane has learnt of waiting times, and how it notices that they are no longer so.
+#
+# Two wishes contradict each other: at q = 0.999 one event in a thousand tells where the quantile
+# lies, so tens of thousands must be remembered; and after a change the timeout must be right again
+# within 1,000 events. Hence:
+#
+# * Events are counted in blocks of ``BLOCK`` and a block is held against the memory before it joins
+#   it: at every waiting time, is the share of longer ones the same, but for chance? One block out
+# of   line may be a burst, and is learnt; of two in a row the memory is given up for the second.
+#   Events that arrived at one instant count as one observation, as they most likely had one fate.
+# * The memory given up is kept as the *shape* of the tail that so few events cannot show. While
+# less   than ``KNOWN`` events of the new memory may be late, its own well known waiting time, which
+#   ``KNOWN`` events exceed, is stretched as the shape had it: a network that has become ten times
+#   slower mostly has the same tail, ten times as long. The stretched one is raised where the new
+#   memory alone contradicts it.
+# * The block that confirmed a change may hold the last events of the old network, so the memory
+#   begins anew with the block after it.
+#
+# Without any change the memory halves its counts every ``window`` events.
+
 
 BLOCK: Final = 128
 FIRST_BLOCK: Final = 16
@@ -221,3 +355,155 @@ def _stretched(of: Record, memory: Record, tail_ppm: int, late: int) -> int:
     found = mine + (mine - exceeded_by(waits, bins, far)) * further // apart
     sure = late + ONE * (_SURE + int(_SURE * sqrt(late / ONE)))
     return max(found, exceeded_by(waits, bins, sure))
+
+
+# How long to wait for a missing number, and for a silent source (R19 3.2.1; SPEC 3.1).
+#
+# Three choices. ``r19``: Eq 3.1-3.11, exponential smoothing of inter-arrival and holding times.
+# ``fixed``: a constant. ``quantile``: the time that the share q of the events needed at most, late
+# ones included, were they to be in time (``order/waits.py``); capped by the latency threshold,
+# which also stands in until 1/(1-q) events, and as many different arrivals or 256, have been seen:
+# events of one message have one fate. The silence of a source is judged by the same quantile of the
+# times between its distinct arrivals, from a coarse sketch that halves its counts every
+# ``silence_window`` samples.
+#
+# What ``quantile`` promises: while waiting times are stationary (correlated over less than some
+# hundred events), the share of the events that come too late is 1-q; less only where fewer need to
+# wait at all, or where many need to wait equally long. After a change the timeout is right again
+# within 1,000 events. The estimate is looked at anew after every 128 events.
+#
+# Averages are integers in 1/1000 ns, smoothing factors in 1/1000: no floats for time.
+
+
+WINDOW: Final = 4096
+_UNIT: Final = 1000
+_AGE: Final = 8
+_ARRIVALS: Final = 256
+_BITS: Final = 4
+_SHORT: Final = 111
+"""Bins of what is shorter than 1024 ns, beyond one that stands for all of them."""
+_LONGEST: Final = 8 * 10**12  # a sample is cut here (2.2 h), so that products stay in int64
+
+
+@inline
+def later(now: int, wait: int) -> int:
+    """``now + wait``, or never where that is beyond int64."""
+    return INT_MAX if now > INT_MAX - wait else now + wait
+
+
+@kernel
+def smooth(previous: int, sample: int, factor: int) -> int:
+    """``factor * previous + (1 - factor) * sample``, rounded to the nearest unit."""
+    return (factor * previous + (_UNIT - factor) * sample + _UNIT // 2) // _UNIT
+
+
+@kernel
+def learn_average(n: int, avg: int, dev: int, sample_ns: int, factor: int) -> tuple[int, int]:
+    """New (avg, dev) after the ``n``-th earlier samples: Eq 3.2-3.5 and 3.7-3.10."""
+    sample = min(sample_ns, _LONGEST) * _UNIT
+    if n == 0:
+        return sample, 0
+    error = abs(sample - avg)
+    return smooth(avg, sample, factor), (error if n == 1 else smooth(dev, error, factor))
+
+
+@inline
+def _silence_bin(silence_ns: int) -> int:
+    """0 below 1024 ns, then 16 per octave."""
+    return min(max(log_bin(silence_ns, _BITS) - _SHORT, 0), BINS - 1)
+
+
+@kernel
+def _silence_quantile(bins: np.ndarray, total: int, tail_ppm: int) -> int:
+    """The silence [ns] that at most ``tail_ppm`` millionths of those counted exceed."""
+    found = tail_bin(bins, total, tail_ppm)
+    return bin_start(found + 1 + _SHORT, _BITS) - 1 if found >= 0 else 0
+
+
+def silence_window(tail_ppm: int) -> int:
+    """Times between arrivals that are remembered: enough for the tail to hold four of them."""
+    return min(max(WINDOW, 4_000_000 // max(tail_ppm, 4)), 1 << 20)
+
+
+@kernel
+def _refresh(state: Record, of: Record, memory: Record, now: int) -> None:
+    """Recompute the lane's timeouts from what it has learnt up to ``now``."""
+    latency, mode, tail = state.latency, state.mode, state.tail_ppm
+    if mode == MODE_FIXED:
+        of.gap_timeout = state.fixed
+        of.idle_timeout = state.fixed
+    elif mode == MODE_R19:
+        inter = of.inter_avg + 2 * of.inter_dev
+        hold = of.hold_avg + 2 * of.hold_dev
+        of.gap_timeout = min(latency, max(inter, hold) // _UNIT)
+        of.idle_timeout = of.gap_timeout
+    else:
+        gap, idle = latency, latency
+        needed = needed_value(of, memory, tail)
+        if needed >= 0 and of.inters_n >= min(_ARRIVALS, _MILLION // tail) - 1:
+            needed = min(latency, in_ns(needed, state.bits))
+            # A wait longer than the lane is old cannot have been seen.
+            if (now - of.born) // _AGE >= min(latency // _AGE, needed):
+                gap = needed
+        if of.inters_n * tail >= _MILLION:
+            idle = min(latency, _silence_quantile(memory.inters, of.inters_n, tail))
+        of.gap_timeout = gap
+        of.idle_timeout = max(gap, idle)
+
+
+def first_timeout(state: np.void) -> int:
+    """What a lane that has learnt nothing waits [ns], by the settings in a STATE."""
+    by_mode = {MODE_FIXED: state["fixed"], MODE_R19: 0, MODE_QUANTILE: state["latency"]}
+    return int(by_mode[int(state["mode"])])
+
+
+@inline
+def saw_in_order(state: Record, of: Record, memory: Record, now: int) -> None:
+    """The expected number arrived: Eq 3.2-3.5 on the time since the last such arrival."""
+    if state.mode != MODE_R19:
+        return
+    last = of.last_in_order
+    of.last_in_order = now
+    if last == INT_MIN:
+        return
+    of.inter_avg, of.inter_dev = learn_average(
+        of.inter_n, of.inter_avg, of.inter_dev, now - last, state.alpha
+    )
+    of.inter_n += 1
+    _refresh(state, of, memory, now)
+
+
+@inline
+def saw_held(state: Record, of: Record, memory: Record, held: int) -> None:
+    """A buffered event was let go because its gap closed: Eq 3.7-3.10 on its holding time."""
+    if state.mode != MODE_R19:
+        return
+    of.hold_avg, of.hold_dev = learn_average(of.hold_n, of.hold_avg, of.hold_dev, held, state.beta)
+    of.hold_n += 1
+    _refresh(state, of, memory, INT_MIN)
+
+
+@inline
+def saw_arrival(state: Record, of: Record, memory: Record, seq: int, now: int, before: int) -> None:
+    """Every event of the lane teaches ``quantile`` how long to wait for such a one.
+
+    ``before`` is the lane's previous arrival.
+    """
+    if state.mode != MODE_QUANTILE:
+        return
+    if of.born == INT_MIN:
+        of.born = now
+    is_new_instant = before != now
+    if is_new_instant and before != INT_MIN:  # events of one message say nothing of silence
+        of.inters_n = count_in(
+            memory.inters, of.inters_n, _silence_bin(now - before),
+            state.silence_window,
+        )  # fmt: skip
+    wait = 0
+    if seq > of.max_seq:
+        of.max_seq = seq
+        saw_high(of, memory, seq, now)
+    else:
+        wait = now - first_larger(of, memory, seq)
+    if learn_wait(of, memory, wait, is_new_instant, state.bits, state.window):
+        _refresh(state, of, memory, now)

@@ -59,9 +59,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from engine.errors import UserError
-from engine.kernels.integers import INT_MAX, INT_MIN, PPB
 from engine.kernels.jit import inline, kernel
-from engine.kernels.records import Record, one
+from engine.kernels.records import INT_MAX, INT_MIN, PPB, Record, one
 from engine.order.base import Ordered
 from engine.order.correction import Correction
 from engine.order.served import Reads, Window
@@ -73,8 +72,15 @@ from engine.order.slack.aq_threshold import (
     normal_quantile_ppm,
     spread,
 )
-from engine.order.slack.buffer import Buffer, Index, push, release_until
-from engine.order.slack.delay_sketch import DELAY_BINS, delay_quantile, learn_delay
+from engine.order.slack.buffer import (
+    DELAY_BINS,
+    Buffer,
+    Index,
+    delay_quantile,
+    learn_delay,
+    push,
+    release_until,
+)
 from engine.order.slack.held_order import SlackOrder
 from engine.stream.columns import mask_name
 from engine.stream.frame import ATTR_PREFIX

@@ -7,10 +7,20 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from engine.errors import UserError
-from engine.order.base import Order, OrderSettings, OrderSite
+from engine.order.base import (
+    SHARED,
+    Order,
+    OrderSettings,
+    OrderSite,
+    choice,
+    factor,
+    only_known,
+    share,
+    shared,
+    span_if_given,
+)
 from engine.order.correction import Correction
 from engine.order.served import reads_of, window_of
-from engine.order.short_form import SHARED, choice, factor, only_known, share, shared, span_if_given
 from engine.order.slack.aq_kslack import R19, AqKSlack
 from engine.order.slack.aq_threshold import AGGREGATES
 from engine.query.plan import Plan

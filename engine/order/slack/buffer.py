@@ -1,13 +1,4 @@
-"""A buffer over all sources, ordered by event time, that a slack empties from below.
-
-What the K-slack operators share. They wait for no sequence numbers: an event is let go once the
-event clock (the largest event time seen) has passed its own time by the slack, and nothing is ever
-known to be missing. An event whose time lies below the last one released is late.
-
-The buffer is a queue for the events that come in order and a binary heap for the others, so that
-an ordered stream costs O(1) per event and disorder O(log of the disordered ones). Of equal times
-the first to arrive goes first. Both hold numbers of rows; the rows are in an arena.
-"""
+"""A buffer over all sources, ordered by event time, that a slack empties from below."""
 
 from __future__ import annotations
 
@@ -15,11 +6,59 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels import heap
-from engine.kernels.integers import INT_MAX, INT_MIN
+from engine.kernels import tables as heap
 from engine.kernels.jit import inline, kernel
-from engine.kernels.records import one, record
+from engine.kernels.records import INT_MAX, INT_MIN, one, record
+from engine.kernels.tables import bin_start, count_in, log_bin, tail_bin
 from engine.stream.released import IN_ORDER, LATE, LATE_DROPPED
+
+# A sketch of delays that forgets: which delay a share of them does not exceed.
+#
+# Counts in bins of 1 ns up to 8 ns, then 8 bins per octave up to 9 years, so that a quantile is
+# told to an eighth. All counts are halved every ``REMEMBERED`` delays, so that half of them are of
+# the last that many.
+
+
+_BITS: Final = 3
+DELAY_BINS: Final = 8 + 8 * 56
+REMEMBERED: Final = 4096
+_DELAY_MAX_NS: Final = (1 << 58) - 1
+
+
+@inline
+def bin_of(delay_ns: int) -> int:
+    """The bin of a delay of at least 0, which is cut at 9 years."""
+    return min(log_bin(min(delay_ns, _DELAY_MAX_NS), _BITS), DELAY_BINS - 1)
+
+
+@inline
+def bin_end(index: int) -> int:
+    """The longest delay of a bin [ns]."""
+    return bin_start(index + 1, _BITS) - 1
+
+
+@inline
+def learn_delay(bins: np.ndarray, total: int, delay_ns: int) -> int:
+    """Count a delay; returns how many are counted now."""
+    return count_in(bins, total, bin_of(delay_ns), REMEMBERED)
+
+
+@kernel
+def delay_quantile(bins: np.ndarray, total: int, tail_ppm: int) -> int:
+    """The delay [ns] that at most ``tail_ppm`` millionths of those counted exceed; 0 of none."""
+    return bin_end(max(tail_bin(bins, total, tail_ppm), 0))
+
+
+# A buffer over all sources, ordered by event time, that a slack empties from below.
+#
+# What the K-slack operators share. They wait for no sequence numbers: an event is let go once the
+# event clock (the largest event time seen) has passed its own time by the slack, and nothing is
+# ever known to be missing. An event whose time lies below the last one released is late.
+#
+# The buffer is a queue for the events that come in order and a binary heap for the others, so that
+# an ordered stream costs O(1) per event and disorder O(log of the disordered ones). Of equal times
+# the first to arrive goes first. Both hold numbers of rows; the rows are in an arena.
+
 
 STATE: Final = record(
     "late_status", "clock", "last", "head", "tail", "heaped", "out", "now", "most", "steps", "told"

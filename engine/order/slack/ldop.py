@@ -41,14 +41,21 @@ from typing import Final, Self
 import numpy as np
 
 from engine.errors import UserError
-from engine.kernels.hashing import MULTIPLIER
-from engine.kernels.integers import INT_MIN
 from engine.kernels.jit import inline, kernel
-from engine.kernels.records import Record, one, record
-from engine.order.base import Order, OrderSettings, OrderSite
+from engine.kernels.records import INT_MIN, Record, one, record
+from engine.kernels.tables import MULTIPLIER
+from engine.order.base import (
+    SHARED,
+    Order,
+    OrderSettings,
+    OrderSite,
+    factor,
+    only_known,
+    shared,
+    span_if_given,
+)
 from engine.order.correction import Correction
 from engine.order.served import Reads, longest_window, reads_of
-from engine.order.short_form import SHARED, factor, only_known, shared, span_if_given
 from engine.order.slack.buffer import Buffer, push, release_until
 from engine.order.slack.held_order import SlackOrder
 from engine.query.plan import Plan

@@ -16,10 +16,19 @@ import numpy as np
 
 from edge_agent import records as r
 from engine.clocks.reference import SourceClocks, Sync
-from engine.kernels.integers import INT_MAX
-from engine.order.base import KeepsSources, Order, Ordered, OrderSettings, OrderSite
+from engine.kernels.records import INT_MAX
+from engine.order.base import (
+    DUPLICATES,
+    TIMES,
+    KeepsSources,
+    Order,
+    Ordered,
+    OrderSettings,
+    OrderSite,
+    choice,
+    only_known,
+)
 from engine.order.correction import Correction
-from engine.order.short_form import DUPLICATES, TIMES, choice, only_known
 from engine.order.unordered.proof import Proof
 from engine.order.unordered.proof_kernel import Counted
 from engine.stream.columns import Columns, clock_codes

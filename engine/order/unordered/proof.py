@@ -8,8 +8,7 @@ import numpy as np
 
 from edge_agent import records as r
 from engine.clocks.reference import Sync
-from engine.kernels.integers import INT_MAX, NONE
-from engine.kernels.records import one
+from engine.kernels.records import INT_MAX, NONE, one
 from engine.order.unordered.proof_kernel import (
     LANE,
     STATE,

@@ -16,9 +16,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from edge_agent.records import Kind
-from engine.kernels.integers import INT_MAX, NONE
 from engine.kernels.jit import inline, kernel
-from engine.kernels.records import Record, record
+from engine.kernels.records import INT_MAX, NONE, Record, record
 from engine.order.sequence.state import MAX_RING
 
 _EVENT: Final = int(Kind.EVENT)

@@ -1,23 +1,19 @@
-"""Turns the join predicates of a query into programs for ``engine.pattern.search.program_machine``.
-
-The meaning is that of ``engine.query.expression.join_mask``, which works on columns: a program is
-asked for one combination of events at a time, so that a matcher can drop it where it arises. Where
-clocks err, a predicate on times holds possibly or certainly: each has two programs.
-"""
+"""Join predicates of a query as programs for the kernel's machine."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
 
-from engine.pattern.compiled.derived import Read, flag
-from engine.pattern.compiled.program_texts import text_constants
-from engine.pattern.compiled.program_values import ALL, ZERO, Operand, ValueWriter, bits
-from engine.pattern.search import clocked_machine as clocked
-from engine.pattern.search import program_machine as machine
-from engine.pattern.search.program_machine import ABSENT, FLOAT, INT, TEXT, Programs
+from engine.errors import ContractViolation
+from engine.pattern.compiled.table_builder import Read, aliases_of, chosen, flag
+from engine.pattern.search import machine
+from engine.pattern.search import machine as clocked
+from engine.pattern.search.machine import ABSENT, FLOAT, INT, TEXT, Programs
 from engine.pattern.verdict.outcomes import EQUAL, LESS, MORE
 from engine.query.clocked import (
     Coefficients,
@@ -28,13 +24,16 @@ from engine.query.clocked import (
     one_window,
 )
 from engine.query.expression import join_mask
-from engine.query.fields import attributes_in
+from engine.query.fields import attributes_in, bare, parts_of
 from engine.query.plan import (
     OPPOSITE,
     Arithmetic,
+    Attribute,
+    Case,
     Comparison,
     Constant,
     Expression,
+    FunctionCall,
     Likeness,
     Logic,
     Membership,
@@ -42,6 +41,248 @@ from engine.query.plan import (
     Presence,
 )
 from engine.stream.released import Strings
+
+# The texts that join predicates name, and the order of all texts.
+
+
+def awaits_text(predicates: Iterable[Predicate], strings: Strings) -> bool:
+    """Whether ``predicates`` name a text that is not yet in ``strings``."""
+    return any(strings.find(text) < 0 for text in text_constants(predicates))
+
+
+def text_constants(predicates: Iterable[Predicate]) -> tuple[str, ...]:
+    """The texts that ``predicates`` name, each once, for ``text_ranks``."""
+    constants = (each.value for predicate in predicates for each in _constants_in(predicate))
+    return tuple(dict.fromkeys(value for value in constants if isinstance(value, str)))
+
+
+def text_ranks(strings: Strings, constants: Sequence[str]) -> np.ndarray:
+    """Places of texts in the order of their code points; equal texts have equal places.
+
+    To be made again when ``strings`` has grown.
+
+    Args:
+        strings: the string table.
+        constants: of ``text_constants``.
+
+    Returns:
+        int64, of texts and constants: by code; the constants' from the end backwards.
+    """
+    texts = [*strings.texts, *reversed(constants)]
+    place = {text: rank for rank, text in enumerate(sorted(set(texts)))}
+    return np.array([place[text] for text in texts], np.int64)
+
+
+def _constants_in(node: Expression | Predicate | None) -> Iterator[Constant]:
+    if isinstance(node, Constant):
+        yield node
+    if isinstance(node, Membership):
+        yield from node.options
+    for part in parts_of(node):
+        yield from _constants_in(part)
+
+
+# Values in programs: where each instruction of a condition finds what it compares.
+#
+# A function or CASE of one event has a register, as an attribute has; of several events it is
+# written out: what it chooses by becomes jumps.
+
+
+ALL: Final = LESS | EQUAL | MORE
+_INTEGER: Final = {
+    "+": machine.ADD_INT, "-": machine.SUBTRACT_INT, "*": machine.MULTIPLY_INT,
+    "%": machine.MODULO_INT,
+}  # fmt: skip
+_FLOAT: Final = {
+    "+": machine.ADD_FLOAT, "-": machine.SUBTRACT_FLOAT, "*": machine.MULTIPLY_FLOAT,
+    "/": machine.DIVIDE, "%": machine.MODULO_FLOAT,
+}  # fmt: skip
+_WHOLE: Final = {"floor": machine.FLOOR, "ceil": machine.CEIL, "round": machine.ROUND}
+
+
+class Operand(NamedTuple):
+    """Where a value of ``kind`` is found: see ``program_machine``."""
+
+    kind: int
+    value: int
+    step: int
+
+
+NULL: Final = Operand(ABSENT, 0, machine.CONSTANT)
+ZERO: Final = Operand(INT, 0, machine.CONSTANT)
+
+
+class ValueWriter(Struct):
+    """Writes the instructions of values; jumps lead to numbers of labels until ``resolved``."""
+
+    place: Mapping[str, int]
+    register: Mapping[Read, int]
+    kind: np.ndarray
+    strings: Strings
+    texts: tuple[str, ...]
+    """The text constants; each is an operand by the place of its rank, from the end."""
+    code: list[list[int]] = field(default_factory=list)
+    labels: list[int] = field(default_factory=list)
+    """The instruction that each label stands before."""
+    table: list[int] = field(default_factory=list)
+    places: int = 0
+    """Of ``work``."""
+    base: int = 0
+    """The first place of ``work`` that is free; others have values of which a CASE is a part."""
+
+    @abstractmethod
+    def predicate(
+        self, node: Predicate, then: int, other: int, *, certain: bool, truth: bool = True
+    ) -> None:
+        """A jump to ``then`` where ``node`` is ``truth`` under some clock errors (``certain``:
+        under all), else to ``other``.
+        """
+
+    def emit(self, operation: int, left: Operand, right: Operand, *rest: int) -> None:
+        self.code.append([operation, left.value, left.step, right.value, right.step, *rest])
+
+    def always(self, passes: bool, then: int, other: int) -> None:
+        self.emit(machine.COMPARE_INT, ZERO, ZERO, ALL if passes else 0, then, other)
+
+    def value(self, node: Expression, depth: int, other: int) -> Operand:
+        """Where the value of ``node`` is found; work places from ``depth`` on are free."""
+        match node:
+            case Constant(value=str(text)):
+                return Operand(TEXT, -1 - self.texts.index(text), machine.CONSTANT)
+            case Constant(value=float(real)):
+                return Operand(FLOAT, bits(real), machine.CONSTANT)
+            case Constant(value=constant):
+                return Operand(INT, int(constant), machine.CONSTANT)
+            case Attribute():
+                return self.read(node.name, node.alias)
+            case FunctionCall() | Case():
+                return self._called(node, depth, other)
+        left = self.value(node.left, depth, other)
+        right = self.value(node.right, depth + 1, other)
+        kinds = {left.kind, right.kind}
+        if not kinds <= {INT, FLOAT}:
+            return NULL
+        if kinds == {INT} and node.op != "/":
+            return self.result(_INTEGER[node.op], INT, left, right, depth, other)
+        left, right = self.real(left, depth, other), self.real(right, depth + 1, other)
+        return self.result(_FLOAT[node.op], FLOAT, left, right, depth, other)
+
+    def _called(self, node: FunctionCall | Case, depth: int, other: int) -> Operand:
+        """A function or CASE: of one event it has a register."""
+        aliases = aliases_of(node)
+        if len(aliases) == 1:
+            return self.read(bare(node), *aliases)
+        if isinstance(node, FunctionCall) and node.function in _WHOLE:
+            value = self.value(node.arguments[0], depth, other)
+            if value.kind != FLOAT:
+                return value
+            return self.result(_WHOLE[node.function], FLOAT, value, ZERO, depth, other)
+        case = node if isinstance(node, Case) else chosen(node)
+        if case is None:
+            raise ContractViolation(f"{node!r} reads several events")
+        return self._chosen(case, depth, other)
+
+    def _chosen(self, node: Case, depth: int, other: int) -> Operand:
+        """The value of a CASE, at place ``depth``."""
+        kind = self._kind(node)
+        if kind == TEXT:
+            raise ContractViolation(f"{node!r} chooses among texts of several events")
+        end, base = self.label(), self.base
+        for when, then in node.whens:
+            yes, no = self.label(), self.label()
+            self.base = depth
+            self.predicate(when, yes, no, certain=False)
+            self.base = base
+            self.labels[yes] = len(self.code)
+            self._put(then, kind, depth, end, other)
+            self.labels[no] = len(self.code)
+        self._put(node.otherwise, kind, depth, end, other)
+        self.labels[end] = len(self.code)
+        return Operand(kind, depth, machine.WORK)
+
+    def _put(self, node: Expression | None, kind: int, depth: int, end: int, other: int) -> None:
+        """The value of ``node`` to place ``depth``, and a jump to ``end``; null: to ``other``."""
+        value = NULL if node is None else self.value(node, depth, other)
+        if value.kind in (ABSENT, TEXT):
+            self.always(False, end, other)
+            return
+        if kind == FLOAT:
+            value = self.real(value, depth, other)
+        self.places = max(self.places, depth + 2)
+        self.emit(machine.MOVE, value, ZERO, depth, end, other)
+
+    def _kind(self, node: Expression | None) -> int:
+        """Of which kind the value is."""
+        match node:
+            case Constant(value=value):
+                return (
+                    TEXT if isinstance(value, str) else FLOAT if isinstance(value, float) else INT
+                )
+            case Attribute(name=name):
+                return int(self.kind[self.register[name]])
+            case Arithmetic(op=op, left=left, right=right):
+                kinds = {self._kind(left), self._kind(right)}
+                if not kinds <= {INT, FLOAT}:
+                    return ABSENT
+                return FLOAT if FLOAT in kinds or op == "/" else INT
+            case FunctionCall() | Case() if len(aliases_of(node)) == 1:
+                return int(self.kind[self.register[bare(node)]])
+            case FunctionCall(arguments=arguments):
+                return _widest(map(self._kind, arguments))
+            case Case(whens=whens, otherwise=otherwise):
+                return _widest(map(self._kind, (*(then for _, then in whens), otherwise)))
+        return ABSENT
+
+    def label(self) -> int:
+        self.labels.append(machine.FALSE)
+        return len(self.labels) - 1
+
+    def read(self, read: Read, alias: str | None) -> Operand:
+        step, number = self.step(alias), self.register.get(read)
+        if number is None:
+            raise ContractViolation(f"predicate names {read!r}, which has no register")
+        kind = int(self.kind[number])
+        return NULL if kind == ABSENT else Operand(kind, number, step)
+
+    def step(self, alias: str | None) -> int:
+        if alias is None or alias not in self.place:
+            raise ContractViolation(f"predicate names alias {alias!r}, which has no step")
+        return self.place[alias]
+
+    def real(self, value: Operand, depth: int, other: int) -> Operand:
+        if value.kind == FLOAT:
+            return value
+        if value.step == machine.CONSTANT:
+            return Operand(FLOAT, bits(float(value.value)), machine.CONSTANT)
+        return self.result(machine.TO_FLOAT, FLOAT, value, ZERO, depth, other)
+
+    def result(
+        self, operation: int, kind: int, left: Operand, right: Operand, depth: int, other: int
+    ) -> Operand:
+        self.places = max(self.places, depth + 2)  # an interval takes two
+        label = len(self.labels)
+        self.labels.append(len(self.code) + 1)
+        self.emit(operation, left, right, depth, label, other)
+        return Operand(kind, depth, machine.WORK)
+
+
+def _widest(kinds: Iterable[int]) -> int:
+    """Of values of which one is chosen."""
+    found = set(kinds)
+    return next((kind for kind in (TEXT, FLOAT, INT) if kind in found), ABSENT)
+
+
+def bits(real: float) -> int:
+    """The bit pattern of ``real``."""
+    return int(np.array(real, np.float64).view(np.int64))
+
+
+# Turns the join predicates of a query into programs for ``engine.pattern.search.machine``.
+#
+# The meaning is that of ``engine.query.expression.join_mask``, which works on columns: a program is
+# asked for one combination of events at a time, so that a matcher can drop it where it arises.
+# Where clocks err, a predicate on times holds possibly or certainly: each has two programs.
+
 
 _OUTCOMES: Final = {
     "=": EQUAL, "!=": LESS | MORE, "<": LESS,

@@ -1,13 +1,4 @@
-"""A query as tables of records, which the kernel walks (``engine.pattern.search.construction``).
-
-A *join order* says in which order the other positive steps are found once an event of one step is
-there: backwards from it and then forwards; from an event of a negated step, the later ones first,
-as in a stream that is nearly in order there are none yet and the search ends at once. A *probe*
-finds one step: in which index, by which key, how it is related to the steps already found, which
-conditions can be tested from here on, and which scopes of negated steps bound it.
-
-The branches of an OR share steps (by alias), events and indexes; each has its own join orders.
-"""
+"""A query as tables of records, which the kernel walks."""
 
 from __future__ import annotations
 
@@ -17,37 +8,94 @@ from functools import lru_cache
 from typing import Generic, TypeVar
 
 import numpy as np
+from msgspec import Struct
 
-from engine.kernels.integers import NONE
-from engine.pattern.compiled.derived import Read
-from engine.pattern.compiled.interval_joins import Joins, closed, closed_with
-from engine.pattern.compiled.records import (
-    BY_START,
-    FROM_RIN,
-    FROM_RIP,
-    HIGH,
-    LOW,
-    Tables,
-)
+from engine.errors import UserError
+from engine.kernels.records import NONE
+from engine.pattern.compiled.records import BY_START, FROM_RIN, FROM_RIP, HIGH, LOW, Tables
 from engine.pattern.compiled.relations import (
     END,
     START,
+    Joins,
     Related,
+    closed,
+    closed_with,
     counts_when,
     reads,
     relations_of,
     soon_after,
     starts_before,
 )
-from engine.pattern.compiled.scope import CompiledScope, after_first, check_negated
-from engine.pattern.compiled.table_builder import Builder, conjunction, exact_and_clocked
+from engine.pattern.compiled.table_builder import Builder, Read, conjunction, exact_and_clocked
 from engine.query.clocked import is_clocked
-from engine.query.endpoints.path import IBP, check_index
-from engine.query.endpoints.tree_joins import in_order
+from engine.query.endpoints.joins import IBP, check_index, in_order
 from engine.query.fields import attributes_in
-from engine.query.plan import Plan, Predicate, SeqPlan, Step
+from engine.query.plan import Attribute, Comparison, Logic, Plan, Predicate, SeqPlan, Step
 from engine.query.shape import Between, Shape, of_intervals, shape_of
 from engine.stream.timeline import ANY_TYPE
+
+# The scope of a negated step while a query's tables are made.
+
+
+def after_first(plan: SeqPlan, between: Between) -> Predicate:
+    """That the negated step begins after the first of some: no range of starts says so."""
+    alias = [step.alias for step in plan.steps]
+    mine = Attribute("ts", alias[between.step])
+    terms = [Comparison("<", Attribute("ts", alias[x]), mine) for x in between.after_first]
+    return Logic("or", tuple(terms))
+
+
+class CompiledScope(Struct, frozen=True):
+    """A negated step's scope: its row, the groups it is joined by, how its ends bound it."""
+
+    number: int
+    step: int
+    groups: list[int]
+    ends: list[Related]
+    joined: bool
+
+    def related(self, step: int) -> list[Related]:
+        """How its event is related to a positive step that bounds it."""
+        return [end for end in self.ends if step in (end.left, end.right)]
+
+    @property
+    def low(self) -> int | None:
+        """The one step that bounds it below, if nothing but keys joins it with others."""
+        return self._one(below=True)
+
+    @property
+    def high(self) -> int | None:
+        return self._one(below=False)
+
+    def _one(self, *, below: bool) -> int | None:
+        lower = [end.left for end in self.ends if end.right == self.step]
+        upper = [end.right for end in self.ends if end.left == self.step]
+        if len(lower) != 1 or len(upper) != 1 or self.joined:
+            return None
+        return lower[0] if below else upper[0]
+
+
+def check_negated(plan: SeqPlan) -> None:
+    """Texts are checked before, with a caret (``engine.query``); this is for plans from Python."""
+    if all(step.negated for step in plan.steps):
+        raise UserError(f"query {plan.name!r}: every step is negated; leave one positive")
+    if of_intervals(plan):
+        return
+    for end in (plan.steps[0], plan.steps[-1]):
+        if end.negated and plan.within_ns is None:
+            raise UserError(f"query {plan.name!r}: {end.alias!r} is negated at an end: add WITHIN")
+
+
+# A query as tables of records, which the kernel walks (``engine.pattern.search.construction``).
+#
+# A *join order* says in which order the other positive steps are found once an event of one step is
+# there: backwards from it and then forwards; from an event of a negated step, the later ones first,
+# as in a stream that is nearly in order there are none yet and the search ends at once. A *probe*
+# finds one step: in which index, by which key, how it is related to the steps already found, which
+# conditions can be tested from here on, and which scopes of negated steps bound it.
+#
+# The branches of an OR share steps (by alias), events and indexes; each has its own join orders.
+
 
 _P = TypeVar("_P", bound=Plan)
 
@@ -100,7 +148,7 @@ def relations_in(tables: Tables, scope: int) -> np.ndarray:
 def layout_of(plan: Plan, index: str = IBP) -> Layout:
     """The tables of a plan; the same ones for each of a run's sites, and never changed.
 
-    ``index``: how an ISEQ is searched (``engine.query.endpoints.path``).
+    ``index``: how an ISEQ is searched (``engine.query.endpoints.joins``).
 
     Raises:
         UserError: no such index, or negated steps without bounds.

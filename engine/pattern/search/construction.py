@@ -1,13 +1,4 @@
-"""Sequence construction: what each new event does to matches, event by event, depth first.
-
-A new event of a positive step completes matches with events that came before it; one of a negated
-step meets matches in whose scope it lies or may lie (L09 VII, Algorithms 3 and 4; L10 4.5). Both
-are enumerated along the probes of a join order (``engine.pattern.compiled.tables``): each looks up
-a range of one stack, bounded by the order of steps, WITHIN, and by the nearest event of a negated
-step, beyond which everything has been invalidated. Where clocks do not err and nothing but order,
-WITHIN and keys joins the steps, every candidate belongs to a match: the work is in proportion to
-the output.
-"""
+"""Sequence construction: what each new event does to matches, event by event, depth first."""
 
 from __future__ import annotations
 
@@ -15,16 +6,11 @@ from typing import Final
 
 import numpy as np
 
-from engine.kernels.hashing import mixed
-from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel
-from engine.kernels.records import record
-from engine.pattern.compiled.records import FROM_RIN, FROM_RIP, UNSORTED, Tables
-from engine.pattern.search.dropping import admit, cascade, drop
-from engine.pattern.search.floors import raised
-from engine.pattern.search.nearest import narrowed
-from engine.pattern.search.purge import purge_until
-from engine.pattern.search.scopes import FOR_EVER, alive_until, lies_in, note_doubt, scan, settled
+from engine.kernels.records import NONE, record
+from engine.kernels.tables import mixed
+from engine.pattern.compiled.records import FROM_RIN, FROM_RIP, LOW, UNSORTED, Tables
+from engine.pattern.search.purge import admit, cascade, drop, purge_until, raised
 from engine.pattern.search.stacks import Beside, find, first_not_below, insert, needed
 from engine.pattern.search.state import (
     CERTAIN,
@@ -33,14 +19,216 @@ from engine.pattern.search.state import (
     Search,
     among,
     conditions_hold,
+    conditions_met,
     highest,
     key_of,
     keys_equal,
     lowest,
     matched,
     relations_hold,
+    slack_of,
     spread_of,
 )
+
+# How the events of negated steps bound a search: beyond the nearest one nothing is left to find.
+#
+# A probe that finds one end of a scope, while the other end (or an event in the scope) is known,
+# need not look further than the nearest event of the negated step that certainly counts: whatever
+# lies beyond it was invalidated by it. This is what keeps the work in proportion to the output.
+
+
+@inline
+def narrowed(s: Search, bound: int, row: int, low: int, high: int) -> tuple[int, int]:
+    """The range ``low`` to ``high`` of times without what the nearest event rules out.
+
+    Args:
+        s: the search.
+        bound: number of the bound: which scope, and which end of it is looked for.
+        row: the event that the join order started from.
+        low: least time.
+        high: largest time.
+    """
+    of = s.t.bounds[bound]
+    scope, side, now = s.t.scopes[of.scope], of.side, s.state[0]
+    found = _nearest(s, of, scope, row)
+    if found < 0:
+        return low, high
+    ref, slack = s.events[found].ref, slack_of(now, s.events, found)
+    for r in range(scope.relations_from, scope.relations_to):
+        relation = s.t.relations[r]
+        if side == LOW and relation.right == scope.step:
+            low = max(low, ref + relation.bound - slack + 1 - relation.strict)
+        elif side != LOW and relation.left == scope.step:
+            high = min(high, ref - relation.bound + slack - 1 + relation.strict)
+    return low, high
+
+
+@inline
+def _limit(s: Search, bound: np.record, scope: np.record) -> int:
+    """Where events of the negated step begin to lie in the scope for certain, seen from the end
+    that is known.
+    """
+    now, e, side = s.state[0], s.events, bound.side
+    if bound.by_event:
+        # Beyond the scope's own event: what lies so far from it lies in the scope if it may.
+        own = e[s.partial[scope.step]].ref
+        return int(own - 3 * spread_of(now) if side == LOW else own + 3 * spread_of(now))
+    limit = 0
+    for r in range(scope.relations_from, scope.relations_to):
+        relation = s.t.relations[r]
+        if side == LOW and relation.left == scope.step:
+            end = s.partial[relation.right]
+            limit = e[end].ref + relation.bound - slack_of(now, e, end) - relation.strict
+        elif side != LOW and relation.right == scope.step:
+            end = s.partial[relation.left]
+            limit = e[end].ref - relation.bound + slack_of(now, e, end) + relation.strict
+    return int(limit)
+
+
+@inline
+def _nearest(s: Search, bound: np.record, scope: np.record, row: int) -> int:
+    """The event of the negated step that is held, certainly in the scope as far as the known end
+    says, and nearest to that end; -1 if there is none.
+    """
+    from_, to, entry = bound.keys_from, bound.keys_to, s.stacks.entry
+    stack = find(s.stacks, scope.index, key_of(s.t.keys, s.same, s.partial, from_, to))
+    if stack < 0:
+        return -1
+    first, last = s.t.branches[scope.branch].members_from, s.t.branches[scope.branch].members_to
+    limit = _limit(s, bound, scope)
+    start, size = s.stacks.stack[stack].start, s.stacks.stack[stack].size
+    at, step = first_not_below(entry, start, size, limit), 1
+    if bound.side == LOW:
+        at, step = first_not_below(entry, start, size, limit + 1) - 1, -1
+    while start <= at < start + size:
+        found = entry[at].row
+        held = s.events[found].expires >= s.events[row].horizon
+        held = held and not s.events[found].doubted
+        held = held and not among(s.t.members, s.partial, first, last, found)
+        if held and keys_equal(s.t.keys, s.same, s.tag, s.partial, from_, to, found):
+            return int(found)
+        at += step
+    return -1
+
+
+# Which events of negated steps lie in the scopes of a match, certainly or possibly.
+#
+# L09's WinNeg for one match at a time, with clocks that err.
+
+
+FOR_EVER: Final = 2**63 - 1
+
+DOUBT: Final = record("match", "event", "scope")
+"""The event at a row may lie in a scope of a match, which is a row of ``Search.found``."""
+
+
+@kernel
+def lies_in(s: Search, scope: int, event: int, t_a: int) -> int:
+    """Whether ``event`` lies in the scope: impossible, possible or certain; one that may not have
+    happened does so possibly at most.
+    """
+    of = s.t.scopes[scope]
+    found = relations_hold(
+        s.t.pairs, s.t.relations, s.state[0], s.events, s.partial, of.pairs_from, of.pairs_to,
+        event, t_a,
+    )  # fmt: skip
+    if found == IMPOSSIBLE or not keys_equal(
+        s.t.keys, s.same, s.tag, s.partial, of.keys_from, of.keys_to, event
+    ):
+        return IMPOSSIBLE
+    before = s.partial[of.step]
+    s.partial[of.step] = event
+    found = min(found, conditions_met(s, of.conditions_from, of.conditions_to, t_a))
+    s.partial[of.step] = before
+    return min(found, POSSIBLE) if s.events[event].doubted else found
+
+
+@kernel
+def note_doubt(now: np.record, doubts: np.ndarray, event: int, scope: int) -> bool:
+    """Notes a doubt about the match that is being written; False if there is no room."""
+    if now.doubts_n == len(doubts):
+        return False
+    doubt = doubts[now.doubts_n]
+    doubt.match, doubt.event, doubt.scope = now.found_n, event, scope
+    now.doubts_n += 1
+    return True
+
+
+@kernel
+def alive_until(
+    members: np.ndarray, e: np.ndarray, partial: np.ndarray, from_: int, to: int, keep: int
+) -> int:
+    """The last progress at which a new negative event still changes the match with a range of
+    ``members``: no later than any of its events expires, even if each clock errs the worst way.
+    """
+    if keep < 0:
+        return FOR_EVER
+    first, slack = FOR_EVER, 0
+    for m in range(from_, to):
+        event = e[partial[members[m].step]]
+        first, slack = min(first, event.ref), max(slack, event.unc, event.t_a)
+    return first - slack + keep
+
+
+@inline
+def settled(t: Tables, join_order: int, scope: int) -> bool:
+    """Whether, if no clock errs, the probes leave out every match with an event in this scope."""
+    for p in range(t.join_orders[join_order].probes_from, t.join_orders[join_order].probes_to):
+        for b in range(t.probes[p].bounds_from, t.probes[p].bounds_to):
+            if t.bounds[b].scope == scope and not t.bounds[b].by_event:
+                return True
+    return False
+
+
+@kernel
+def scan(s: Search, scope: int, completing: int, until: int) -> int:
+    """Looks at the events held that may lie in the scope, and notes the doubts.
+
+    A match and such an event meet when the later of the two is there. It counts if neither was too
+    old then: progress had not passed what the earlier one is kept for.
+
+    Returns:
+        1 if one certainly does, 0 if none, -1 without room for doubts.
+    """
+    e, entry, now, of = s.events, s.stacks.entry, s.state[0], s.t.scopes[scope]
+    key = key_of(s.t.keys, s.same, s.partial, of.keys_from, of.keys_to)
+    found = find(s.stacks, of.index, key)
+    if found < 0:
+        return 0
+    first, last = s.t.branches[of.branch].members_from, s.t.branches[of.branch].members_to
+    from_, to = of.pairs_from, of.pairs_to
+    high = highest(s.t.pairs, s.t.relations, now, e, s.partial, from_, to, 0)
+    low = lowest(s.t.pairs, s.t.relations, now, e, s.partial, from_, to, 0)
+    stack = s.stacks.stack[found]
+    at, stop = first_not_below(entry, stack.start, stack.size, low), stack.start + stack.size
+    while at < stop and entry[at].time <= high:
+        event = entry[at].row
+        at += 1
+        meeting = completing
+        if e[event].order < e[completing].order:
+            held = e[event].expires >= e[completing].horizon
+        else:
+            held = until >= e[event].horizon
+            meeting = event
+        if held and not among(s.t.members, s.partial, first, last, event):
+            lies = lies_in(s, scope, event, e[meeting].t_a)
+            if lies == CERTAIN:
+                return 1
+            if lies == POSSIBLE and not note_doubt(now, s.doubts, event, scope):
+                return -1
+    return 0
+
+
+# Sequence construction: what each new event does to matches, event by event, depth first.
+#
+# A new event of a positive step completes matches with events that came before it; one of a negated
+# step meets matches in whose scope it lies or may lie (L09 VII, Algorithms 3 and 4; L10 4.5). Both
+# are enumerated along the probes of a join order (``engine.pattern.compiled.tables``): each looks
+# up a range of one stack, bounded by the order of steps, WITHIN, and by the nearest event of a
+# negated step, beyond which everything has been invalidated. Where clocks do not err and nothing
+# but order, WITHIN and keys joins the steps, every candidate belongs to a match: the work is in
+# proportion to the output.
+
 
 _FAR: Final = 2**62
 

@@ -1,14 +1,4 @@
-"""Purge by promises: what no future event can use any more is dropped (L09 VI-B).
-
-Source: L09 Algorithms 1 (Singleton-POG-Purge) and 2 (POG-Set-Purge). A positive event is kept only
-if a match with it can still be completed or invalidated: every other step has a partner that is
-there or may come, in the order and the window that the query asks for, and at least one of these,
-or an event of a negated step, may still come. An event of a negated step is kept while a positive
-event may come near it. Promises are of event times, so clock errors widen every range.
-
-A set purge looks at all events held; it is done when a promise moves and as many events have come
-since the last one as half of those held then, so it costs a constant number of looks per event.
-"""
+"""Purge: by promises, IBPs and floors (L09 VI-B; L10 5.3, 5.4)."""
 
 from __future__ import annotations
 
@@ -16,13 +6,197 @@ from typing import Final
 
 import numpy as np
 
-from edge_agent.limits import UNC_MAX_NS
-from engine.kernels.integers import NS_PER_S
+from edge_agent.records import UNC_MAX_NS
 from engine.kernels.jit import inline, kernel
+from engine.kernels.records import NS_PER_S
 from engine.pattern.compiled.records import Tables
 from engine.pattern.search.stacks import find, first_not_below
-from engine.pattern.search.state import Search, key_of
+from engine.pattern.search.state import Search, key_of, spread_of
 from engine.stream.timeline import LONG_AGO
+
+# Floors of an ISEQ's search: below which end points no event can be in a match (L10 5.3.1).
+#
+# From a window's begin upwards the least event of each place of the indexed chain that lies above
+# the least one of the place before: whatever is not below has a whole chain below it.
+
+
+FAR: Final = 2**62
+"""Later than all end points."""
+
+
+@inline
+def least_held(s: Search, number: int, least: int, horizon: int) -> int:
+    """The least end point from ``least`` on that is held at a place of the chain, of events that
+    have not expired at ``horizon``; FAR if there is none.
+    """
+    floor, entry, e = s.t.floors[number], s.stacks.entry, s.events
+    key = key_of(s.t.keys, s.same, s.partial, floor.keys_from, floor.keys_to)
+    found = find(s.stacks, floor.index, key)
+    if found < 0:
+        return FAR
+    start, size = s.stacks.stack[found].start, s.stacks.stack[found].size
+    at, stop = first_not_below(entry, start, size, least), start + size
+    while at < stop and e[entry[at].row].expires < horizon:
+        at += 1
+    return int(entry[at].time) if at < stop else FAR
+
+
+@inline
+def raised(s: Search, join_order: np.record, row: int) -> bool:
+    """Set the floors of a search that begins at ``row``; False if it can find no match.
+
+    So no search ends for want of a chain below. Where clocks err nothing is left out.
+    """
+    now, e = s.state[0], s.events
+    for step in range(len(s.floor)):
+        s.floor[step] = -FAR
+    if spread_of(now):
+        return True
+    low = e[row].ref_end - now.within if now.within >= 0 else -FAR
+    for f in range(join_order.floors_from, join_order.floors_to):
+        floor = s.t.floors[f]
+        least = low + floor.strict
+        if floor.index < 0:
+            low = e[row].ref_end if floor.by_end else e[row].ref
+            if low < least:
+                return False
+            continue
+        low = least_held(s, f, least, e[row].horizon)
+        if low == FAR:
+            return False
+        s.floor[floor.step] = low
+    return True
+
+
+# On-the-fly dropping and cascading purge of an ISEQ, by promises and by IBPs (L10 5.3.2, 5.4.1).
+#
+# An interval is of use only if its place on the indexed chain of end points can have the whole
+# chain below it: of each place an event that is held or may still come. Which may come is a matter
+# of promises: every later interval ends at the horizon or later, so an end below that is there by
+# now or never. Nothing bounds the start of a later interval but its IBP: once a type is announced,
+# a start below the horizon is there, or its IBP has been heard. Without one it is taken that some
+# start will do. What is of no use is not put in its stack; what loses its chain as others expire
+# goes at the next set purge, and so do those above it.
+#
+# It is done under ``purge=promises`` alone, and where clocks do not err. Rows that break a promise
+# find what is left, as with every purge by promises (``engine.query.purge_settings``).
+
+
+_FEW: Final = 1024
+"""So many events at least come between two set purges."""
+
+
+@kernel
+def admit(s: Search, order: int) -> None:
+    """Take in the IBPs heard before row ``order`` of the stream: starts in order, by step."""
+    now = s.state[0]
+    while now.begun_n < len(s.begun) and s.begun[now.begun_n].order <= order:
+        begun = s.begun[now.begun_n]
+        starts, at = s.open_at[begun.step], s.open_n[begun.step]
+        while at > 0 and starts[at - 1] > begun.time:
+            starts[at] = starts[at - 1]
+            at -= 1
+        starts[at] = begun.time
+        s.open_n[begun.step] += 1
+        now.begun_n += 1
+
+
+@kernel
+def drop(s: Search, row: int) -> int:
+    """Which steps, as bits, the new event at ``row`` is of no use for; 0 if none is dropped."""
+    now, event = s.state[0], s.events[row]
+    useless = 0
+    if now.drops and spread_of(now) == 0:
+        for j in range(now.join_orders_n):
+            step = s.t.join_orders[j].step
+            if (event.member >> step) & 1 and not _of_use(s, j, row, row):
+                useless |= 1 << step
+        if useless:
+            now.dropped += 1
+        if useless == event.member:
+            event.expires = LONG_AGO
+    return useless
+
+
+@kernel
+def cascade(s: Search, rows: int) -> None:
+    """A set purge, when half as many events have come as were held after the last one."""
+    now = s.state[0]
+    if not now.drops or now.unpurged < now.purge_from or spread_of(now):
+        return
+    kept, latest = 0, rows - 1
+    for row in range(rows):
+        event = s.events[row]
+        if event.expires >= s.events[latest].horizon:
+            useful = False
+            for j in range(now.join_orders_n):
+                if (event.member >> s.t.join_orders[j].step) & 1:
+                    useful = useful or _of_use(s, j, row, latest)
+            if useful:
+                kept += 1
+            else:
+                event.expires = LONG_AGO
+                now.cascaded += 1
+    now.unpurged = 0
+    now.purge_from = max(_FEW, kept // 2)
+
+
+@kernel
+def _of_use(s: Search, number: int, row: int, latest: int) -> bool:
+    """Whether the event at ``row`` may be part of a match that an event after ``latest`` completes,
+    at the place of a join order.
+    """
+    now, join_order, e = s.state[0], s.t.join_orders[number], s.events
+    horizon, own = e[latest].horizon, -1
+    for f in range(join_order.floors_from, join_order.floors_to):
+        if s.t.floors[f].index < 0:
+            own = f
+    if own < 0:
+        return True
+    mine = e[row].ref_end if s.t.floors[own].by_end else e[row].ref
+    if horizon < mine + 1 - s.t.floors[own].strict:
+        return True
+    for step in range(len(s.partial)):
+        s.partial[step] = -1
+    s.partial[join_order.step] = row
+    low = max(e[row].ref_end, horizon) - now.within if now.within >= 0 else -FAR
+    for f in range(join_order.floors_from, own):
+        low = _least(s, f, low + s.t.floors[f].strict, latest)
+        if low == FAR:
+            return False
+    return bool(mine >= low + s.t.floors[own].strict)
+
+
+@inline
+def _least(s: Search, number: int, least: int, latest: int) -> int:
+    """The least end point from ``least`` on that is held or may still come at a place of the chain;
+    FAR if there is none.
+    """
+    floor, e = s.t.floors[number], s.events
+    found = FAR
+    if not floor.by_end:
+        order = e[latest].order
+        if not s.heard[floor.step] <= order < s.lost[floor.step]:
+            return least
+        starts = s.open_at[floor.step]
+        for i in range(s.open_n[floor.step]):
+            if starts[i] >= least:
+                found = starts[i]
+                break
+    return min(found, least_held(s, number, least, e[latest].horizon))
+
+
+# Purge by promises: what no future event can use any more is dropped (L09 VI-B).
+#
+# Source: L09 Algorithms 1 (Singleton-POG-Purge) and 2 (POG-Set-Purge). A positive event is kept
+# only if a match with it can still be completed or invalidated: every other step has a partner that
+# is there or may come, in the order and the window that the query asks for, and at least one of
+# these, or an event of a negated step, may still come. An event of a negated step is kept while a
+# positive event may come near it. Promises are of event times, so clock errors widen every range.
+#
+# A set purge looks at all events held; it is done when a promise moves and as many events have come
+# since the last one as half of those held then, so it costs a constant number of looks per event.
+
 
 _FAR: Final = 2**61
 _ENDED: Final = 2**62
@@ -32,8 +206,6 @@ _COMPARED: Final = 3
 _FURTHER: Final = 16
 """So many errors further on an event may lie that still bears on the match."""
 _LATEST: Final = 2**63 - 1
-_FEW: Final = 1024
-"""Up to so many events each promise that moves is followed by a purge."""
 
 
 @kernel
@@ -105,7 +277,7 @@ def _spread(s: Search, ref: int) -> int:
 
 @inline
 def _error_at(now: np.record, ref: int) -> int:
-    """How wrong a clock may be at ``ref`` (``engine.stream.clock_bound.ClockBound.at``)."""
+    """How wrong a clock may be at ``ref`` (``engine.stream.released.ClockBound.at``)."""
     grown = 0
     if now.bound_rate > 0:
         age = max(min(ref, _ENDED), now.bound_since) - now.bound_since

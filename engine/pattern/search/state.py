@@ -13,12 +13,11 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels.hashing import mixed
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import record
+from engine.kernels.tables import mixed
 from engine.pattern.compiled.records import Tables
-from engine.pattern.search.clocked_machine import Errors
-from engine.pattern.search.program_machine import CERTAINLY, POSSIBLY, Programs, holds
+from engine.pattern.search.machine import CERTAINLY, POSSIBLY, Errors, Programs, holds
 from engine.pattern.search.stacks import Stacks
 from engine.stream.released import NO_EPOCH
 
@@ -53,7 +52,7 @@ without a chain below them are dropped (``dropping``).
 ``moves_n``: moves taken in. ``unpurged``: events put in since the last purge by promises;
 ``purge_from``: so many must have been before the next.
 ``clock``: the largest time in any stack. ``bound_unc`` ... ``bound_until``: how wrong the clock of
-any source may be (``engine.stream.clock_bound``).
+any source may be (``engine.stream.released``).
 ``largest_t_a``: so far. ``begun_n``: IBPs taken in; ``dropped``, ``cascaded``: intervals dropped as
 they came, and later. ``doubted``: 1: an event held may not have happened.
 """

@@ -1,16 +1,148 @@
-"""What spilling means for a query: how far events look back, and the settings left open."""
+"""What spilling means for a query: how far events look back, and the keys that split it."""
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from engine.errors import UserError
+from engine.kernels.tables import MULTIPLIER
 from engine.pattern.compiled.tables import Layout, layout_of, relations_in
-from engine.pattern.spill.partition import keys_of
-from engine.pattern.spill.settings import SpillSettings
-from engine.query.plan import Plan
+from engine.pattern.spill.settings import SpillSettings, parse_spill
+from engine.pattern.store import comparable
+from engine.query.expression import View, column
+from engine.query.fields import released_columns
+from engine.query.plan import Attribute, Plan, SeqPlan
+from engine.query.purge_settings import PurgeSettings
+from engine.stream.released import Released, Strings
+
+# Queries whose matches have one key each, and the keys of events as hashes.
+#
+# Where equalities join all steps of every branch, events of different keys never meet, not even a
+# negated one and a match. So the events of some keys can be looked at alone (Grace hash join).
+
+
+KEY: Final = "key"
+"""The column of a store with the hashes of its events' keys, from 0 on."""
+_KEYS: Final = 8
+"""Keys are looked for no longer once there are so many."""
+_HALF: Final = np.uint64(32)
+_POSITIVE: Final = np.uint64(2**63 - 1)
+_TABLE: Final = 1 << 20
+
+
+def keys_of(layout: Layout) -> list[dict[str, str]]:
+    """What all events of a match agree in: per key the attribute by event type; empty = nothing.
+
+    >>> from engine.pattern.compiled.tables import layout_of
+    >>> from engine.query import query
+    >>> keys_of(layout_of(query("EVENT SEQ(A a, !C c, B b) WHERE a.x = b.y AND c.x = a.x")))
+    [{'A': 'x', 'B': 'y', 'C': 'x'}]
+    >>> keys_of(layout_of(query("EVENT SEQ(A a, A b) WHERE a.x = b.y")))
+    []
+    """
+    first, *others = layout.branches
+    found = _keys_of_branch(first)
+    for branch in others:
+        both = [
+            one | other
+            for one in found
+            for other in _keys_of_branch(branch)
+            if all(one[kind] == other[kind] for kind in one.keys() & other.keys())
+        ]
+        found = both[:_KEYS]
+    return found
+
+
+def _keys_of_branch(plan: SeqPlan) -> list[dict[str, str]]:
+    type_of = {step.alias: step.type for step in plan.steps}
+    found = []
+    for group in plan.equalities:
+        named = {(type_of[a.alias], a.name) for a in group if a.alias is not None}
+        # An event that can be two steps must have one key as both.
+        if len({a.alias for a in group}) == len(type_of) and len(dict(named)) == len(named):
+            found.append(dict(sorted(named)))
+    return found
+
+
+class Keys:
+    """Tells the keys of events.
+
+    Args:
+        layout: of a query for which ``keys_of`` finds some.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._keys = keys_of(layout)
+        self._hashes = np.empty(0, np.int64)
+        """By code: of the text, as codes depend on what else was read."""
+
+    def of(self, released: Released, rows: np.ndarray) -> np.ndarray:
+        """int64 per one of ``rows``, the same for equal keys, and seldom for others."""
+        strings, types = released.strings, released.columns["type"][rows]
+        self._learn(strings)
+        found = np.zeros(len(rows), np.uint64)
+        for key in self._keys:
+            for kind, name in key.items():
+                mine = np.flatnonzero(types == strings.find(kind))
+                if len(mine):
+                    value = self._value(released, rows[mine], name).view(np.uint64)
+                    mixed = (found[mine] ^ value) * MULTIPLIER
+                    found[mine] = mixed ^ (mixed >> _HALF)
+        return (found & _POSITIVE).view(np.int64)
+
+    def _value(self, released: Released, rows: np.ndarray, name: str) -> np.ndarray:
+        """int64, equal for equal values; 0 for null."""
+        names = released_columns([Attribute(name)])
+        columns = {n: released.columns[n][rows] for n in names if n in released.columns}
+        value = column(name, View.of(columns, released.attr_types, released.strings))
+        if value.kind == "null":
+            return np.zeros(len(rows), np.int64)
+        same, tag = comparable(value)
+        there = tag != 0 if value.valid is None else value.valid & (tag != 0)
+        if value.kind == "str":
+            same = self._hashes[np.where(there, same, 0)]
+        return np.where(there, same, 0)
+
+    def _learn(self, strings: Strings) -> None:
+        known = len(self._hashes)
+        if known < len(strings.texts):
+            new = [zlib.crc32(text.encode()) for text in strings.texts[known:]]
+            self._hashes = np.append(self._hashes, np.array(new, np.int64))
+
+
+class Wanted:
+    """Some keys; it takes others for them now and then, but never misses one.
+
+    Args:
+        keys: hashes; None = all keys there are.
+    """
+
+    def __init__(self, keys: np.ndarray | None) -> None:
+        self._table: np.ndarray | None = None
+        if keys is not None:
+            self._table = np.zeros(_TABLE, np.bool_)
+            self._table[_place(keys)] = True
+
+    def among(self, columns: dict[str, np.ndarray], n: int) -> np.ndarray:
+        """Which of the first ``n`` events have one of the keys."""
+        if self._table is None or not n:
+            return np.ones(n, np.bool_)
+        return np.asarray(self._table[_place(columns[KEY][:n])])
+
+
+def _place(keys: np.ndarray) -> np.ndarray:
+    """Not by the bits that tell the part."""
+    return (keys >> 32) % _TABLE
+
+
+# What spilling means for a query: how far events look back, and the settings left open.
+
 
 _PENDING: Final = 64
 _WAIT_NS: Final = 10 * 10**9
@@ -82,3 +214,35 @@ def windows_of(layout: Layout) -> int:
             side for side in ("left", "right") if (ends["strict"] == 0)[ends[side] == step].any()
         }
     return 2 if len(at_ends) == 2 else 1
+
+
+def read_spill(
+    text: str | None, time_unit: str, plans: Iterable[Plan], purge: PurgeSettings, *, on_spark: bool
+) -> SpillSettings | None:
+    """The settings of ``--spill``, if it is given.
+
+    Raises:
+        UserError: a folder on Spark, none without it, or one with files in it; a query that cannot
+            spill so; as ``parse_spill``.
+    """
+    if text is None:
+        return None
+    spill = parse_spill(text, time_unit)
+    if purge.name != "late":
+        raise UserError("--spill goes with --purge late[:D] alone; leave out the other")
+    if on_spark and spill.folder is not None:
+        raise UserError(
+            f"{spill.folder}: on Spark the chunks are in its state store; write --spill state, "
+            "or leave out --spark"
+        )
+    if not on_spark and spill.folder is None:
+        raise UserError("--spill state is Spark's; name a folder, or add --spark")
+    if spill.folder is not None and spill.folder.is_file():
+        raise UserError(f"{spill.folder}: is a file; give --spill a folder")
+    if spill.folder is not None and any(path.is_file() for path in spill.folder.rglob("*")):
+        raise UserError(f"{spill.folder}: has files in it; give --spill an empty or new folder")
+    for plan in plans:
+        if plan.windows:
+            raise UserError(f"query {plan.name!r}: --spill is for patterns; windows keep no events")
+        spill_bounds(plan, spill)
+    return spill

@@ -5,14 +5,11 @@ state store of Spark.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from engine.errors import UserError
-from engine.query.plan import Plan
-from engine.query.purge_settings import PurgeSettings
 from engine.units import DURATION_MAX_NS, parse_duration
 
 _EXAMPLE: Final = "as in --spill /var/tmp/chunks,hot=10min,chunk=1min,pending=64,wait=10s"
@@ -82,37 +79,3 @@ def _value(name: str, value: str, time_unit: str) -> int:
     if span < 1 and name != "wait":
         raise UserError(f"spill: {name}={value[:20]}: must be longer than 0")
     return span
-
-
-def read_spill(
-    text: str | None, time_unit: str, plans: Iterable[Plan], purge: PurgeSettings, *, on_spark: bool
-) -> SpillSettings | None:
-    """The settings of ``--spill``, if it is given.
-
-    Raises:
-        UserError: a folder on Spark, none without it, or one with files in it; a query that cannot
-            spill so; as ``parse_spill``.
-    """
-    if text is None:
-        return None
-    from engine.pattern.spill.bounds import spill_bounds  # noqa: PLC0415 - for few runs
-
-    spill = parse_spill(text, time_unit)
-    if purge.name != "late":
-        raise UserError("--spill goes with --purge late[:D] alone; leave out the other")
-    if on_spark and spill.folder is not None:
-        raise UserError(
-            f"{spill.folder}: on Spark the chunks are in its state store; write --spill state, "
-            "or leave out --spark"
-        )
-    if not on_spark and spill.folder is None:
-        raise UserError("--spill state is Spark's; name a folder, or add --spark")
-    if spill.folder is not None and spill.folder.is_file():
-        raise UserError(f"{spill.folder}: is a file; give --spill a folder")
-    if spill.folder is not None and any(path.is_file() for path in spill.folder.rglob("*")):
-        raise UserError(f"{spill.folder}: has files in it; give --spill an empty or new folder")
-    for plan in plans:
-        if plan.windows:
-            raise UserError(f"query {plan.name!r}: --spill is for patterns; windows keep no events")
-        spill_bounds(plan, spill)
-    return spill

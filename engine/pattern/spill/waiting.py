@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from msgspec.structs import replace
 
-from engine.pattern.spill.chunk_store import places_by
+from engine.pattern.spill.chunks import places_by
 from engine.stream.released import Progress, Promises, Released
 
 _Told = TypeVar("_Told", Progress, Promises)

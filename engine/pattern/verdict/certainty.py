@@ -19,10 +19,9 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from engine.barrier.changes import Given
+from engine.barrier.base import Given
 from engine.pattern.compiled.tables import Layout, members_of
-from engine.pattern.search.clocked_machine import Errors
-from engine.pattern.search.program_machine import Programs
+from engine.pattern.search.machine import Errors, Programs
 from engine.pattern.settings import Rule
 from engine.pattern.verdict.probability import (
     SCOPE_END,
@@ -32,7 +31,7 @@ from engine.pattern.verdict.probability import (
     sampled_probability,
     shared_by_doubts,
 )
-from engine.stream.chance import UNKNOWN
+from engine.stream.ends import UNKNOWN
 from engine.stream.released import NO_EPOCH
 
 
@@ -64,7 +63,7 @@ class Doubts(Struct):
 
     ``match``: number of the match. ``event``: what is known of the event's time; ``row``: its place
     in the store; ``order``: its number in the stream. ``scope``: number of the scope. ``chance``:
-    that it happened (``engine.stream.chance``).
+    that it happened (``engine.stream.ends``).
     """
 
     match: np.ndarray
@@ -77,7 +76,7 @@ class Doubts(Struct):
 
 class Conditions(Struct):
     """Those that clock errors change, of the query whose ``programs`` these are, and what they read
-    of the events held: see ``engine.pattern.search.program_machine.holds``.
+    of the events held: see ``engine.pattern.search.machine.holds``.
     """
 
     programs: Programs
@@ -165,7 +164,7 @@ def no_surer_than(events: np.ndarray, given: Given) -> Given:
     probable as itself and all of them, taken as independent.
 
     Args:
-        events: (matches, steps): that each happened (``engine.stream.chance``).
+        events: (matches, steps): that each happened (``engine.stream.ends``).
         given: the matches, by what clocks say.
     """
     if (events == 1).all():

@@ -22,12 +22,19 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, njit
-from engine.kernels.records import record
+from engine.kernels.records import NONE, record
 from engine.pattern.compiled.records import CONDITION, EVENT, SCOPE
-from engine.pattern.search.clocked_machine import ONE_WINDOW, Errors, window_of
-from engine.pattern.search.program_machine import FALSE, NO_PROGRAMS, TRUE, Programs, holds
+from engine.pattern.search.machine import (
+    FALSE,
+    NO_PROGRAMS,
+    ONE_WINDOW,
+    TRUE,
+    Errors,
+    Programs,
+    holds,
+    window_of,
+)
 from engine.stream.released import NO_EPOCH
 
 POINTS: Final = 1024
@@ -70,7 +77,7 @@ class Doubtful(NamedTuple):
 class Asked(NamedTuple):
     """Conditions that clock errors change, and what they read.
 
-    ``programs``, ``ranks``, ``raw``, ``ok``: of ``engine.pattern.search.program_machine.holds``;
+    ``programs``, ``ranks``, ``raw``, ``ok``: of ``engine.pattern.search.machine.holds``;
     ``errors.given`` is written, by step of the query. ``rows``: (matches, steps of the query)
     places of events; ``members``: which step each of a match's is; ``widest``: (matches, members)
     half-width of an event's error. ``conditions``: of the query, those from

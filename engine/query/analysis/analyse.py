@@ -6,23 +6,25 @@ from msgspec.structs import replace
 
 from engine.errors import UserError
 from engine.query.analysis.checks import checked_plan
-from engine.query.analysis.clauses import only
 from engine.query.analysis.conditions import duration_ns
 from engine.query.analysis.consistency import check_pattern
-from engine.query.analysis.pattern import Pattern, placed
+from engine.query.analysis.pattern import Pattern, Term, placed, read_terms, split
 from engine.query.analysis.repetition import asks_for_repetition, repeat_plan
-from engine.query.analysis.returning import Returned, read_returns, selected
+from engine.query.analysis.roles import (
+    Returned,
+    read_returns,
+    selected,
+    terms_of_clauses,
+    whole_pattern_of,
+)
 from engine.query.analysis.selection import select_plan
-from engine.query.analysis.sources import terms_of_clauses, whole_pattern_of
 from engine.query.analysis.spans.tree import TreePattern, is_tree
-from engine.query.analysis.split import Term, read_terms, split
-from engine.query.analysis.typed import Context
+from engine.query.analysis.typed import Context, only
 from engine.query.fields import OWN, attribute_name
 from engine.query.language import syntax as s
 from engine.query.language.parse import parse
 from engine.query.language.place import Span, closest, listed, refuse
-from engine.query.language.sources import Join
-from engine.query.language.traces import Under
+from engine.query.language.syntax import Join, Under
 from engine.query.plan import Attribute, Group, OrPlan, Part, Plan, PointRelation, SeqPlan, Step
 from engine.query.shape import shape_of
 from engine.units import unit_ns
@@ -121,7 +123,7 @@ class _Event:
             pattern = Pattern(self.parsed.pattern, self.text)
         self.steps = pattern.steps
         if isinstance(pattern, TreePattern):
-            from engine.query.analysis.spans.branches import bare_branches
+            from engine.query.analysis.spans.meaning import bare_branches
 
             bare = bare_branches(name, pattern)
         else:
@@ -156,7 +158,7 @@ class _Event:
         shared = len(bare) > 1
         branches = tuple(self._branch(whole, plan, terms, entries, shared=shared) for plan in bare)
         if isinstance(pattern, TreePattern):
-            from engine.query.analysis.spans.branches import tree_plan
+            from engine.query.analysis.spans.meaning import tree_plan
 
             returned = selected(entries, set(self.steps))
             return tree_plan(whole, branches, pattern, terms, returned)

@@ -1,8 +1,4 @@
-"""From statements to plans, of which some read the results of others: a cascade.
-
-A statement reads what its FROM, its JOIN or its pattern's steps name; where that is a stream which
-``CREATE STREAM`` has made, it reads results. Statements may stand in any order.
-"""
+"""From statements to plans, of which some read the results of others: a cascade."""
 
 from __future__ import annotations
 
@@ -15,18 +11,31 @@ from msgspec import Struct
 
 from engine.errors import UserError
 from engine.query.analysis.analyse import read_query
-from engine.query.analysis.returned import OF_WINDOWS, returned_columns
-from engine.query.check_plan import checks_of
-from engine.query.derived_plan import DerivedPlan, asked_plan
 from engine.query.fields import FIELDS, attributes_of, own_attribute
 from engine.query.language import syntax as s
 from engine.query.language.parse import parse
 from engine.query.language.place import Span, closest, listed, refuse
-from engine.query.language.sources import From, Join
 from engine.query.language.statements import Statement, check_name, several, statements
+from engine.query.language.syntax import From, Join
 from engine.query.monitor_plan import MonitorPlan
-from engine.query.plan import Attribute, Drift, OrPlan, Plan, SeqPlan, WindowPlan
+from engine.query.plan import (
+    Attribute,
+    DerivedPlan,
+    Drift,
+    OrPlan,
+    Plan,
+    SeqPlan,
+    WindowPlan,
+    asked_plan,
+    checks_of,
+)
+from engine.query.results_as_events import OF_WINDOWS, returned_columns
 from engine.query.schema import refuse_named
+
+# From statements to plans, of which some read the results of others: a cascade.
+#
+# A statement reads what its FROM, its JOIN or its pattern's steps name; where that is a stream
+# which ``CREATE STREAM`` has made, it reads results. Statements may stand in any order.
 
 
 class StatementError(UserError):
@@ -313,3 +322,23 @@ def _types(node: s.PatternNode) -> Iterator[s.Name]:
         case s.GroupNode(parts=parts) | s.IseqNode(parts=parts):
             for part in parts:
                 yield from _types(part)
+
+
+# Queries by name, as a scenario has them: each a statement or several, whichever read others.
+
+
+def parse_queries(queries: Mapping[str, str]) -> tuple[Plan, ...]:
+    """The plans of all statements, after those that they read.
+
+    Args:
+        queries: text by name; a statement that ``CREATE STREAM`` names has that name instead.
+
+    Raises:
+        UserError: one is at fault (``engine.query.analysis.cascade.StatementError``).
+    """
+    if not queries:
+        return ()
+    plans, explained = read_statements(list(queries.values()), names=list(queries))
+    if explained:
+        raise UserError("EXPLAIN asks for plans, which have no answer: leave it out")
+    return plans

@@ -7,26 +7,29 @@ from typing import Final
 from msgspec.structs import replace
 
 from engine.errors import UserError
-from engine.query.analysis.clauses import only
-from engine.query.analysis.conditions import condition, duration_ns, value
-from engine.query.analysis.named_calls import with_names
+from engine.query.analysis.conditions import condition, duration_ns, value, with_names
 from engine.query.analysis.roles import ROLES_OF_ALL, RepeatedNames
-from engine.query.analysis.typed import Context
-from engine.query.check_plan import (
+from engine.query.analysis.typed import Context, only
+from engine.query.fields import OWN, attribute_name, attributes_in
+from engine.query.language import syntax as s
+from engine.query.language.place import closest, listed
+from engine.query.language.syntax import CheckNode, HistoryBy
+from engine.query.plan import (
     HISTORY,
     LOOKUPS,
     RESULT,
     RESULT_FIELDS,
+    Attribute,
     Checks,
+    Expression,
     Lookup,
+    OrPlan,
+    Plan,
     ResultRule,
+    SeqPlan,
+    WindowPlan,
 )
-from engine.query.fields import OWN, attribute_name, attributes_in
-from engine.query.language import syntax as s
-from engine.query.language.checks import CheckNode, HistoryBy
-from engine.query.language.place import closest, listed
-from engine.query.looked_up import looked_up
-from engine.query.plan import Attribute, Expression, OrPlan, Plan, SeqPlan, WindowPlan
+from engine.query.render import looked_up
 from engine.query.repeat_plan import RepeatPlan
 
 MAX_RULES: Final = 32

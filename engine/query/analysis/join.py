@@ -14,21 +14,18 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from engine.errors import UserError
-from engine.query.aggregates import AGGREGATES
-from engine.query.analysis.clauses import only
 from engine.query.analysis.conditions import duration_ns, terms_of, value
 from engine.query.analysis.consistency import check_pattern
-from engine.query.analysis.extent import Window
-from engine.query.analysis.typed import Context
+from engine.query.analysis.selection import Window
+from engine.query.analysis.typed import Context, only
 from engine.query.clocked import is_clocked
 from engine.query.fields import OWN, attribute_name, attributes_in, with_attributes
-from engine.query.join_plan import JoinKind, JoinPlan
 from engine.query.language import syntax as s
-from engine.query.language.habits import JOINS
+from engine.query.language.other_dialects import JOINS
 from engine.query.language.place import Span, closest, refuse
-from engine.query.language.ranking import OrderBy
-from engine.query.language.sources import From, Join, JoinSide
+from engine.query.language.syntax import From, Join, JoinSide, OrderBy
 from engine.query.plan import (
+    AGGREGATES,
     Arithmetic,
     Attribute,
     Comparison,
@@ -36,13 +33,15 @@ from engine.query.plan import (
     Constant,
     Expression,
     Group,
+    JoinKind,
+    JoinPlan,
     Logic,
     Predicate,
     Presence,
     SeqPlan,
     Step,
 )
-from engine.query.render_values import render_expression
+from engine.query.render import render_expression
 from engine.query.shape import JOINED
 from engine.stream.timeline import ANY_TYPE
 

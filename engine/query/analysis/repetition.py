@@ -11,26 +11,28 @@ from typing import Final
 from msgspec.structs import replace
 
 from engine.errors import UserError
-from engine.query.analysis.clauses import only
 from engine.query.analysis.conditions import condition, duration_ns
-from engine.query.analysis.pattern import either_types
-from engine.query.analysis.returning import Returned, read_returns, selected
-from engine.query.analysis.roles import RepeatedNames
-from engine.query.analysis.sources import whole_pattern_of
-from engine.query.analysis.split import Term, read_terms
-from engine.query.analysis.typed import Context
+from engine.query.analysis.pattern import Term, either_types, read_terms
+from engine.query.analysis.roles import (
+    RepeatedNames,
+    Returned,
+    read_returns,
+    selected,
+    whole_pattern_of,
+)
+from engine.query.analysis.typed import Context, only
 from engine.query.clocked import is_clocked
 from engine.query.fields import attributes_in, parts_of, with_alias
 from engine.query.language import syntax as s
 from engine.query.language.place import Span, refuse
-from engine.query.language.repetition import (
+from engine.query.language.syntax import (
     ContiguityClause,
+    From,
     LimitClause,
     OftenNode,
     PartitionBy,
     SkipClause,
 )
-from engine.query.language.sources import From
 from engine.query.plan import (
     Case,
     Expression,

@@ -1,21 +1,23 @@
-"""What names mean in a pattern whose steps repeat: ``a[i].v``, ``first(a.v)``, ``count(a)``."""
+"""What names mean in a pattern's clauses: RETURN, repeated steps, FROM and PARTITION BY."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from engine.errors import UserError
-from engine.query.analysis.returning import Returned
-from engine.query.analysis.typed import Typed
-from engine.query.fields import FIELDS, OWN, ValueKind, attribute_name
+from engine.query.analysis.conditions import value
+from engine.query.analysis.pattern import Term
+from engine.query.analysis.typed import Context, Typed, only
+from engine.query.fields import FIELDS, OWN, ValueKind, attribute_name, attributes_in
 from engine.query.language import syntax as s
 from engine.query.language.place import Span, closest, listed, refuse
-from engine.query.language.repetition import PartitionBy
-from engine.query.plan import Attribute, Computed, Step
-from engine.query.render_values import render_expression
+from engine.query.language.syntax import From, PartitionBy
+from engine.query.plan import Attribute, Comparison, Computed, Constant, Membership, Step
+from engine.query.render import render_expression
 from engine.query.repeat_plan import (
     BEFORE,
     COLLECTED,
@@ -28,6 +30,67 @@ from engine.query.repeat_plan import (
     step_and_role,
     with_role,
 )
+
+# What RETURN selects: attributes of the events, and values computed from a whole match.
+
+
+class Returned(Struct, frozen=True):
+    """One entry of RETURN: the steps that it names, and where it stands."""
+
+    value: Attribute | Computed
+    aliases: frozenset[str]
+    at: Span
+
+
+def read_returns(
+    clause: s.Returns | None, steps: Mapping[str, Step], context: Context
+) -> list[Returned]:
+    """The entries of RETURN; one with AS, or that is no plain attribute, is computed.
+
+    Raises:
+        UserError: an entry names no event or a negated step, stands there twice, or two computed
+            ones have the same label.
+    """
+    found: list[Returned] = []
+    labels: set[str] = set()
+    for item in clause.items if clause else ():
+        expression = value(item.value, context)
+        named = list(attributes_in(expression))
+        if not named:
+            hint = "leave it out, or name an attribute of a step"
+            raise context.refuse(item.value.at, "this is the same for every match", hint)
+        aliases = frozenset(str(attribute.alias) for attribute in named)
+        for alias in sorted(aliases):
+            if steps[alias].negated:
+                raise context.refuse(item.value.at, f"{alias!r} is negated, so no match has it")
+        if isinstance(expression, Attribute) and item.label is None:
+            if any(expression == other.value for other in found):
+                raise context.refuse(item.value.at, "this is returned twice")
+            found.append(Returned(expression, aliases, item.value.at))
+            continue
+        label = item.label.text if item.label else render_expression(expression)
+        if label in labels:
+            at = item.label.at if item.label else item.value.at
+            hint = "give one of them another name with AS"
+            raise context.refuse(at, f"two results are named {label!r}", hint)
+        labels.add(label)
+        found.append(Returned(Computed(label, expression), aliases, item.value.at))
+    return found
+
+
+def selected(
+    entries: list[Returned], aliases: set[str]
+) -> tuple[tuple[Attribute, ...], tuple[Computed, ...]]:
+    """``returns`` and ``computed`` of a plan with the steps ``aliases``."""
+    mine = [entry.value for entry in entries if entry.aliases <= aliases]
+    return (
+        tuple(each for each in mine if isinstance(each, Attribute)),
+        tuple(each for each in mine if isinstance(each, Computed)),
+    )
+
+
+# What names mean in a pattern whose steps repeat: ``a[i].v``, ``first(a.v)``, ``count(a)``.
+
 
 ROLES_OF_ALL: Final = {FIRST, LAST, *COLLECTED}
 """Functions of all events of a step that repeats."""
@@ -217,3 +280,43 @@ def partition_name(reference: s.Reference, text: str, steps: Mapping[str, Step])
         hint = "partition by an attribute, or by source, stream or type"
         raise refuse(text, reference.at, f"{name!r} is a time", hint)
     return name
+
+
+# FROM and PARTITION BY of a pattern: conditions on all of its steps.
+
+
+def whole_pattern_of(parsed: s.EventQuery) -> s.EventQuery:
+    """``EVENT A a`` as the SEQ that it is."""
+    step = parsed.pattern
+    if not isinstance(step, s.StepNode):
+        return parsed
+    return parsed._replace(pattern=s.GroupNode("SEQ", (step,), (), step.at, step.depth + 1))
+
+
+def terms_of_clauses(
+    clauses: tuple[s.Clause, ...], branches: Sequence[Sequence[Step]], text: str
+) -> list[Term]:
+    """What FROM and PARTITION BY ask of a pattern with these steps, by alternative.
+
+    Raises:
+        UserError: one is given twice, or PARTITION BY names what is no attribute of all events.
+    """
+    sources, partition = only(clauses, From, text), only(clauses, PartitionBy, text)
+    known = {step.alias: step for steps in branches for step in steps}
+    found: list[Term] = []
+    if sources is not None:
+        names = tuple(Constant(each.text) for each in sources.streams)
+        for alias in known:
+            inside = Membership(Attribute("stream", alias), names)
+            found.append(Term(inside, frozenset({alias}), sources.at))
+    for reference in partition.references if partition is not None else ():
+        assert partition is not None
+        name = partition_name(reference, text, known)
+        pairs: dict[tuple[str, str], None] = {}
+        for steps in branches:
+            anchor = next(step.alias for step in steps if not step.negated)
+            pairs |= {(anchor, step.alias): None for step in steps if step.alias != anchor}
+        for one, two in pairs:
+            same = Comparison("=", Attribute(name, one), Attribute(name, two))
+            found.append(Term(same, frozenset({one, two}), reference.at))
+    return found

@@ -2,30 +2,260 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from msgspec.structs import replace
 
 from engine.errors import UserError
-from engine.query.aggregates import AGGREGATES, COMPUTED, ELSEWHERE, TAKES_TEXT
-from engine.query.analysis.clauses import only
-from engine.query.analysis.conditions import terms_of, value_of
+from engine.query.analysis.conditions import condition, duration_ns, terms_of, value_of, with_names
 from engine.query.analysis.consistency import check_select
-from engine.query.analysis.extent import Window, emit_of, extent_of
-from engine.query.analysis.having import having_of
-from engine.query.analysis.judging import JudgingAggregates
-from engine.query.analysis.named_calls import with_names
-from engine.query.analysis.ranking import ranking_of
-from engine.query.analysis.typed import Context
+from engine.query.analysis.typed import Context, only
 from engine.query.fields import FIELDS, OWN, ValueKind, attribute_name, attributes_in
-from engine.query.functions import FUNCTIONS
 from engine.query.language import syntax as s
 from engine.query.language.place import Span, closest, listed, refuse
-from engine.query.language.ranking import OrderBy
-from engine.query.language.sources import From
-from engine.query.plan import Aggregate, Attribute, Expression, Logic, Predicate, WindowPlan
+from engine.query.language.syntax import From, OrderBy
+from engine.query.plan import (
+    AGGREGATES,
+    COMPUTED,
+    ELSEWHERE,
+    TAKES_TEXT,
+    Aggregate,
+    Attribute,
+    Drift,
+    Emit,
+    Expression,
+    Logic,
+    Predicate,
+    Ranking,
+    WindowKind,
+    WindowPlan,
+)
 from engine.query.render import computed_text, default_label
+from engine.query.values import FUNCTIONS
+
+# What a WINDOW clause says of the windows' borders: by the clock, by silence, by numbers.
+
+
+Window = s.TimeWindow | s.SessionWindow | s.CountWindow
+SLIDES_MAX: Final = 10_000
+"""Windows that hold one event: more are a mistake in the units."""
+_ROWS_MAX: Final = 1 << 24
+"""Of a window: every group keeps so many events."""
+
+
+def extent_of(window: Window, context: Context) -> dict[str, Any]:
+    """The fields of a ``WindowPlan`` that follow from ``window``.
+
+    Raises:
+        UserError: a length or number that no window can have.
+    """
+    match window:
+        case s.TimeWindow():
+            size, every = _time(window, context)
+            return {"size_ns": size, "every_ns": every, "drift": Drift(window.drift or "none")}
+        case s.SessionWindow():
+            gap = duration_ns(window.gap, context, "the gap")
+            return {"size_ns": gap, "kind": WindowKind.SESSION}
+        case s.CountWindow():
+            rows, every = _rows(window, context)
+            return {"size_ns": 0, "rows": rows, "every_rows": every, "kind": WindowKind.ROWS}
+
+
+def _time(window: s.TimeWindow, context: Context) -> tuple[int, int | None]:
+    """Size and slide, which is None for a window that tumbles [ns]."""
+    size = duration_ns(window.size, context, "the window")
+    if window.every is None:
+        return size, None
+    every = duration_ns(window.every, context, "the slide")
+    if every > size:
+        message = "the slide is longer than the window, so events between two are in none"
+        raise context.refuse(window.every.at, message, "make EVERY at most as long as the window")
+    if size // every > SLIDES_MAX:
+        message = f"{size // every} windows would hold an event; at most {SLIDES_MAX} may"
+        raise context.refuse(window.every.at, message, "make EVERY longer")
+    return size, every
+
+
+def _rows(window: s.CountWindow, context: Context) -> tuple[int, int]:
+    """Events of a window, and from one window's first event to the next one's."""
+    rows = _number(window.rows, context)
+    if window.every is None:
+        return rows, rows
+    every = _number(window.every, context)
+    if every > rows:
+        message = "the slide is larger than the window, so events between two are in none"
+        raise context.refuse(window.every.at, message, "make EVERY at most as large as ROWS")
+    if rows // every > SLIDES_MAX:
+        message = f"{rows // every} windows would hold an event; at most {SLIDES_MAX} may"
+        raise context.refuse(window.every.at, message, "make EVERY larger")
+    return rows, every
+
+
+def emit_of(
+    clause: s.EmitClause | None, extent: dict[str, Any], context: Context
+) -> dict[str, Any]:
+    """The fields of a ``WindowPlan`` that follow from EMIT, beside those of ``extent``.
+
+    Raises:
+        UserError: early results of windows that are over then.
+    """
+    if clause is None:
+        return {}
+    if clause.every is None:
+        return {"emit": Emit(clause.when)}
+    every = duration_ns(clause.every, context, "EMIT EARLY EVERY")
+    tumbles = extent.get("kind") is None and extent["every_ns"] in (None, extent["size_ns"])
+    if tumbles and every % extent["size_ns"] == 0:
+        message = "every window closes where it would be told early"
+        hint = "make EMIT EARLY EVERY shorter than the window, or leave EMIT out"
+        raise context.refuse(clause.every.at, message, hint)
+    return {"emit": Emit.EARLY, "early_ns": every}
+
+
+def _number(number: s.Number, context: Context) -> int:
+    if not number.text.isdecimal() or not 1 <= int(number.text[:20]) <= _ROWS_MAX:
+        message = f"a window has 1 to {_ROWS_MAX} events"
+        raise context.refuse(number.at, message, "as in ROWS 100 EVERY 10")
+    return int(number.text)
+
+
+# The aggregates that HAVING and ORDER BY name, whether a query selects them or not.
+
+
+class JudgingAggregates:
+    """Those that are selected, by their calls or their names, and what else is called.
+
+    Args:
+        selected: in the query's SELECT list.
+        hidden: others that are worked out and not shown, labelled by their calls.
+        context: of the query.
+        made: the aggregate that a call writes.
+    """
+
+    def __init__(
+        self,
+        selected: Sequence[Aggregate],
+        hidden: Sequence[Aggregate],
+        context: Context,
+        made: Callable[[s.Call], Aggregate],
+    ) -> None:
+        self.selected = tuple(selected)
+        self.hidden = list(hidden)
+        self.context = context
+        self._made = made
+
+    def label(self, node: s.Call | s.Reference, clause: str) -> str:
+        """The label of what ``node`` names in ``clause``; a call that is not selected is hidden
+        from now on.
+
+        Raises:
+            UserError: it is no aggregate, or another one is named as it would be.
+        """
+        if isinstance(node, s.Call):
+            return self._of_call(node, clause)
+        name = node.parts[-1].text
+        if len(node.parts) > 1 or name not in [one.label for one in self.selected]:
+            hint = "conditions on events and groups stand in WHERE"
+            if clause != "HAVING":
+                hint = f"{clause} takes aggregates, as in sum(v), or the names of selected ones"
+            raise self.context.refuse(node.at, f"{name!r} is none of the aggregates", hint)
+        return name
+
+    def _of_call(self, call: s.Call, clause: str) -> str:
+        asked = self._made(call)
+        for one in (*self.selected, *self.hidden):
+            if replace(one, label=asked.label) == asked:
+                return one.label
+        if asked.label in [one.label for one in (*self.selected, *self.hidden)]:
+            message = f"another result is named {asked.label!r}, too"
+            hint = f"give it another name with AS, or {clause} could mean either"
+            raise self.context.refuse(call.at, message, hint)
+        self.hidden.append(asked)
+        return asked.label
+
+
+# HAVING: a condition on aggregates of a window.
+
+
+_COUNTS: Final = frozenset({"count", "count_distinct"})
+"""Of texts, too, but numbers themselves."""
+
+
+def having_of(clause: s.Having, aggregates: JudgingAggregates) -> Predicate:
+    """The predicate of ``clause``, which names ``aggregates`` by their labels.
+
+    Raises:
+        UserError: it names anything but aggregates, or compares a number that one gives with text.
+    """
+    context = aggregates.context
+
+    def resolve(reference: s.Reference) -> Attribute:
+        name = reference.parts[-1].text
+        if name not in called or len(reference.parts) > 1:
+            name = aggregates.label(reference, "HAVING")
+        if name in FIELDS:
+            hint = "give it another name with AS"
+            raise context.refuse(reference.at, f"{name!r} is a field of events, too", hint)
+        return Attribute(name)
+
+    called: set[str] = set()
+
+    def named(call: s.Call) -> s.Reference:
+        label = aggregates.label(call, "HAVING")
+        called.add(label)
+        return s.Reference((s.Name(label, call.at, quoted=True),), call.at)
+
+    of_calls = with_names(clause.condition, named)
+    kinds = {
+        one.label: ValueKind.NUMBER for one in (*aggregates.selected, *aggregates.hidden)
+        if one.function in _COUNTS or one.function not in TAKES_TEXT
+    }  # fmt: skip
+    return condition(of_calls, replace(context, resolve=resolve, kinds=kinds))
+
+
+# ORDER BY ... LIMIT k: which of a window's groups are shown.
+
+
+_OF_ONE_GROUP: Final = {s.SessionWindow: "SESSION", s.CountWindow: "ROWS"}
+_LIMIT_MAX: Final = 1 << 24
+
+
+def ranking_of(
+    clause: OrderBy,
+    aggregates: JudgingAggregates,
+    window: Window,
+    group_by: tuple[Attribute, ...],
+) -> Ranking:
+    """The ranking of ``clause``, by ``aggregates``.
+
+    Raises:
+        UserError: it names anything but aggregates, or a window has no groups to be ranked.
+    """
+    context = aggregates.context
+    kind = _OF_ONE_GROUP.get(type(window))
+    if kind is not None:
+        message = f"ORDER BY ranks the groups of one window, and one of {kind} has one group alone"
+        raise context.refuse(clause.at, message, "use TUMBLING or SLIDING, or leave it out")
+    if not group_by:
+        message = "ORDER BY ranks the groups of a window, and there is one group"
+        raise context.refuse(clause.at, message, "add GROUP BY, or leave it out")
+    limit = clause.limit
+    if not limit.text.isdecimal() or not 1 <= int(limit.text[:20]) <= _LIMIT_MAX:
+        message = f"LIMIT is a whole number from 1 to {_LIMIT_MAX}"
+        raise context.refuse(limit.at, message, "as in ORDER BY count(*) DESC LIMIT 5")
+    labels: list[str] = []
+    for entry in clause.entries:
+        node = entry.node
+        if not isinstance(node, s.Call | s.Reference):
+            message = "ORDER BY takes aggregates, and no arithmetic of them"
+            raise context.refuse(node.at, message, "select it under a name, and ORDER BY this")
+        label = aggregates.label(node, "ORDER BY")
+        if label in labels:
+            raise context.refuse(node.at, "this is ordered by twice", "keep one of them")
+        labels.append(label)
+    return Ranking(tuple(labels), tuple(one.descending for one in clause.entries), int(limit.text))
+
 
 _EVENTS: Final = "single events are asked by EVENT A a WHERE a.v > 3 RETURN a.v"
 _OF_WINDOW: Final = {"window_start", "window_end", "window_time", "rowtime", "current_timestamp"}

@@ -15,9 +15,9 @@ from typing import Final
 import numpy as np
 
 from engine.errors import UserError
-from engine.query.analysis.split import Term
+from engine.query.analysis.pattern import Term
 from engine.query.endpoints import order as o
-from engine.query.endpoints.allen import relation_named
+from engine.query.endpoints.order import relation_named
 from engine.query.fields import attributes_in
 from engine.query.language import syntax as s
 from engine.query.language.place import Span, closest, listed, refuse

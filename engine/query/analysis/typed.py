@@ -1,12 +1,10 @@
-"""Values of a condition with what is known of their kind, and how two of them go together.
-
-A number without a unit beside a time is in the trace's time unit.
-"""
+"""Values of a condition and their kinds, and the checks that EVENT and SELECT queries share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from typing import TypeVar
 
 from msgspec import Struct, field
 
@@ -15,8 +13,11 @@ from engine.query.fields import FIELDS, ValueKind, comparable
 from engine.query.language import syntax as s
 from engine.query.language.place import Span, refuse
 from engine.query.plan import Arithmetic, Attribute, Constant, Expression
-from engine.query.unlike import to_compare
 from engine.units import INT64_MAX, unit_ns
+
+# Values of a condition with what is known of their kind, and how two of them go together.
+#
+# A number without a unit beside a time is in the trace's time unit.
 
 
 class Context(Struct, frozen=True):
@@ -99,3 +100,71 @@ def alike(values: list[tuple[Typed, Span]], context: Context) -> tuple[list[Expr
             first = other if other.kind != ValueKind.ANY else first
     scaled = [_beside(typed, first, at, context).expression for typed, at in values]
     return scaled, ValueKind.NUMBER if first.kind == ValueKind.BARE else first.kind
+
+
+# What to do about a value of one kind where one of another is wanted: the remedies in messages.
+
+
+def to_compare(first: ValueKind, second: ValueKind, *values: Expression) -> str:
+    """Of two values that are compared, or chosen among; ``values``: what they are, if known."""
+    kinds = {first, second}
+    texts = [each.value for each in values if isinstance(each, Constant)]
+    if ValueKind.TRUTH in kinds:
+        return "a truth value is compared with TRUE or FALSE"
+    for text in texts:
+        if isinstance(text, str) and _is_number(text):
+            return f"a number stands without quotes: {text}"
+    if ValueKind.TIME in kinds:
+        return "a time is compared with other times and with durations, such as ts and 5 s"
+    for number in texts:
+        if not isinstance(number, str):
+            return f"text stands in single quotes: '{number}'"
+    return "compare text with text, and numbers with numbers"
+
+
+def to_take(kind: ValueKind, wanted: set[ValueKind], value: Expression | None = None) -> str:
+    """Of a value that a function or an operator takes."""
+    if ValueKind.TEXT in wanted:
+        if isinstance(value, Constant):
+            return f"text stands in single quotes: '{value.value}'"
+        return "it takes attributes that are text, such as source or type"
+    if kind == ValueKind.TRUTH:
+        return "CASE WHEN ... THEN 1 ELSE 0 END makes a number of it"
+    if isinstance(value, Constant) and _is_number(str(value.value)):
+        return f"a number stands without quotes: {value.value}"
+    if kind == ValueKind.TEXT:
+        return "name an attribute that is a number; length(...) is one of a text"
+    return "name an attribute that is a number"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+# Checks that EVENT and SELECT queries share: clauses given twice, and what is not built yet.
+
+
+C = TypeVar("C", bound=s.Clause)
+
+
+def only(clauses: tuple[s.Clause, ...], kind: type[C], text: str) -> C | None:
+    """The one clause of ``kind``, if there is one.
+
+    Raises:
+        UserError: there are two.
+    """
+    found = [clause for clause in clauses if isinstance(clause, kind)]
+    if len(found) > 1:
+        word = " ".join(text[found[1].at[0] : found[1].at[1]].upper().split())
+        hint = "join the conditions with AND" if kind is s.Where else "keep one of them"
+        raise refuse(text, found[1].at, f"{word} is given twice", hint)
+    return found[0] if found else None
+
+
+def unsupported(text: str, at: Span, what: str) -> UserError:
+    """The error for what the grammar reads and no operator of this version does."""
+    return refuse(text, at, f"{what} is not supported by this version")

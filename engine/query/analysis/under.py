@@ -10,23 +10,23 @@ from engine.query.clocked import is_clocked
 from engine.query.fields import OWN, attribute_name
 from engine.query.language import syntax as s
 from engine.query.language.place import Span, refuse
-from engine.query.language.traces import (
+from engine.query.language.syntax import (
     OccurrenceNode,
     RegularNode,
     RepetitionNode,
     TraceNode,
     Under,
 )
-from engine.query.monitor_plan import MonitorPlan
-from engine.query.plan import Attribute, OrPlan, SeqPlan, TreePlan
-from engine.query.regular import (
+from engine.query.monitor_plan import (
     Choice,
     Concatenation,
     Interleaving,
+    MonitorPlan,
     Occurrence,
     Regular,
     Repetition,
 )
+from engine.query.plan import Attribute, OrPlan, SeqPlan, TreePlan
 from engine.query.repeat_plan import RepeatPlan
 from engine.query.shape import of_intervals, shape_of
 

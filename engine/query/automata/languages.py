@@ -1,17 +1,28 @@
-"""The languages of a constraint and of a pattern, as automata over one alphabet (L10 3.2.1, 3.2.2).
-
-A constraint's is the set of whole traces that it allows, a pattern's that of the traces in which it
-occurs: other events may come before, between and behind those of a match, but for negated steps.
-"""
+"""The languages of a constraint and of a pattern, as automata over one alphabet (L10 3.2)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import reduce
+from itertools import product
+from typing import Final
 
-from engine.query.automata.alphabet import Alphabet
-from engine.query.automata.nfa import Nfa, anywhere, either, mixed, nothing, one_of, repeated, then
-from engine.query.plan import Group, OrPlan, Part, SeqPlan
-from engine.query.regular import (
+import numpy as np
+
+from engine.errors import UserError
+from engine.query.analysis.consistency import find_conflict
+from engine.query.automata.automaton import (
+    Nfa,
+    anywhere,
+    either,
+    mixed,
+    nothing,
+    one_of,
+    repeated,
+    then,
+)
+from engine.query.expression import View, view_mask
+from engine.query.monitor_plan import (
     Choice,
     Concatenation,
     Interleaving,
@@ -19,7 +30,135 @@ from engine.query.regular import (
     Regular,
     Repetition,
 )
+from engine.query.plan import Group, OrPlan, Part, Predicate, SeqPlan
 from engine.query.shape import whole_pattern
+from engine.stream.released import Released
+
+# What an automaton reads: an event's type, and which of the guards on its type are true of it.
+#
+# Source: L10 3.2.4, which splits a type by a predicate and its opposite. Here each type has a
+# symbol for every combination of truth values of its guards that can occur.
+
+
+MAX_GUARDS: Final = 6
+"""On one type; n of them make up to 2**n symbols."""
+IGNORED: Final = -1
+"""The symbol of events of other types: neither constraint nor pattern names them."""
+
+
+class Alphabet:
+    """Symbols 0 .. ``size`` - 1.
+
+    Attributes:
+        types: in order of appearance.
+        names: of each symbol, for people: ``A``, ``A[1, not 2]``.
+    """
+
+    def __init__(self, named: Iterable[tuple[str, Predicate | None]]) -> None:
+        """``named``: types and guards of all events that the constraint and the pattern name.
+
+        Raises:
+            UserError: more guards on one type than are told apart.
+        """
+        self._guards: dict[str, list[Predicate]] = {}
+        for event_type, guard in named:
+            known = self._guards.setdefault(event_type, [])
+            if guard is not None and guard not in known:
+                known.append(guard)
+        self.types = tuple(self._guards)
+        self.names: list[str] = []
+        self._symbol: dict[tuple[str, tuple[bool, ...]], int] = {}
+        for event_type, guards in self._guards.items():
+            if len(guards) > MAX_GUARDS:
+                raise UserError(
+                    f"{len(guards)} different conditions on {event_type} stand in constraint and "
+                    f"pattern; at most {MAX_GUARDS} are told apart. Give such events types of "
+                    "their own"
+                )
+            for truths in product((False, True), repeat=len(guards)):
+                if _possible(guards, truths):
+                    self._symbol[event_type, truths] = len(self.names)
+                    self.names.append(_name(event_type, truths))
+
+    @property
+    def size(self) -> int:
+        """Number of symbols."""
+        return len(self.names)
+
+    @property
+    def every(self) -> int:
+        """All symbols, a bit a symbol."""
+        return (1 << self.size) - 1
+
+    def symbols(self, event_type: str, guard: Predicate | None) -> int:
+        """Those of events of the type for which ``guard`` is true, a bit a symbol."""
+        place = None if guard is None else self._guards[event_type].index(guard)
+        return sum(
+            1 << symbol
+            for (known, truths), symbol in self._symbol.items()
+            if known == event_type and (place is None or truths[place])
+        )
+
+    def read(self, released: Released) -> np.ndarray:
+        """The symbol of each event, int32 (n,); IGNORED for those of other types."""
+        texts = released.strings.texts
+        of_type = np.full(len(texts) + 1, IGNORED, np.int32)  # a null's is the last
+        for event_type in self._guards:
+            code = released.strings.find(event_type)
+            if code >= 0:
+                of_type[code] = self._symbol.get((event_type, ()), IGNORED)
+        symbols: np.ndarray = of_type[released.columns["type"]]
+        for event_type, guards in self._guards.items():
+            if guards:
+                rows = np.flatnonzero(released.columns["type"] == released.strings.find(event_type))
+                if len(rows):
+                    symbols[rows] = self._guarded(event_type, guards, rows, released)
+        return symbols
+
+    def _guarded(
+        self, event_type: str, guards: list[Predicate], rows: np.ndarray, released: Released
+    ) -> np.ndarray:
+        """Symbols of ``rows``, which are of the type."""
+        columns = {name: column[rows] for name, column in released.columns.items()}
+        view = View.of(columns, released.attr_types, released.strings)
+        combination = np.zeros(len(rows), np.int64)
+        for place, guard in enumerate(guards):
+            true = view_mask(guard, view, len(rows))
+            combination |= true.astype(np.int64) << place
+        found: np.ndarray = self._lookup(event_type, len(guards))[combination]
+        return found
+
+    def _lookup(self, event_type: str, guards: int) -> np.ndarray:
+        """Symbols by the number that the guards' truth values make."""
+        lookup = np.full(1 << guards, IGNORED, np.int32)
+        for (known, truths), symbol in self._symbol.items():
+            if known == event_type:
+                lookup[sum(1 << place for place, true in enumerate(truths) if true)] = symbol
+        return lookup
+
+    def guards(self) -> Mapping[str, list[Predicate]]:
+        """Of each type, in the order in which names count them."""
+        return self._guards
+
+
+def _possible(guards: list[Predicate], truths: tuple[bool, ...]) -> bool:
+    both = list(zip(guards, truths, strict=True))
+    untrue = [guard for guard, true in both if not true]
+    return find_conflict([guard for guard, true in both if true], untrue) is None
+
+
+def _name(event_type: str, truths: tuple[bool, ...]) -> str:
+    if not truths:
+        return event_type
+    shown = (str(n) if true else f"not {n}" for n, true in enumerate(truths, 1))
+    return f"{event_type}[{', '.join(shown)}]"
+
+
+# The languages of a constraint and of a pattern, as automata over one alphabet (L10 3.2.1, 3.2.2).
+#
+# A constraint's is the set of whole traces that it allows, a pattern's that of the traces in which
+# it occurs: other events may come before, between and behind those of a match, but for negated
+# steps.
 
 
 def of_constraint(expression: Regular, alphabet: Alphabet) -> Nfa:

@@ -1,22 +1,200 @@
-"""A constraint's automaton as SVG, drawn without another program.
-
-Boxes are what a trace has been so far, with what is certain of the pattern there; a second frame:
-the trace may end. Events lead down; those that the constraint does not allow, and those that
-change nothing, are left out.
-"""
+"""A constraint's automaton for people: in words, as a chart, and as SVG."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
 from typing import Final
 
-from engine.query.automata.compiled import Automata, automata_of
-from engine.query.automata.layers import Layers, layers_of
-from engine.query.automata.verdicts import OPEN, SATISFIABLE, START, UNSATISFIABLE
+from engine.query.automata.verdicts import (
+    OPEN,
+    SATISFIABLE,
+    START,
+    UNSATISFIABLE,
+    Automata,
+    automata_of,
+    excluded,
+)
 from engine.query.monitor_plan import MonitorPlan
 from engine.query.plan import Plan
+from engine.query.render import quote, render_predicate, render_regular
+
+# Where the states of an automaton stand in a picture: in layers, with few crossings.
+#
+# Source: Sugiyama, Tagawa, Toda: Methods for visual understanding of hierarchical system structures
+# (1981): layers by longest path once ways back are left out, ways over several layers by way of
+# places in between, and each layer sorted by the middle of its neighbours.
+
+
+Node = int
+"""A state, or below 0: a place that a long way passes."""
+Way = tuple[Node, Node]
+_SWEEPS: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """Attributes:
+    rows: of each layer its nodes from left to right.
+    routes: of each way ahead the nodes it passes, both ends among them.
+    back: ways that lead to a layer that is not further down.
+    """
+
+    rows: list[list[Node]]
+    routes: dict[Way, list[Node]]
+    back: list[Way]
+
+
+def layers_of(start: Node, ways: Collection[Way]) -> Layers:
+    """Of the nodes that ``ways`` lead to from ``start``; a way to its own node is left out."""
+    ahead: dict[Node, list[Node]] = {}
+    for one, other in ways:
+        if one != other:
+            ahead.setdefault(one, []).append(other)
+    finished, back = _walked(start, ahead)
+    depth = dict.fromkeys(finished, 0)
+    for node in reversed(finished):
+        for other in ahead.get(node, ()):
+            if (node, other) not in back:
+                depth[other] = max(depth[other], depth[node] + 1)
+    rows: list[list[Node]] = [[] for _ in range(max(depth.values()) + 1)]
+    for node in reversed(finished):
+        rows[depth[node]].append(node)
+    routes: dict[Way, list[Node]] = {}
+    between = 0
+    for node in reversed(finished):
+        for other in ahead.get(node, ()):
+            if (node, other) in back:
+                continue
+            route = [node]
+            for layer in range(depth[node] + 1, depth[other]):
+                between -= 1
+                rows[layer].append(between)
+                route.append(between)
+            routes[node, other] = [*route, other]
+    _sort(rows, list(routes.values()))
+    return Layers(rows, routes, sorted(back))
+
+
+def _walked(start: Node, ahead: Mapping[Node, Sequence[Node]]) -> tuple[list[Node], set[Way]]:
+    """Nodes in the order in which a depth-first walk leaves them, and the ways back it finds."""
+    left: list[Node] = []
+    back: set[Way] = set()
+    entered, under_way = {start}, {start}
+    stack = [(start, iter(ahead.get(start, ())))]
+    while stack:
+        node, others = stack[-1]
+        for other in others:
+            if other in under_way:
+                back.add((node, other))
+            elif other not in entered:
+                entered.add(other)
+                under_way.add(other)
+                stack.append((other, iter(ahead.get(other, ()))))
+                break
+        else:
+            stack.pop()
+            under_way.discard(node)
+            left.append(node)
+    return left, back
+
+
+def _sort(rows: list[list[Node]], routes: Sequence[Sequence[Node]]) -> None:
+    """Sorts each layer by the mean place of the neighbours above it, then below it, and again."""
+    above: dict[Node, list[Node]] = {}
+    below: dict[Node, list[Node]] = {}
+    for route in routes:
+        for one, other in pairwise(route):
+            below.setdefault(one, []).append(other)
+            above.setdefault(other, []).append(one)
+    for sweep in range(_SWEEPS):
+        near, order = (above, rows[1:]) if sweep % 2 == 0 else (below, rows[-2::-1])
+        place = {node: at for row in rows for at, node in enumerate(row)}
+        for row in order:
+            mean = {
+                node: sum(place[other] for other in near[node]) / len(near[node])
+                if node in near
+                else place[node]
+                for node in row
+            }
+            row.sort(key=mean.__getitem__)
+            place.update((node, at) for at, node in enumerate(row))
+
+
+# A constraint's automaton for people: what it knows of a pattern, in words and as a chart.
+
+
+_STATIC: Final = {
+    OPEN: "open: it depends on the trace",
+    SATISFIABLE: "every trace that keeps to the constraint has a match, whatever happens in it",
+    UNSATISFIABLE: "no trace that keeps to the constraint has a match, whatever happens in it",
+}
+_CLASS: Final = {OPEN: "open", SATISFIABLE: "alert", UNSATISFIABLE: "cleared"}
+_DRAWN: Final = 60
+"""States; larger charts show nobody anything."""
+
+
+def monitor_sections(plan: MonitorPlan) -> Iterator[tuple[str, list[str]]]:
+    """(label, lines) of EXPLAIN.
+
+    Raises:
+        UserError: the constraint and the pattern make no automaton.
+    """
+    automata = automata_of(plan)
+    yield "constraint", [f"{quote(plan.constraint)}: {render_regular(plan.expression)}"]
+    types = ", ".join(automata.alphabet.types)
+    yield "trace", [f"the events with one value of {plan.trace.name}, of types {types} alone"]
+    guards = [
+        f"{event_type} {number}: {render_predicate(guard)}"
+        for event_type, found in automata.alphabet.guards().items()
+        for number, guard in enumerate(found, 1)
+    ]
+    if guards:
+        yield "conditions", guards
+    sizes = automata.constraint.size, automata.pattern.size, len(automata.encoded.table)
+    yield "automata", ["{} states of the constraint, {} of the pattern, {} of both".format(*sizes)]
+    lines = [line for each in excluded(plan) for line in each.splitlines()]
+    yield "beforehand", [_STATIC[automata.encoded.static], *lines]
+    told = "cleared, once no match can come; violation, for an event that the constraint excludes"
+    if plan.by_types:
+        told = "alert, once a match is certain; " + told
+    else:
+        told += ". No alert: WITHIN or a condition between steps may still fail"
+    yield "told", [told]
+    if len(automata.encoded.table) <= _DRAWN:
+        yield "", []
+        yield "chart", list(mermaid(automata))
+
+
+def mermaid(automata: Automata) -> Iterator[str]:
+    """The states that a trace may be in, and the events that lead on, as a Mermaid state diagram.
+
+    Broken traces are one state, ``violation``; events that change nothing are left out.
+    """
+    both, names = automata.encoded, automata.alphabet.names
+    yield "stateDiagram-v2"
+    yield f"[*] --> s{START}"
+    for state, row in enumerate(both.table.tolist()):
+        if both.broken[state]:
+            continue
+        ways: dict[str, list[str]] = {}
+        for name, ahead in zip(names, row, strict=True):
+            if ahead != state:
+                to = "violation" if both.broken[ahead] else f"s{ahead}"
+                ways.setdefault(to, []).append(name)
+        for to, by in ways.items():
+            yield f"s{state} --> {to}: {' '.join(by)}"
+        yield f"s{state}: {_CLASS[int(both.verdict[state])]}"
+
+
+# A constraint's automaton as SVG, drawn without another program.
+#
+# Boxes are what a trace has been so far, with what is certain of the pattern there; a second frame:
+# the trace may end. Events lead down; those that the constraint does not allow, and those that
+# change nothing, are left out.
+
 
 MOST: Final = 60
 """States; larger pictures show nobody anything."""

@@ -1,35 +1,47 @@
-"""What a constraint makes certain of a pattern before the pattern is complete (L10 3.2).
-
-A state stands for what a trace has been so far: where the constraint's automaton is, and where the
-pattern's. Of the ways in which the constraint lets the trace end, all have a match (SATISFIABLE:
-SPEC 4.6 for the definitions), none has (UNSATISFIABLE), or some have (OPEN).
-
-Two ways to know which, with equal answers (L10 Algorithms 1 and 2): ``engine.constraint.basic``
-runs the constraint's automaton and the intersection side by side, and compares after each event
-whether both accept the same from there on; ``Encoded`` has compared before (L10 Algorithm 3), so
-that an event is one look-up. For that, states are merged only where the constraint's state is the
-same (L10 Theorem 3.3). Algorithm 2's line 19 is read as of the state just entered.
-
-A trace that breaks its constraint is watched for the match itself from then on.
-"""
+"""What a constraint makes certain of a pattern before the pattern is complete (L10 3.2)."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
-from engine.query.automata.dfa import (
+from engine.query.analysis.analyse import query
+from engine.query.automata.automaton import (
     DEAD,
+    MAX_STATES,
     Dfa,
+    TooLargeError,
     classes,
     counted,
+    determined,
     reached,
     reaching,
     renumbered,
 )
-from engine.query.automata.too_large import MAX_STATES, TooLargeError
+from engine.query.automata.languages import Alphabet, of_constraint, of_pattern
+from engine.query.fields import bare
+from engine.query.language.place import Span, closest, refuse
+from engine.query.monitor_plan import MonitorPlan, occurrences
+from engine.query.plan import Attribute, OrPlan, SeqPlan, Step
+
+# What a constraint makes certain of a pattern before the pattern is complete (L10 3.2).
+#
+# A state stands for what a trace has been so far: where the constraint's automaton is, and where
+# the pattern's. Of the ways in which the constraint lets the trace end, all have a match
+# (SATISFIABLE: SPEC 4.6 for the definitions), none has (UNSATISFIABLE), or some have (OPEN).
+#
+# Two ways to know which, with equal answers (L10 Algorithms 1 and 2): ``engine.constraint.basic``
+# runs the constraint's automaton and the intersection side by side, and compares after each event
+# whether both accept the same from there on; ``Encoded`` has compared before (L10 Algorithm 3), so
+# that an event is one look-up. For that, states are merged only where the constraint's state is the
+# same (L10 Theorem 3.3). Algorithm 2's line 19 is read as of the state just entered.
+#
+# A trace that breaks its constraint is watched for the match itself from then on.
+
 
 OPEN: Final = 0
 SATISFIABLE: Final = 1
@@ -139,3 +151,156 @@ def encoded(constraint: Dfa, pattern: Dfa) -> Encoded:
         constraint_state=c,
         moves=np.where(to == q[:, None], STAYS, to).astype(np.int32),
     )
+
+
+# From the plan of a monitored pattern to its automata.
+
+
+_UNDER: Final = re.compile(r"\bUNDER\s+CONSTRAINT\s+\S+", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Automata:
+    """Of a plan: its symbols, the constraint's automaton, the pattern's, and what both tell."""
+
+    alphabet: Alphabet
+    constraint: Dfa
+    pattern: Dfa
+    encoded: Encoded
+
+
+def automata_of(plan: MonitorPlan) -> Automata:
+    """The automata of ``plan``.
+
+    Raises:
+        UserError: no trace keeps to the constraint, or an automaton is too large.
+    """
+    pattern = _of_one_event(plan.pattern)
+    named = [(each.type, each.where) for each in occurrences(plan.expression)]
+    named += [(step.type, step.where) for branch in pattern.branches for step in branch.steps]
+    alphabet = Alphabet(named)
+    try:
+        constraint = determined(of_constraint(plan.expression, alphabet), alphabet.size)
+        if not constraint.size:
+            message = (
+                f"no trace can keep to constraint {plan.constraint!r}: its conditions exclude one "
+                "another"
+            )
+            raise refuse(plan.text, place_of_constraint(plan), message, "allow one of them")
+        found = determined(of_pattern(pattern, alphabet), alphabet.size)
+        both = encoded(constraint, found)
+    except TooLargeError:
+        message = (
+            f"constraint {plan.constraint!r} and the pattern need automata of more than "
+            f"{MAX_STATES:,} states"
+        )
+        hint = "parts with & multiply one another, and so do AND and {m,n}: make them fewer"
+        raise refuse(plan.text, place_of_constraint(plan), message, hint) from None
+    return Automata(alphabet, constraint, found, both)
+
+
+def place_of_constraint(plan: MonitorPlan) -> Span:
+    """Where the query names its constraint."""
+    found = _UNDER.search(plan.text)
+    return found.span() if found else (0, len(plan.text))
+
+
+def _of_one_event(plan: SeqPlan | OrPlan) -> SeqPlan | OrPlan:
+    """``plan`` with conditions of steps as a constraint writes them: without the alias."""
+
+    def unnamed(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+        return tuple(replace(step, where=bare(step.where)) for step in steps)
+
+    if isinstance(plan, SeqPlan):
+        return replace(plan, steps=unnamed(plan.steps))
+    branches = tuple(replace(branch, steps=unnamed(branch.steps)) for branch in plan.branches)
+    return replace(plan, branches=branches)
+
+
+# What a constraint leaves no room for, known before any event, with its place in the query.
+#
+# Such a step is no error: a trace that has broken its constraint is watched for the match all the
+# same. Most often, though, it is a slip of the pen in a type.
+
+
+def excluded(plan: MonitorPlan) -> list[str]:
+    """One text per step whose event no trace that keeps to the constraint has; or one, if no such
+    trace has a match for another reason. Each with its line, column and carets.
+
+    Raises:
+        UserError: the constraint and the pattern make no automaton.
+    """
+    automata = automata_of(plan)
+    allowed = _allowed(automata)
+    never = automata.encoded.static == UNSATISFIABLE
+    so = "no trace that keeps to it has a match" if never else "the alternative with it never is"
+    found = []
+    for step in _steps(plan):
+        of_type = automata.alphabet.symbols(step.type, None)
+        if automata.alphabet.symbols(step.type, bare(step.where)) & allowed:
+            continue
+        there = [
+            kind
+            for kind in automata.alphabet.types
+            if automata.alphabet.symbols(kind, None) & allowed
+        ]
+        which = f"of type {step.type!r}"
+        if of_type & allowed:
+            which += f" for which the condition on {step.alias} is true"
+        message = f"constraint {plan.constraint!r} allows no event {which}, so {so}"
+        near = closest(step.type, there) if not of_type & allowed else ""
+        hint = f"it has {', '.join(there)}" + (f"; {near}" if near else "")
+        found.append(str(refuse(plan.text, _place(plan.text, step), message, hint)))
+    if never and not found:
+        message = f"no trace that keeps to constraint {plan.constraint!r} has a match"
+        hint = "every trace gets cleared with its first event; EXPLAIN draws the constraint"
+        found.append(str(refuse(plan.text, place_of_constraint(plan), message, hint)))
+    return found
+
+
+def _allowed(automata: Automata) -> int:
+    """The symbols that a trace which keeps to the constraint may have, a bit a symbol."""
+    some = np.flatnonzero((automata.constraint.table != DEAD).any(axis=0))
+    return sum(1 << int(symbol) for symbol in some)
+
+
+def _steps(plan: MonitorPlan) -> list[Step]:
+    """Those that a match must have, of each alternative: what may not occur does no harm."""
+    branches = [plan.pattern] if isinstance(plan.pattern, SeqPlan) else plan.pattern.branches
+    return list(
+        dict.fromkeys(step for branch in branches for step in branch.steps if not step.negated)
+    )
+
+
+def _place(text: str, step: Step) -> Span:
+    """The step's type, where the query names it first with this alias."""
+    kind, alias = re.escape(step.type), re.escape(step.alias)
+    for form in (rf"""(?<!\w)["'`]?({kind})["'`]?\s+{alias}(?!\w)""", rf"(?<!\w)({kind})(?!\w)"):
+        if found := re.search(form, text):
+            return found.span(1)
+    return 0, len(text)
+
+
+# What a constraint by itself says: a definition read.
+
+
+def automata_under(text: str, time_unit: str = "ns") -> tuple[Attribute, Automata]:
+    """What the events of a trace share, and the automata, of a pattern under a constraint.
+
+    Raises:
+        UserError: the text is at fault.
+    """
+    plan = query(text, time_unit)
+    assert isinstance(plan, MonitorPlan), "the text has a constraint"
+    return plan.trace, automata_of(plan)
+
+
+def without_room(plan: object) -> list[str]:
+    """What the constraint of a monitored ``plan`` leaves no room for; nothing of other plans.
+
+    Raises:
+        UserError: the constraint and the pattern make no automaton.
+    """
+    if not isinstance(plan, MonitorPlan):
+        return []
+    return excluded(plan)

@@ -1,9 +1,4 @@
-"""What restrictions on end points imply (L10 5.3.1): contradictions, closure, and what to drop.
-
-An end point is ``2 k`` (the start of step k) or ``2 k + 1`` (its end). A restriction says that one
-is below another (``LESS``) or at most it (``UPTO``); every interval starts no later than it ends.
-Chains of restrictions imply others; a chain that leads below its own start is a contradiction.
-"""
+"""What restrictions on end points imply (L10 5.3.1), and Allen's relations as restrictions."""
 
 from __future__ import annotations
 
@@ -12,6 +7,55 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
+
+# Allen's 13 relations of two intervals as orders of their end points (L10 Table 5.1, [All83]).
+#
+# ``before`` is ``te < ts'`` and ``after`` its mirror, as Allen has it (SPEC 4.7; L10's table prints
+# the order of starts).
+
+
+Restricted = tuple[str, str, str]
+"""An end point of the first interval (``ts``, ``te``), an operator, one of the second."""
+
+ALLEN: Final[dict[str, tuple[Restricted, ...]]] = {
+    "BEFORE": (("te", "<", "ts"),),
+    "AFTER": (("ts", ">", "te"),),
+    "MEETS": (("te", "=", "ts"),),
+    "MET BY": (("ts", "=", "te"),),
+    "OVERLAPS": (("ts", "<", "ts"), ("te", ">", "ts"), ("te", "<", "te")),
+    "OVERLAPPED BY": (("ts", ">", "ts"), ("ts", "<", "te"), ("te", ">", "te")),
+    "STARTS": (("ts", "=", "ts"), ("te", "<", "te")),
+    "STARTED BY": (("ts", "=", "ts"), ("te", ">", "te")),
+    "DURING": (("ts", ">", "ts"), ("te", "<", "te")),
+    "CONTAINS": (("ts", "<", "ts"), ("te", ">", "te")),
+    "FINISHES": (("ts", ">", "ts"), ("te", "=", "te")),
+    "FINISHED BY": (("ts", "<", "ts"), ("te", "=", "te")),
+    "EQUALS": (("ts", "=", "ts"), ("te", "=", "te")),
+}
+
+_SHORT: Final = {
+    "MEET": "MEETS", "OVERLAP": "OVERLAPS", "START": "STARTS", "CONTAIN": "CONTAINS",
+    "FINISH": "FINISHES", "EQUAL": "EQUALS",
+}  # fmt: skip
+
+
+def relation_named(word: str) -> tuple[Restricted, ...]:
+    """The relation that the query language calls ``word``, in any case.
+
+    >>> relation_named("met_by")
+    (('ts', '=', 'te'),)
+    """
+    name = " ".join(word.replace("_", " ").upper().split())
+    return ALLEN[_SHORT.get(name, name)]
+
+
+# What restrictions on end points imply (L10 5.3.1): contradictions, closure, and what to drop.
+#
+# An end point is ``2 k`` (the start of step k) or ``2 k + 1`` (its end). A restriction says that
+# one is below another (``LESS``) or at most it (``UPTO``); every interval starts no later than it
+# ends. Chains of restrictions imply others; a chain that leads below its own start is a
+# contradiction.
+
 
 NOTHING: Final = 0
 UPTO: Final = 1

@@ -14,7 +14,7 @@ from engine.errors import UserError
 from engine.query.language import syntax as s
 from engine.query.language.parse import parse
 from engine.query.language.place import closest, refuse
-from engine.query.language.traces import Under
+from engine.query.language.syntax import Under
 
 _PIECES: Final = re.compile(r"--[^\n]*|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`|;")
 _NAMED: Final = re.compile(

@@ -9,7 +9,7 @@ from lark import Token
 
 from edge_agent.units import no_such_unit
 from engine.errors import UserError
-from engine.query.language.habits import said_here
+from engine.query.language.other_dialects import said_here
 from engine.query.language.place import Span, closest, printable, refuse
 from engine.units import unit_ns
 

@@ -1,28 +1,188 @@
-"""What the parser makes of a query: its parts and where each stands in the text.
-
-Nothing is checked here beyond the grammar; ``engine.query.analysis.analyse`` turns it into a plan.
-Nodes are named tuples, as there are many kinds of them: every command makes these classes anew, and
-a frozen data class takes eight times as long to make.
-"""
+"""What the parser makes of a query: its parts and where each stands in the text."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from engine.query.language.checks import CheckNode, HistoryBy
 from engine.query.language.place import Span
-from engine.query.language.ranking import OrderBy
-from engine.query.language.repetition import (
-    ContiguityClause,
-    Everything,
-    LimitClause,
-    OftenNode,
-    PartitionBy,
-    SkipClause,
-    StepIndex,
-)
-from engine.query.language.sources import From, Join
-from engine.query.language.traces import Under
+
+# What a SELECT reads: streams one beside the other, or two that are joined.
+
+
+class From(NamedTuple):
+    """``FROM stream [[AS] alias], stream``: of a pattern the streams have no alias.
+
+    ``aliases``: of each stream, None where it has none.
+    """
+
+    at: Span
+    streams: tuple[Name, ...]
+    aliases: tuple[Name | None, ...]
+
+
+class JoinSide(NamedTuple):
+    """``stream [AS] alias``: one side of a join."""
+
+    stream: Name
+    alias: Name | None
+
+
+class Join(NamedTuple):
+    """``FROM left [kind] JOIN right [ON condition]``; ``kind`` is one of
+    ``engine.query.plan.JoinKind``, ``join_at`` covers the words from it to JOIN.
+    """
+
+    at: Span
+    left: JoinSide
+    kind: str
+    join_at: Span
+    right: JoinSide
+    condition: Node | None
+
+
+# What is known of a trace beforehand: UNDER CONSTRAINT, a regular expression over its events.
+
+
+class OccurrenceNode(NamedTuple):
+    """``type [condition]`` in a constraint."""
+
+    type: Name
+    where: Node | None
+    at: Span
+    depth: int
+
+
+class RegularNode(NamedTuple):
+    """``op`` is ``,`` | ``|`` | ``&``, of two or more parts."""
+
+    op: str
+    parts: tuple[TraceNode, ...]
+    at: Span
+    depth: int
+
+
+class RepetitionNode(NamedTuple):
+    """``part`` as often as the words ``times`` say: ``* + ?``, or numbers and a comma."""
+
+    part: TraceNode
+    times: tuple[str, ...]
+    times_at: Span
+    at: Span
+    depth: int
+
+
+TraceNode = OccurrenceNode | RegularNode | RepetitionNode
+
+
+class Under(NamedTuple):
+    """``UNDER CONSTRAINT name FOR TRACE BY trace [TIMEOUT timeout] AS expression``."""
+
+    at: Span
+    name: Name
+    trace: Reference
+    timeout: Duration | None
+    expression: TraceNode
+
+
+# What is asked of results before they go out: CHECK, and by what their history is kept.
+
+
+class CheckNode(NamedTuple):
+    """``CHECK name (condition) [HOLD hold] [DROP]``."""
+
+    at: Span
+    name: Name
+    condition: Node
+    hold: Duration | None
+    drop: bool
+
+
+class HistoryBy(NamedTuple):
+    """``HISTORY BY value, value``."""
+
+    at: Span
+    values: tuple[Node, ...]
+
+
+# The parts of ``ORDER BY ... LIMIT k``.
+
+
+class Ranked(NamedTuple):
+    """One entry: ``node [ASC | DESC]``."""
+
+    node: Node
+    descending: bool
+
+
+class OrderBy(NamedTuple):
+    """``ORDER BY entries LIMIT limit``."""
+
+    at: Span
+    entries: tuple[Ranked, ...]
+    limit: Number
+
+
+# How often steps of a pattern occur, and which of its matches are asked for.
+
+
+class OftenNode(NamedTuple):
+    """Behind a step's type: ``* + ?``, or numbers and a comma in braces (``words``). ``array``:
+    where ``[]`` stands, if it does; ``until``: what ends the repetition.
+    """
+
+    words: tuple[str, ...]
+    at: Span
+    array: bool = False
+    until: Node | None = None
+
+
+class StepIndex(NamedTuple):
+    """``[i]``, ``[i - 1]``: ``variable`` less ``less``; ``[3]`` has no variable."""
+
+    variable: Name | None
+    less: int
+    at: Span
+
+
+class Everything(NamedTuple):
+    """``*`` in RETURN."""
+
+    at: Span
+
+
+class PartitionBy(NamedTuple):
+    """``PARTITION BY attribute, attribute``."""
+
+    at: Span
+    references: tuple[Reference, ...]
+
+
+class ContiguityClause(NamedTuple):
+    """``CONTIGUITY word``: ``strict``, ``next`` or ``any``."""
+
+    at: Span
+    word: str
+
+
+class SkipClause(NamedTuple):
+    """``SKIP PAST LAST EVENT`` (``word`` is ``last``) or ``SKIP TO NEXT`` (``next``)."""
+
+    at: Span
+    word: str
+
+
+class LimitClause(NamedTuple):
+    """``LIMIT number``."""
+
+    at: Span
+    number: Number
+
+
+# What the parser makes of a query: its parts and where each stands in the text.
+#
+# Nothing is checked here beyond the grammar; ``engine.query.analysis.analyse`` turns it into a
+# plan. Nodes are named tuples, as there are many kinds of them: every command makes these classes
+# anew, and a frozen data class takes eight times as long to make.
 
 
 class Name(NamedTuple):

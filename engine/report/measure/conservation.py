@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.report.measure.rows import ordered_rows, read_rows
-from engine.report.terms import (
+from engine.report.measure.events import ordered_rows, read_rows
+from engine.report.numbers import (
     BEFORE,
     BEFORE_EQUATIONS,
     LANE_COUNTERS,

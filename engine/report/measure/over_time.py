@@ -12,9 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.report.measure.quantiles import quantiles
-from engine.report.measure.rows import RunRows, ordered_rows
-from engine.report.measure.true_times import LANE, NUMBER, TrueTimes
+from engine.report.measure.events import RunRows, ordered_rows, quantiles
+from engine.report.measure.truth import LANE, NUMBER, TrueTimes
 from engine.stream.released import IN_ORDER, LATE_DROPPED
 
 SLICES: Final = 60

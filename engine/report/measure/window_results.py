@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from engine.report.measure.answers import QueryAnswers, Result
+from engine.report.measure.matches import QueryAnswers, Result
 
 KEYS_SHOWN: Final = 6
 POINTS_SHOWN: Final = 400
@@ -24,7 +24,7 @@ def measure_windows(
     """Per query and aggregate, over all windows that stand at the end.
 
     Args:
-        answers: ``engine.report.measure.answers.Answers.windows``.
+        answers: ``engine.report.measure.matches.Answers.windows``.
         truth: query -> ``[{start, key, value}]``; ``value`` a number or aggregate -> number.
 
     Returns:

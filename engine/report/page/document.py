@@ -1,23 +1,109 @@
-"""A whole page as one HTML file: styles, Plotly, figures and numbers inside; no network.
-
-A content security policy forbids every request, so that the page is the same on and off line.
-Pages are laid out by the templates beside this file. What stands in them is escaped.
-"""
+"""A whole page as one HTML file: styles, Plotly, figures and numbers inside; no network."""
 
 from __future__ import annotations
 
 import gzip
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from engine.errors import UserError
+from engine.extras import need
+from engine.log.whole_file import whole_file
+from engine.report.numbers import Cell, number, percent
 from engine.report.page.figures import Figure
-from engine.report.units import Cell, number, percent
+from engine.report.page.run_tables import versions_told
+from engine.scenario import Table
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+
+# How a page was made: the command to repeat, the date, the versions; the page's last section.
+#
+# It stands on the page alone: the numbers beside it stay the same from run to run.
+
+
+CHAPTER: Final = {"run": "How it was made"}
+
+
+@dataclass(frozen=True, slots=True)
+class HowMade:
+    """``command``: empty where none made it; ``made_at``: for people; ``facts``: a table."""
+
+    command: str
+    made_at: str
+    facts: Table
+
+
+def how_made(command: str, made_with: Mapping[str, str]) -> HowMade:
+    """Of a page that is made now, by ``command``, with these versions."""
+    made_at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    rows = (("done on", made_at), ("made with", versions_told(made_with)))
+    return HowMade(command, made_at, Table("", ("", ""), tuple(row for row in rows if row[1])))
+
+
+# A folder of our own with a page and its numbers: judged before the work, each file whole.
+
+
+def check_page_folder(out: Path, names: Collection[str], option: str = "--out") -> None:
+    """What can be known to go wrong at the end is told before the work.
+
+    Args:
+        out: the folder.
+        names: of the files that it may hold already.
+        option: that named it.
+
+    Raises:
+        UserError: the folder is a file, or holds what is not ours.
+    """
+    if out.exists() and not out.is_dir():
+        raise UserError(f"{out}: is a file; choose a folder for {option}")
+    above = next(path for path in out.absolute().parents if path.exists())
+    if not above.is_dir():
+        raise UserError(f"{out}: {above} is a file, not a folder; choose another {option}")
+    held = {path.name for path in out.iterdir()} if out.exists() else set()
+    other = sorted(held - set(names))
+    if other:
+        raise UserError(f"{out}: holds other files ({other[0]}); choose another {option}")
+
+
+def check_new_page(out: Path, names: Collection[str]) -> None:
+    """What can be known to go wrong at the end is told before the work of a page for ``--out``.
+
+    Raises:
+        UserError: see ``check_page_folder``.
+        MissingExtra: the extra [report] is not installed.
+    """
+    need("report")
+    check_page_folder(out, names)
+
+
+def write_page_folder(out: Path, files: Mapping[str, str], beside: Collection[str] = ()) -> None:
+    """Writes ``files``, content by name, into the folder ``out``, made if absent.
+
+    ``beside``: what it may hold besides.
+
+    Raises:
+        UserError: see ``check_page_folder``.
+    """
+    check_page_folder(out, {*files, *beside})
+    out.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        with whole_file(out / name) as sink:
+            sink.write(content.encode())
+
+
+# A whole page as one HTML file: styles, Plotly, figures and numbers inside; no network.
+#
+# A content security policy forbids every request, so that the page is the same on and off line.
+# Pages are laid out by the templates beside this file. What stands in them is escaped.
+
 
 POLICY: Final = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
+from engine.report.numbers import TimeLine, amount, duration, percent, round_step
 from engine.report.page.figures import ARRIVED, BAD, COLOURS, GOOD, NEUTRAL, display_names
-from engine.report.units import TimeLine, amount, duration, percent, round_step
 
 WIDTH: Final = 520
 HEIGHT: Final = 250

@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from engine.report.page.document import anchor, document, spoken
-from engine.report.page.page_folder import write_page_folder
+from engine.report.numbers import as_json, plain, versions
+from engine.report.page.document import anchor, document, spoken, write_page_folder
 from engine.report.page.paper_page import HTML as PAPER_HTML
 from engine.report.page.paper_page import Reproduced
-from engine.report.plain import as_json, plain
-from engine.report.versions import versions
 from engine.scenario import Claim, Table
 
 HTML: Final = "papers.html"

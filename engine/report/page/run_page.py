@@ -6,14 +6,14 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from engine.report.glossary import places_of, with_anchors
-from engine.report.page.charts import chart_figures
+from engine.report.numbers import TimeLine, places_of, with_anchors
 from engine.report.page.document import document
 from engine.report.page.figures import (
     clock_figures,
     disorder_figure,
     hold_figure,
     reconciled_figure,
+    timeline_figures,
 )
 from engine.report.page.hero import hero
 from engine.report.page.measure_tables import (
@@ -21,14 +21,16 @@ from engine.report.page.measure_tables import (
     disorder_table,
     hold_table,
     how_many,
+    how_many_sources,
     judged_table,
     match_list,
     match_table,
+    shortened,
     source_table,
     window_lists,
     window_table,
 )
-from engine.report.page.result_figures import match_figures, window_figures
+from engine.report.page.result_figures import chart_figures, match_figures, window_figures
 from engine.report.page.run_tables import (
     before_table,
     counter_table,
@@ -39,9 +41,6 @@ from engine.report.page.run_tables import (
     reconciled_table,
     source_tables,
 )
-from engine.report.page.shortened import how_many_sources, shortened
-from engine.report.page.timelines import timeline_figures
-from engine.report.units import TimeLine
 
 _CHAPTERS: Final = {
     "verdict": "Verdict", "story": "Before and after", "matches": "Matches", "windows": "Windows",

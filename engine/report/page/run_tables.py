@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from engine.report.numbers import BEFORE, PASS, Cell, Term, TimeLine, amount, duration, percent
 from engine.report.page.figures import missing_of
-from engine.report.page.shortened import by_loss, how_many_sources
-from engine.report.terms import BEFORE, PASS, Term
-from engine.report.units import Cell, TimeLine, amount, duration, percent
+from engine.report.page.measure_tables import by_loss, how_many_sources
 from engine.scenario import Table
 
 Report = Mapping[str, Any]

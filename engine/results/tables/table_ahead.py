@@ -15,7 +15,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from engine.results.store.batch_files import SITE
+from engine.results.part_store import SITE
 from engine.results.tables.table_file import cannot_write, opened_table
 
 Made = Callable[[int, Sequence[pa.Table]], pa.Table]

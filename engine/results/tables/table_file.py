@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from engine.errors import UserError
-from engine.log.files.write_behind import write_behind
+from engine.log.files.log_files import write_behind
 from engine.log.whole_file import (
     DAMAGED,
     open_parquet,

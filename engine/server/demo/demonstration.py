@@ -22,9 +22,8 @@ from typing import Final, NamedTuple
 
 from engine.errors import UserError
 from engine.extras import need
-from engine.server.page.settings import PORT
 from engine.server.serving import serve
-from engine.server.site_file import read_site
+from engine.server.site_file import PAGE_PORT, read_site
 
 _SITE: Final = "shop"
 _END_S: Final = 5.0
@@ -167,7 +166,7 @@ def _free_ports() -> tuple[int, int]:
     with socket.socket() as page:
         page.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            page.bind(("127.0.0.1", PORT))
+            page.bind(("127.0.0.1", PAGE_PORT))
         except OSError:
             page.bind(("127.0.0.1", 0))
         for _ in range(_TRIES):

@@ -17,15 +17,13 @@ from prometheus_client import CollectorRegistry, exposition
 from prometheus_client.core import Metric
 
 from engine.errors import UserError
-from engine.server.acceptor import Acceptor
-from engine.server.descriptors import open_files, page_connections_within
 from engine.server.page import view
-from engine.server.page.access import Access, put_headers
-from engine.server.page.connections import PageConnections
+from engine.server.page.access import Access, PageConnections, put_headers
 from engine.server.page.live import LiveStreams
 from engine.server.page.metrics import GatewayCollector
-from engine.server.page.settings import PageSettings
 from engine.server.result_feed import ResultFeed
+from engine.server.site_file import PageSettings
+from engine.server.tcp_host import Acceptor, open_files, page_connections_within
 from engine.server.watch.overview import Overview
 
 _BODY_MAX: Final = 4096

@@ -1,14 +1,10 @@
-"""What a gateway looks like at one instant: a row for every source, and the sums of its events.
-
-Made when somebody asks, and not again before it is old enough: with tens of thousands of sources it
-takes longer, so it is made less often, and never takes more than a twentieth of the time.
-"""
+"""What a gateway looks like at one instant: a row for every source, and the sums of all."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -16,9 +12,28 @@ import numpy as np
 from engine.gateway.core import GatewayCore
 from engine.gateway.peers import Source
 from engine.gateway.pull_back import COUNTS as PULL_BACK_COUNTS
-from engine.server.watch.answers_state import AnswersState
-from engine.server.watch.clock_history import ClockPoint
-from engine.server.watch.source_figures import NEVER, Means, SourceFigures
+from engine.server.watch.source_figures import NEVER, ClockPoint, Means, SourceFigures
+
+# Whether queries are answered: what the page, the metrics and ``/readyz`` say of the engine.
+
+
+@dataclass(slots=True)
+class AnswersState:
+    """Of one server.
+
+    ``running``: the engine is at work, or there are no queries; False: nobody answers, for now.
+    ``failed``: queries that are set aside at a site (``engine.results.failed_queries``).
+    """
+
+    running: bool = True
+    failed: list[dict[str, str]] = field(default_factory=list)
+
+
+# What a gateway looks like at one instant: a row for every source, and the sums of its events.
+#
+# Made when somebody asks, and not again before it is old enough: with tens of thousands of sources
+# it takes longer, so it is made less often, and never takes more than a twentieth of the time.
+
 
 IDLE_NS: Final = 10_000_000_000
 """A connected source of which no event has come for so long is idle."""

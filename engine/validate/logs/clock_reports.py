@@ -16,9 +16,9 @@ from edge_agent import records as r
 from engine.chain import Chain, ChainSettings
 from engine.clocks.arrivals import ArrivalEstimate, declaration, estimate, fastest_delay
 from engine.clocks.prediction import SKEW_MAX_PPB, SYNCS_KEPT, Sample, explained
-from engine.kernels.integers import NS_PER_S
+from engine.kernels.records import NS_PER_S
 from engine.log.clock_readings import ClockReadings, clock_readings
-from engine.log.held_log import Log, opened
+from engine.log.following import Log, opened
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.stream.frame import by_site

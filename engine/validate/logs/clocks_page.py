@@ -6,13 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from engine.report.page.document import document
+from engine.report.numbers import Cell, as_json, plain, versions
+from engine.report.page.document import CHAPTER, document, how_made, write_page_folder
 from engine.report.page.figures import COLOURS, Figure, digits, ms
-from engine.report.page.how_made import CHAPTER, how_made
-from engine.report.page.page_folder import write_page_folder
-from engine.report.plain import as_json, plain
-from engine.report.units import Cell
-from engine.report.versions import versions
 from engine.scenario import Table
 from engine.validate.logs.clock_reports import ClockReport, remarks
 from engine.validate.spoken import duration, nearest

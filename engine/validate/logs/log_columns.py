@@ -17,7 +17,7 @@ from edge_agent import records as r
 from edge_agent.records import Kind
 from engine.errors import UserError
 from engine.log.arrival_log import LogReader
-from engine.log.grouped import ints, string_codes
+from engine.log.describe import ints, string_codes
 from engine.stream.frame import Frame
 
 NONE: Final = -(2**63)

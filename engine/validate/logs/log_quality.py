@@ -1,28 +1,80 @@
-"""The quality of every clock and link of a site, from its arrival log's syncs, delays and gaps.
-
-Whole columns throughout. A source's offset at an event is the straight line between the syncs
-before and after it, in its own time; before the first and after the last it is held. Syncs are of
-the clock that they name, and a source whose events several clocks stamped is as good as the worst
-of them. An event's
-transit is its arrival less its time so corrected: the way from the event to the gateway, with the
-device's own waiting in it, wrong by what the clock is.
-"""
+"""The quality of every clock and link of a site, from its arrival log's syncs and answers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from edge_agent import records as r
 from edge_agent.records import Kind
+from engine.chain import ChainSettings
 from engine.clocks.prediction import SKEW_MAX_PPB, SYNCS_KEPT, Sample, explained
-from engine.kernels.integers import NS_PER_S
-from engine.log.grouped import group_rows
+from engine.kernels.records import NS_PER_S
+from engine.log.describe import group_rows
+from engine.passes.inprocess import run_in_process
+from engine.query.plan import asked_plan
+from engine.results.part_store import HELD_BYTES, PartStore
 from engine.validate.logs.log_columns import NONE, LogColumns
 from engine.validate.quality import IN_TIME, ClockQuality, LinkQuality, Setup, SourceQuality
+from engine.validate.verdict import Measured
+
+# What a log's own answers say: its queries are answered, and the uncertain results counted.
+
+
+def measured_answers(
+    log: Path, settings: ChainSettings, folder: Path,
+    advanced: Callable[[int], None] = lambda _rows: None,
+) -> dict[str, Measured]:  # fmt: skip
+    """By query: matches, and those that are uncertain; of windows their events, and the ambiguous.
+
+    Results that were taken back count as often as they were given, so with a minus.
+
+    Args:
+        log: an arrival log.
+        settings: of the chains that answer.
+        folder: for what does not fit into memory.
+        advanced: told the number of records, for progress.
+
+    Raises:
+        UserError: see ``engine.passes.inprocess``.
+    """
+    store = PartStore(folder, hold=HELD_BYTES)
+    run_in_process(log, settings, store, advanced)
+    found: dict[str, Measured] = {}
+    for plan in map(asked_plan, settings.plans):
+        name = "windows" if plan.windows else "matches"
+        results = uncertain = 0
+        batches = store.open(name)
+        for _, table in batches.tables(sorted(batches.sites)):
+            own = table.filter(pc.equal(table.column("query").cast(pa.string()), plan.name))
+            sign = pc.if_else(pc.equal(own.column("op").cast(pa.string()), "+"), 1, -1)
+            if plan.windows:
+                certain, doubtful = own.column("certain"), own.column("ambiguous")
+            else:
+                is_doubtful = pc.equal(own.column("certainty").cast(pa.string()), "uncertain")
+                doubtful, certain = is_doubtful.cast(pa.int64()), pc.invert(is_doubtful)
+            doubt = pc.sum(pc.multiply(doubtful.cast(pa.int64()), sign)).as_py() or 0
+            sure = pc.sum(pc.multiply(certain.cast(pa.int64()), sign)).as_py() or 0
+            results, uncertain = results + doubt + sure, uncertain + doubt
+        found[plan.name] = Measured(results, uncertain)
+    return found
+
+
+# The quality of every clock and link of a site, from its arrival log's syncs, delays and gaps.
+#
+# Whole columns throughout. A source's offset at an event is the straight line between the syncs
+# before and after it, in its own time; before the first and after the last it is held. Syncs are of
+# the clock that they name, and a source whose events several clocks stamped is as good as the worst
+# of them. An event's
+# transit is its arrival less its time so corrected: the way from the event to the gateway, with the
+# device's own waiting in it, wrong by what the clock is.
+
 
 _QUANTILES: Final = (0.0, 0.5, 0.95, IN_TIME, 1.0)
 _STREAMS_SHOWN: Final = 8

@@ -6,14 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from engine.report.kpis import Kpi
-from engine.report.page.document import document
+from engine.report.numbers import Kpi, amount, as_json, percent, plain, versions
+from engine.report.page.document import CHAPTER, document, how_made, write_page_folder
 from engine.report.page.figures import COLOURS, Figure, duration_axis, ms
-from engine.report.page.how_made import CHAPTER, how_made
-from engine.report.page.page_folder import write_page_folder
-from engine.report.plain import as_json, plain
-from engine.report.units import amount, percent
-from engine.report.versions import versions
 from engine.validate.logs.two_logs import SourceBeside, TwoLogs
 from engine.validate.spoken import duration
 from engine.validate.tables import beside_table

@@ -1,31 +1,204 @@
-"""Completeness: which numbers are known to be missing, and which windows they could belong to.
-
-Source: SPEC 4.4. A gap's events lie between their neighbours' times, so they could belong to
-every window that this range touches. Each such window counts them in its header, and gets a header
-if it has none: it may have had events, so it has a result. A late event lowers the count of the gap
-it fills, in each of its windows. What changes in a closed window makes it *stale*.
-"""
+"""Completeness: which numbers are known to be missing, and which windows they could belong to."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel
+from engine.kernels.records import NONE
 from engine.stream.released import Gaps
-from engine.window.doubt.gap_table import (
-    COLUMNS,
-    GapTable,
-    become_known,
-    missing_between,
-    searchable,
-    take_off,
-)
 from engine.window.drift import Geometry
 from engine.window.held.cells import HEADER, Cells, find, find_or_add
+
+# Gaps in numbers as kernels search them: which of them an event fills, how much may lie in a span.
+#
+# Late events and told windows ask, of as many gaps as there are losses within reach; so both look
+# in sorted columns. By number: the gaps of a source and stream, and how far those before reach,
+# which ends the search where gaps overlap. By time: a gap may lie in a span unless it begins behind
+# or ends before it, which no gap does both; so two prefix sums tell, kept in binary indexed trees
+# (Fenwick, 1994), as gaps become known and are filled while a pass runs.
+
+
+class GapTable(NamedTuple):
+    """Gaps in the order in which they became known; ``left``: events still missing.
+
+    ``high``: the later neighbour's time [ns]; ``first``, ``last``: windows touched, or times. The
+    rest is made of these (``searchable``): ``by_number``: gaps by source, stream and first number;
+    ``reach``: of each in that order, the largest end of numbers up to it in its source and stream;
+    ``firsts`` and ``lasts``: sorted, each gap's place there, and sums of what is left;
+    ``by_last``: gaps in the order of ``lasts``; ``backward``: those that end before they begin, as
+    their neighbours' clocks were set.
+    """
+
+    source: np.ndarray
+    stream: np.ndarray
+    first_seq: np.ndarray
+    events: np.ndarray
+    high: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+    left: np.ndarray
+    by_number: np.ndarray
+    reach: np.ndarray
+    firsts: np.ndarray
+    first_place: np.ndarray
+    first_sums: np.ndarray
+    lasts: np.ndarray
+    by_last: np.ndarray
+    last_place: np.ndarray
+    last_sums: np.ndarray
+    backward: np.ndarray
+
+
+COLUMNS: Final = GapTable._fields[: GapTable._fields.index("by_number")]
+"""Those that a snapshot has."""
+
+
+def searchable(columns: Sequence[np.ndarray], known: int) -> GapTable:
+    """The gaps ``columns`` (int64, of ``COLUMNS``), of which the first ``known`` are known."""
+    source, stream, first_seq, events, _, first, last, left = columns
+    by_number = np.lexsort((first_seq, stream, source))
+    backward = first > last
+    weight = np.where(backward, 0, left)
+    weight[known:] = 0
+    by_first, by_last = np.argsort(first, kind="stable"), np.argsort(last, kind="stable")
+    made = [
+        by_number, _reach(source, stream, first_seq + events, by_number),
+        first[by_first], _places(by_first), _sums(weight[by_first]),
+        last[by_last], by_last, _places(by_last), _sums(weight[by_last]),
+        np.flatnonzero(backward),
+    ]  # fmt: skip
+    return GapTable(*columns, *made)
+
+
+def _reach(
+    source: np.ndarray, stream: np.ndarray, end: np.ndarray, order: np.ndarray
+) -> np.ndarray:
+    """The largest ``end`` so far, in ``order``, of each source and stream."""
+    source, stream, end = source[order], stream[order], end[order]
+    begins = (np.diff(source, prepend=source[:1]) != 0) | (np.diff(stream, prepend=stream[:1]) != 0)
+    ends, rank = np.unique(end, return_inverse=True)
+    group = np.cumsum(begins) * len(ends)
+    return np.asarray(ends[np.maximum.accumulate(group + rank.reshape(-1)) - group])
+
+
+def _places(order: np.ndarray) -> np.ndarray:
+    """Where in ``order`` each stands."""
+    places = np.empty_like(order)
+    places[order] = np.arange(len(order))
+    return places
+
+
+def _sums(weight: np.ndarray) -> np.ndarray:
+    """A binary indexed tree: at i from 1 on, the sum of as many up to it as i's lowest bit says."""
+    so_far, i = np.concatenate(([0], np.cumsum(weight))), np.arange(len(weight) + 1)
+    return np.asarray(so_far - so_far[i & (i - 1)])
+
+
+@inline
+def _below(ascending: np.ndarray, value: int) -> int:
+    """How many are smaller than ``value``."""
+    low, high = 0, len(ascending)
+    while low < high:
+        middle = (low + high) >> 1
+        if ascending[middle] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@inline
+def _sum(sums: np.ndarray, n: int) -> int:
+    """Of the first ``n``."""
+    total = 0
+    while n > 0:
+        total += sums[n]
+        n &= n - 1
+    return total
+
+
+@inline
+def _add(sums: np.ndarray, place: int, change: int) -> None:
+    i = place + 1
+    while i < len(sums):
+        sums[i] += change
+        i += i & -i
+
+
+@inline
+def _change(gaps: GapTable, j: int, change: int) -> None:
+    if gaps.first[j] <= gaps.last[j]:
+        _add(gaps.first_sums, gaps.first_place[j], change)
+        _add(gaps.last_sums, gaps.last_place[j], change)
+
+
+@kernel
+def become_known(gaps: GapTable, j: int) -> None:
+    """From here on gap ``j`` counts in ``missing_between``."""
+    _change(gaps, j, gaps.left[j])
+
+
+@kernel
+def missing_between(gaps: GapTable, known: int, start: int, end: int) -> int:
+    """Events missing, by the first ``known`` gaps, that may lie strictly between ``start`` and
+    ``end``, which is not before it; both in the measure of ``first`` and ``last``.
+    """
+    ended = _below(gaps.lasts, start + 1)
+    n = _sum(gaps.first_sums, _below(gaps.firsts, end)) - _sum(gaps.last_sums, ended)
+    if start == end:  # what has no extent and lies just there was only taken off
+        while ended > 0 and gaps.lasts[ended - 1] == start:
+            ended -= 1
+            j = gaps.by_last[ended]
+            if j < known and gaps.first[j] == start:
+                n += gaps.left[j]
+    for place in range(len(gaps.backward)):
+        j = gaps.backward[place]
+        if j < known and gaps.first[j] < end and gaps.last[j] > start:
+            n += gaps.left[j]
+    return n
+
+
+@kernel
+def take_off(gaps: GapTable, known: int, event: tuple[int, int, int]) -> int:
+    """Take one event (source, stream, seq) off the newest of the ``known`` gaps that it fills;
+    gives which one, or -1.
+    """
+    source, stream, seq = event
+    low, high = 0, len(gaps.by_number)
+    while low < high:
+        middle = (low + high) >> 1
+        j = gaps.by_number[middle]
+        if (gaps.source[j], gaps.stream[j], gaps.first_seq[j]) <= (source, stream, seq):
+            low = middle + 1
+        else:
+            high = middle
+    newest = -1
+    while low > 0 and gaps.reach[low - 1] > seq:
+        low -= 1
+        j = gaps.by_number[low]
+        if gaps.source[j] != source or gaps.stream[j] != stream:
+            break
+        fills = j < known and seq < gaps.first_seq[j] + gaps.events[j] and gaps.left[j] > 0
+        if fills and j > newest:
+            newest = j
+    if newest < 0:
+        return int(NONE)
+    gaps.left[newest] -= 1
+    _change(gaps, newest, -1)
+    return newest
+
+
+# Completeness: which numbers are known to be missing, and which windows they could belong to.
+#
+# Source: SPEC 4.4. A gap's events lie between their neighbours' times, so they could belong to
+# every window that this range touches. Each such window counts them in its header, and gets a
+# header if it has none: it may have had events, so it has a result. A late event lowers the count
+# of the gap it fills, in each of its windows. What changes in a closed window makes it *stale*.
+
 
 WINDOWS_MAX: Final = 4096
 """A gap over more windows than that gives no result where no event is: one clock that jumped by a

@@ -13,10 +13,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel, njit
-from engine.query.aggregates import TAKES_TEXT
-from engine.query.plan import Expression, WindowPlan
+from engine.kernels.records import NONE
+from engine.query.plan import TAKES_TEXT, Expression, WindowPlan
 from engine.window.doubt.bounds import ALL_ROWS
 from engine.window.drift import PART_BITS
 from engine.window.held import picks

@@ -1,25 +1,48 @@
-"""Cells: the places where a window's sums grow, one per (window, key, part), in a hash table.
-
-A *part* says which of R19's three windows an event falls into and whether it is surely inside
-(``engine.window.drift``), so one addition per event serves all three windows. Each window
-also has a header cell (tag ``HEADER``), which starts the chain of its keys; a key's first cell
-leads the chain of its others.
-
-Open addressing with linear probing and backward-shift deletion: no tombstones, so the table
-does not degrade on an endless stream.
-"""
+"""Cells: the places where a window's sums grow, one per (window, key, part)."""
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels.hashing import mixed
-from engine.kernels.integers import NONE
 from engine.kernels.jit import kernel
-from engine.kernels.records import record
+from engine.kernels.records import NONE, copy_of, record
+from engine.kernels.tables import mixed
 from engine.window.drift import PART_BITS
+
+# Copies of what windows hold, for snapshots.
+
+
+def copied(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Columns that share nothing with ``columns``."""
+    return {
+        name: copy_of(column) if column.dtype.names and name != "of" else column.copy()
+        for name, column in columns.items()
+    }
+
+
+def without_floats(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """A copy without ``floats``, which are ``ints`` seen otherwise."""
+    return copied({name: column for name, column in columns.items() if name != "floats"})
+
+
+def with_floats(columns: dict[str, np.ndarray], kind: Any) -> dict[str, np.ndarray]:
+    """A copy whose integers are seen as floats of ``kind``, too."""
+    made = copied(columns)
+    return made | {"floats": made["ints"].view(kind)}
+
+
+# Cells: the places where a window's sums grow, one per (window, key, part), in a hash table.
+#
+# A *part* says which of R19's three windows an event falls into and whether it is surely inside
+# (``engine.window.drift``), so one addition per event serves all three windows. Each window
+# also has a header cell (tag ``HEADER``), which starts the chain of its keys; a key's first cell
+# leads the chain of its others.
+#
+# Open addressing with linear probing and backward-shift deletion: no tombstones, so the table
+# does not degrade on an endless stream.
+
 
 HEADER: Final = -1
 """Tag of the cell that stands for a whole window; ``engine.window.panes`` has smaller ones, too."""
@@ -38,7 +61,7 @@ class Cells(NamedTuple):
     ``window`` (index), ``tag`` (part, null marks), ``keys`` (int64, c x g): what a cell is for.
     ``rows``: rows added. ``link``: the window's next leader, or next free cell. ``down``: the next
     cell of the key; ``lead``: the first one, its leader.
-    ``slot``: of leaders and headers, where ``engine.window.told`` keeps what was told, or -1.
+    ``slot``: of leaders and headers, where ``engine.window.emitted`` keeps what was told, or -1.
     ``first``, ``last``: of leaders, their kept events (``engine.window.held.kept``), or -1.
     ``unc``: of headers, the largest uncertainty of the window's events [ns]. ``missing``: of
     headers, events known to be missing that could belong to the window. ``stale``: of headers,

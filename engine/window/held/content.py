@@ -9,11 +9,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel, njit
-from engine.kernels.records import record
+from engine.kernels.records import NONE, record
 from engine.window.doubt import bounds as b
-from engine.window.doubt.assignments import Runs, find_runs, new_runs
+from engine.window.doubt.bounds import Runs, find_runs, new_runs
 from engine.window.drift import AMBIGUOUS, CERTAIN, HIGH, LOW, MIDDLE, WHOLE
 from engine.window.held.accumulate import Summary, Sums, new_summary, whole
 from engine.window.held.aggregate import (

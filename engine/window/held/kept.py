@@ -9,9 +9,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel
-from engine.kernels.records import record
+from engine.kernels.records import NONE, record
 from engine.window.held.accumulate import Values
 from engine.window.held.cells import Cells
 

@@ -12,9 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from engine.kernels.integers import NONE
 from engine.kernels.jit import inline, kernel
-from engine.kernels.records import Record, record
+from engine.kernels.records import NONE, Record, record
 from engine.query.plan import Aggregate, Expression
 
 PICKED: Final = record("value", "key", "sign", "tie")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from engine.kernels.integers import NONE
 from engine.kernels.jit import kernel
+from engine.kernels.records import NONE
+from engine.window.emitted import Standing, forget_told
 from engine.window.held.accumulate import clear
 from engine.window.held.cells import free_window
 from engine.window.held.content import Held
 from engine.window.held.kept import forget
-from engine.window.told import Standing, forget_told
 
 
 @kernel

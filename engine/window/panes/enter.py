@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.kernels.integers import NONE
 from engine.kernels.jit import inline
-from engine.kernels.records import Record
+from engine.kernels.records import NONE, Record
 from engine.window import assign as a
 from engine.window.drift import SURE, first_with
-from engine.window.panes.geometry import pane_of
-from engine.window.panes.held import SPAN_MAX, add_to_pane
-from engine.window.told import Book
+from engine.window.emitted import Book
+from engine.window.panes.state import SPAN_MAX, add_to_pane, pane_of
 
 NOWHERE: Final = (1, 0)
 """No windows."""

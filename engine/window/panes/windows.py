@@ -9,10 +9,9 @@ import numpy as np
 from engine.kernels.records import copy_of
 from engine.window import assign as a
 from engine.window.held.accumulate import FLOATS, more_sums
-from engine.window.held.cells import Cells, grown
-from engine.window.held.copies import copied, with_floats, without_floats
-from engine.window.panes.held import Panes
-from engine.window.shown.text_codes import picked_codes
+from engine.window.held.cells import Cells, copied, grown, with_floats, without_floats
+from engine.window.output.results import picked_codes
+from engine.window.panes.state import Panes
 from engine.window.time_windows import TimeWindows
 
 

@@ -1,30 +1,38 @@
-"""The pass over released rows for sessions: what ends, what gets known, then the next row.
-
-Sequential in row order, so results do not depend on how the stream is cut into batches. A session
-is told when progress has passed its last event by the gap, and by as much as clocks may err that
-were seen so far, up to half of the gap; it is forgotten a gap after it can be corrected no more, so
-that an event which would have belonged to it is not taken for another session's, and when no event
-can err by so much that it could have been of it.
-"""
+"""WINDOW SESSION: per group, events less than a gap apart, until the gap's silence."""
 
 from __future__ import annotations
 
-from engine.kernels.heap import pop, push
-from engine.kernels.integers import NONE
+from typing import Any
+
+import numpy as np
+
+from edge_agent.records import DEFAULT_SITE
 from engine.kernels.jit import inline, kernel, njit
-from engine.kernels.records import Record
+from engine.kernels.records import NONE, Record, one
+from engine.kernels.tables import pop, push
+from engine.query.plan import WindowPlan
 from engine.stream.released import LATE
-from engine.window.doubt.gap_table import GapTable, become_known, take_off
+from engine.window import group_batch as b
+from engine.window.assign import INT_MIN
+from engine.window.doubt.missing import GapTable, become_known, take_off
 from engine.window.drift import UNLIKELY
+from engine.window.emitted import forget_told
+from engine.window.group_windows import OwnWindows
 from engine.window.held.accumulate import clear
-from engine.window.held.cells import free_window
+from engine.window.held.cells import copied, free_window
 from engine.window.held.kept import forget
-from engine.window.own import batch as b
-from engine.window.session.cover import uncover
-from engine.window.session.enter import ask, drop, ends, enter
-from engine.window.session.held import SPARE, SessionBook
-from engine.window.session.tell import tell_session
-from engine.window.told import forget_told
+from engine.window.session import state as h
+from engine.window.session.enter import ask, drop, ends, enter, tell_session
+from engine.window.session.state import SPARE, SessionBook, uncover
+from engine.window.settings import WindowSettings
+
+# The pass over released rows for sessions: what ends, what gets known, then the next row.
+#
+# Sequential in row order, so results do not depend on how the stream is cut into batches. A session
+# is told when progress has passed its last event by the gap, and by as much as clocks may err that
+# were seen so far, up to half of the gap; it is forgotten a gap after it can be corrected no more,
+# so that an event which would have belonged to it is not taken for another session's, and when no
+# event can err by so much that it could have been of it.
 
 
 @njit
@@ -213,3 +221,69 @@ def _forget_first(gap: int, horizon: int, book: SessionBook, st: Record) -> None
     uncover(sessions, one)
     clear(held.sums, place)
     free_window(held.cells, place)
+
+
+# WINDOW SESSION: per group, events less than a gap apart, until the gap's silence.
+#
+# Source: Akidau et al. 2015 (Dataflow) 2.2, windows that merge. A session is [first, last + gap);
+# an event that lies less than a gap from two sessions makes them one. It is told when progress has
+# passed its end (``engine.window.session.run``), and corrected as windows of time are. Whether it
+# is one session, and all of it, may hang on the clocks (``engine.window.session.state``,
+# ``is_apart``): then it is uncertain, and all of its events are ambiguous.
+
+
+_SEAMS = 64
+
+
+class SessionWindows(OwnWindows):
+    """Operator of a ``WindowPlan`` of the kind SESSION."""
+
+    lasting = h.LASTING
+
+    def __init__(
+        self, plan: WindowPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE
+    ) -> None:
+        super().__init__(plan, settings, site)
+        self._sessions = h.new_sessions(len(self._held.cells.window), _SEAMS)
+
+    def counters(self) -> dict[str, int]:
+        """Rows too late, or without room."""
+        st = self._state
+        return {"too_late": int(st["too_late"][0]), "refused_groups": int(st["refused"][0])}
+
+    def _new_state(self) -> np.ndarray:
+        return one(h.STATE, frontier=INT_MIN // 2, frontier_at=INT_MIN)
+
+    def _size_and_step(self) -> tuple[int, int]:
+        return self.plan.size_ns, 0
+
+    def _pass(self, batch: b.OwnBatch) -> int:
+        book = h.SessionBook(
+            self._state, self._held, self._standing, self._outbox, self._scratch, self._entries,
+            self._sessions,
+        )  # fmt: skip
+        return run(batch, book)
+
+    def _oldest(self) -> int:
+        cells = self._held.cells
+        live = cells.table[cells.table >= 0]
+        first = self._sessions.of["first"][live[cells.window[live] > 0]]
+        return int(first.min(initial=b.END)) - 2 * self.plan.size_ns
+
+    def _grow_more(self, why: int) -> None:
+        if why == b.GROW_CELLS:
+            self._sessions = h.more_sessions(self._sessions, len(self._held.cells.window))
+        elif why == b.GROW_MORE:
+            self._sessions = h.more_seams(self._sessions)
+
+    def codes(self) -> np.ndarray | None:
+        base = super().codes()
+        clocks = self._sessions.of["clock"]
+        return clocks if base is None else np.concatenate([base, np.unique(clocks)])
+
+    def snapshot(self) -> dict[str, Any]:
+        return super().snapshot() | {"sessions": copied(self._sessions._asdict())}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        self._sessions = h.Sessions(**copied(state["sessions"]))

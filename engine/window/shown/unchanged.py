@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.window.told import Outbox
+from engine.window.emitted import Outbox
 
 
 def unchanged(outbox: Outbox, numbers: np.ndarray | None, held: np.ndarray) -> np.ndarray:
     """Which results of ``outbox``, in words, are of such pairs.
 
-    A pair stands together and is of one instant, as ``engine.window.told.settle`` tells what
+    A pair stands together and is of one instant, as ``engine.window.emitted.settle`` tells what
     changes: so all changes are needed, those that are left out for another reason, too.
 
     Args:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import slackwater
 from engine.barrier.registry import parse_barrier
 from engine.errors import UserError
-from engine.pattern.alone import Alone
+from engine.pattern.seq import Alone
 from engine.pattern.settings import PatternSettings
 from engine.query import query
 from engine.query.repeat_plan import RepeatPlan

@@ -12,12 +12,11 @@ import numpy as np
 from edge_agent.records import Kind
 from engine.barrier.registry import BarrierSettings
 from engine.chain.state_bytes import from_bytes, to_bytes
-from engine.interval.durable.matcher import TreeMatcher
-from engine.pattern.alone import Alone
+from engine.interval.trees import TreeMatcher
+from engine.pattern.seq import Alone
 from engine.pattern.settings import PatternSettings
 from engine.query import query
-from engine.stream.clock_bound import ClockBound
-from engine.stream.released import IN_ORDER, Progress, Released, Strings
+from engine.stream.released import IN_ORDER, ClockBound, Progress, Released, Strings
 from tests.pattern.trees.definition import Record
 
 KINDS = {"whole": int(Kind.EVENT), "start": int(Kind.IBP), "end": int(Kind.IBE)}

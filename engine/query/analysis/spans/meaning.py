@@ -1,10 +1,4 @@
-"""What a tree asks of end points, as relations, conditions and scopes (SPEC 4.8).
-
-A part of several steps spans from the first of their starts to the last of their ends. So each
-relation of two parts compares a first or last of some points with one of others, and is a list of
-*clauses*, all of which must hold, each of facts, of which one must. A clause of one fact is a
-relation that the kernel searches by; others are conditions.
-"""
+"""From a tree of intervals to relations, conditions and scopes on end points (SPEC 4.8)."""
 
 from __future__ import annotations
 
@@ -13,19 +7,93 @@ from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Final, NamedTuple
 
-from engine.query.analysis.spans.end_points import Fact, Facts, end, start
-from engine.query.analysis.spans.tree import SEQUEL
+from msgspec.structs import replace
+
+from engine.query.analysis.pattern import Term
+from engine.query.analysis.spans.tree import SEQUEL, TreePattern, leaves, renumbered
+from engine.query.fields import attributes_in
 from engine.query.plan import (
     Attribute,
     Comparison,
+    Computed,
+    Group,
     Link,
     Logic,
     PointRelation,
     Predicate,
     Scope,
+    SeqPlan,
     Step,
     Tree,
+    TreePlan,
 )
+
+# What is known of the order of end points, and what follows of it.
+#
+# A point is ``2 * step`` (its start) or ``2 * step + 1`` (its end). A fact says that one point is
+# before another, or not after it. Known facts are kept closed: whatever follows is known too.
+
+
+class Fact(NamedTuple):
+    """Point ``low`` is not after ``high``; ``strict``: it is before it."""
+
+    low: int
+    high: int
+    strict: bool
+
+
+def start(step: int) -> int:
+    """The point at which ``step`` begins."""
+    return 2 * step
+
+
+def end(step: int) -> int:
+    """The point at which ``step`` ends."""
+    return 2 * step + 1
+
+
+@dataclass(slots=True)
+class Facts:
+    """``after[p]``: bits of the points that are not before p; ``beyond[p]``: that are after it."""
+
+    after: list[int]
+    beyond: list[int]
+
+    @classmethod
+    def of(cls, steps: int) -> Facts:
+        """No step ends before it begins, and nothing else is known."""
+        after = [(1 << p) | (1 << (p | 1)) for p in range(2 * steps)]
+        return cls(after, [0] * len(after))
+
+    def knows(self, fact: Fact) -> bool:
+        """Whether ``fact`` follows of what is known."""
+        known = self.beyond if fact.strict else self.after
+        return bool(known[fact.low] >> fact.high & 1)
+
+    def excludes(self, fact: Fact) -> bool:
+        """Whether ``fact`` contradicts what is known."""
+        return self.knows(Fact(fact.high, fact.low, not fact.strict))
+
+    def add(self, fact: Fact) -> None:
+        """``fact`` is known from now on, and what follows of it."""
+        if self.knows(fact):
+            return
+        low, high, strict = fact
+        later, much_later = self.after[high], self.beyond[high]
+        for point, seen in enumerate(self.after):
+            if seen >> low & 1:
+                self.after[point] |= later
+                sure = strict or self.beyond[point] >> low & 1
+                self.beyond[point] |= later if sure else much_later
+
+
+# What a tree asks of end points, as relations, conditions and scopes (SPEC 4.8).
+#
+# A part of several steps spans from the first of their starts to the last of their ends. So each
+# relation of two parts compares a first or last of some points with one of others, and is a list of
+# *clauses*, all of which must hold, each of facts, of which one must. A clause of one fact is a
+# relation that the kernel searches by; others are conditions.
+
 
 ASSIGNMENTS_MAX: Final = 720
 INVERSE: Final = {
@@ -384,3 +452,72 @@ def _any(terms: list[Predicate]) -> Predicate:
 
 def _all(terms: list[Predicate]) -> Predicate:
     return terms[0] if len(terms) == 1 else Logic("and", tuple(terms))
+
+
+# The plan of a pattern of intervals: a branch for each alternative of its ORs.
+
+
+_OF_END = frozenset({"te", "raw_te"})
+_OF_START = frozenset({"ts", "raw_ts", "ref"})
+
+
+def bare_branches(name: str, pattern: TreePattern) -> list[SeqPlan]:
+    """Per alternative of ``pattern`` its steps, and what the tree asks of them.
+
+    Raises:
+        UserError: an alternative has no positive step, or its relations exclude one another.
+    """
+    known, found = list(pattern.steps.values()), []
+    for tree in pattern.trees():
+        kept = sorted(leaves(tree))
+        steps = tuple(known[place] for place in kept)
+        rank = {place: number for number, place in enumerate(kept)}
+        try:
+            meaning = meaning_of(renumbered(tree, rank), steps)
+        except ContradictionError as error:
+            raise pattern.refuse(pattern.links[id(error.link)], str(error)) from None
+        found.append(
+            SeqPlan(
+                name, pattern.text, steps, others=tuple(meaning.conditions),
+                pattern=Group("AND", meaning.positive), relations=tuple(meaning.relations),
+                scopes=tuple(meaning.scopes), starts=meaning.starts, ends=meaning.ends,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _negated(branch: SeqPlan) -> list[str]:
+    """A negated step counts by its start."""
+    return [step.alias for step in branch.steps if step.negated]
+
+
+def tree_plan(
+    whole: SeqPlan, branches: tuple[SeqPlan, ...], pattern: TreePattern, terms: Sequence[Term],
+    returned: tuple[tuple[Attribute, ...], tuple[Computed, ...]],
+) -> TreePlan:  # fmt: skip
+    """The plan of ``branches``.
+
+    A step needs the whole of its interval if the query reads the half that may be lacking.
+    """
+    named = [attribute for term in terms for attribute in attributes_in(term.predicate)]
+    named += returned[0]
+    named += [each for one in returned[1] for each in attributes_in(one.expression)]
+    needs_end = {attribute.alias for attribute in named if attribute.name in _OF_END}
+    needs_start = {attribute.alias for attribute in named if attribute.name in _OF_START}
+    branches = tuple(
+        replace(
+            branch,
+            starts=tuple(
+                alias for alias in (*branch.starts, *_negated(branch)) if alias not in needs_end
+            ),
+            ends=tuple(alias for alias in branch.ends if alias not in needs_start),
+        )
+        for branch in branches
+    )
+    known = {step.alias: step for branch in branches for step in branch.steps}
+    places = tuple(place for place, alias in enumerate(pattern.steps) if alias in known)
+    return TreePlan(
+        whole.name, whole.text, branches, whole.realtime,
+        tuple(known[alias] for alias in pattern.steps), Group("AND", places),
+        tuple(term.predicate for term in terms), *returned, tree=pattern.root,
+    )  # fmt: skip

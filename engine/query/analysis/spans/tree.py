@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from engine.query.analysis.clauses import unsupported
 from engine.query.analysis.pattern import BRANCHES_MAX, Pattern, combinations, count_of
+from engine.query.analysis.typed import unsupported
 from engine.query.language import syntax as s
 from engine.query.language.place import Span
 from engine.query.plan import Link, Tree, TreePart

@@ -10,7 +10,7 @@ import numpy as np
 
 from engine.constraint.basic import basic_of, not_basic
 from engine.query import query
-from engine.query.automata.compiled import Automata, automata_of
+from engine.query.automata.verdicts import Automata, automata_of
 from engine.query.fields import bare
 from engine.query.monitor_plan import MonitorPlan
 from engine.query.plan import Comparison, Constant, SeqPlan

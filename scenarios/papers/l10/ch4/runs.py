@@ -11,8 +11,7 @@ from typing import Final, TypeVar
 import numpy as np
 
 from engine.chain.state_bytes import to_bytes
-from engine.pattern.alone import Alone
-from engine.pattern.seq import SeqMatcher
+from engine.pattern.seq import Alone, SeqMatcher
 from engine.pattern.settings import PatternSettings, StackOptions
 from engine.query.plan import SeqPlan, Step
 from engine.stream.released import Released

@@ -11,7 +11,7 @@ from engine.chain import Chain, ChainSettings
 from engine.order.registry import parse_order
 from engine.pattern.settings import PatternSettings
 from engine.query import query as read_query
-from engine.query.endpoints.path import IBP, INDEXED, NAIVE
+from engine.query.endpoints.joins import IBP, INDEXED, NAIVE
 from scenarios.papers.l10.ch5.intervals import SPREAD, WITHIN_NS, Intervals, intervals, query
 from slackwater.log import DEFAULT_SITE
 from slackwater.paper import PaperRun

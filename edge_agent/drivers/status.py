@@ -1,0 +1,159 @@
+"""What an agent says of itself: lines for people, systemd's notifications, a status file."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from edge_agent import clock
+from edge_agent.drivers.channel import Channel
+from edge_agent.drivers.network_interface import interface_of
+from edge_agent.inputs.registry import NamedInput
+from edge_agent.local_files import taking_name
+
+# Lines for people: some are told whenever they are due, faults that repeat only now and then.
+
+
+_EVERY_NS: Final = 10 * 10**9
+_AT_ONCE: Final = 5
+
+
+class Tellings:
+    """Tells lines by ``tell``; of those for ``rarely``, 5 every 10 s and how many more."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self.tell = tell
+        self._since_ns = clock.read().mono_ns
+        self._told = 0
+        self._left_out = 0
+
+    def rarely(self, line: str) -> None:
+        """A fault of which there may be thousands."""
+        now_ns = clock.read().mono_ns
+        if now_ns - self._since_ns >= _EVERY_NS:
+            self.end()
+            self._since_ns, self._told = now_ns, 0
+        if self._told < _AT_ONCE:
+            self._told += 1
+            self.tell(line)
+        else:
+            self._left_out += 1
+
+    def end(self) -> None:
+        """Says how many were left out since the last time."""
+        if self._left_out:
+            self.tell(f"{self._left_out} more such lines")
+        self._left_out = 0
+
+
+# What systemd is told (sd_notify(3)): ready, alive, stopping. Nothing where there is no systemd.
+#
+# ``Type=notify`` of a unit waits for READY; ``WatchdogSec`` restarts a service that has not said
+# for so long that it is alive, which here the event loop says: one that hangs says nothing.
+
+
+_PER_WATCHDOG: Final = 3
+"""How often in the watchdog's time it is told; systemd recommends twice or more."""
+_US_PER_S: Final = 1_000_000
+
+
+class Systemd:
+    """The service manager, as the environment of this process names it."""
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        address = environment.get("NOTIFY_SOCKET", "")
+        # An address that begins with @ is in the abstract name space of Linux.
+        self._address = "\0" + address[1:] if address.startswith("@") else address
+        watched = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+        wait = environment.get("WATCHDOG_USEC", "") if watched else ""
+        self._seconds = int(wait) / _US_PER_S / _PER_WATCHDOG if wait.isdecimal() else 0.0
+
+    def ready(self) -> None:
+        """Inputs are read, and the outbox is open."""
+        self._say("READY=1")
+
+    def stopping(self) -> None:
+        """A stop was asked for, or all is done."""
+        self._say("STOPPING=1")
+
+    def doing(self, what: str) -> None:
+        """A line for ``systemctl status``."""
+        self._say(f"STATUS={what.splitlines()[0] if what else ''}")
+
+    async def watch(self) -> None:
+        """Says again and again that the event loop runs; returns where nobody asks for it."""
+        while self._seconds > 0:
+            self._say("WATCHDOG=1")
+            await asyncio.sleep(self._seconds)
+
+    def _say(self, text: str) -> None:
+        if not self._address:
+            return
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as link:
+            try:
+                link.sendto(text.encode(), self._address)
+            except OSError:
+                return  # a manager that is gone, or slow, stops no agent
+
+
+# What an agent is doing, as a JSON file that is replaced whole every few seconds.
+#
+# For tiny devices that serve no page: a person or a program reads the file. It is not synced to the
+# disk, which would wear flash memory out for nothing: after a power cut it may be old or empty.
+
+
+def status_of(channel: Channel, inputs: Sequence[NamedInput]) -> dict[str, Any]:
+    """Fields of the status file; counts are of this run of the agent.
+
+    ``at`` [ns, this device's wall clock]; ``interface`` and ``address`` of the newest connection;
+    ``unacked_bytes``: kept for the gateway's ack; ``outlet``: what came from all inputs;
+    ``inputs``: what each of them counts; ``outbox``: per stream.
+    """
+    driver = channel.driver
+    session = driver.session
+    interface = interface_of(driver.local_address) if driver.local_address else None
+    return {
+        "at": clock.read().wall_ns,
+        "site": session.settings.site,
+        "source": session.settings.source,
+        "incarnation": session.incarnation,
+        "state": session.state.value,
+        "clock": session.sync_state.value,
+        "interface": None if interface is None else interface.name,
+        "address": driver.local_address or None,
+        "last_error": driver.last_error or None,
+        "unacked_bytes": session.unacked_bytes,
+        "next_seq": {stream.name: session.next_seq(stream.name) for stream in session.streams},
+        "outlet": dict(channel.counts),
+        "inputs": {each.name: dict(each.input.counts) for each in inputs},
+        "outbox": channel.spool_counts(),
+        "session": dict(session.counts),
+        "sync": dict(session.sync_counts),
+        "sockets": dict(driver.counts),
+    }
+
+
+class StatusFile:
+    """The file at ``path``. An error of writing it is kept in ``error``: the agent goes on."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.error: OSError | None = None
+
+    def write(self, channel: Channel, inputs: Sequence[NamedInput]) -> None:
+        """Replaces the file."""
+        unfinished = self.path.with_name(f".{self.path.name}.writing")
+        line = json.dumps(status_of(channel, inputs)) + "\n"
+        try:
+            with taking_name(unfinished, self.path):
+                unfinished.write_text(line, encoding="utf-8")
+                unfinished.replace(self.path)
+        except OSError as error:
+            self.error = error
+        else:
+            self.error = None

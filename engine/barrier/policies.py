@@ -1,0 +1,221 @@
+"""The barriers: when a match becomes a result (SPEC 4.2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from engine.barrier.base import Asked, Changes, EventTable, Given
+from engine.stream.timeline import ALL, LONG_AGO, Steps, Timeline, Told
+
+# Barriers that know only what is promised: at once, and the base of those that wait for promises
+# or for a time (SPEC 4.2).
+#
+# A promise says that no later record of a type has ref below it. Where an ordering operator stands
+# before the query, its progress is a promise for every type.
+
+
+class Promised:
+    """Due at once; ordered by what is promised for the types of the positive steps."""
+
+    adapts = False
+
+    def __init__(self, asked: Asked) -> None:
+        self._asked = asked
+        self._types = list(dict.fromkeys([*asked.negated, *asked.positive]))
+
+    def clocks(self, told: Told) -> list[Steps]:
+        promised = told.promised
+        return [promised[ALL] if ALL in promised else promised[kind] for kind in self._types]
+
+    def targets(self, closes: np.ndarray) -> np.ndarray:
+        return np.full((len(closes), len(self._types)), LONG_AGO)
+
+    def last_targets(self, closes: np.ndarray) -> np.ndarray:
+        found = np.full((len(closes), len(self._types)), LONG_AGO)
+        for kind in self._asked.positive:
+            found[:, self._types.index(kind)] = closes[:, -1]
+        return found
+
+    def hold_ns(self) -> int | None:
+        return None
+
+    def broken(self, timeline: Timeline) -> np.ndarray:
+        return timeline.below_promises()
+
+
+# ``immediate``: every match is a result at once (SPEC 4.2; L09 IV calls it aggressive).
+#
+# A match that a later event of a negated step invalidates is taken back (``-``); one that such an
+# event puts in doubt is taken back and given anew with its probability.
+#
+# When not to use: when acting on a result that is taken back costs more than waiting for a sure
+# one.
+
+
+class Immediate:
+    """Holds nothing; ``at`` is the release of the row that completed or changed the match.
+
+    Args:
+        asked: of the query.
+    """
+
+    def __init__(self, asked: Asked) -> None:
+        self._purged = asked.purged
+        self._broken = 0
+
+    def process(
+        self, changes: Changes | None, timeline: Timeline, store: EventTable
+    ) -> Given | None:
+        if self._purged:
+            self._broken += int(timeline.below_promises().sum())
+        if changes is None:
+            return None
+        before, after = changes.before, changes.after
+        if after.stands.all() and not before.stands.any():
+            return Given(
+                changes.rows, changes.branch, after.stands,
+                store.columns["release"][changes.cause], changes.known_at, after.confirmed,
+                after.chance,
+            )  # fmt: skip
+        # What a change takes back comes just before what it gives instead.
+        change = np.repeat(np.arange(len(changes)), before.stands.astype(np.int64) + after.stands)
+        plus = np.ones(len(change), np.bool_)
+        plus[np.searchsorted(change, np.flatnonzero(before.stands))] = False
+        return Given(
+            changes.rows[change],
+            changes.branch[change],
+            plus,
+            store.columns["release"][changes.cause[change]],
+            changes.known_at[change],
+            np.where(plus, after.confirmed[change], before.confirmed[change]),
+            np.where(plus, after.chance[change], before.chance[change]),
+        )
+
+    def held_rows(self) -> np.ndarray:
+        return np.empty(0, np.int64)
+
+    def renumber(self, number: np.ndarray) -> None:
+        """No row is held."""
+
+    def counters(self) -> dict[str, int]:
+        """``promises_broken``: rows below what was promised, if a purge counts on promises."""
+        return {"promises_broken": self._broken} if self._purged else {}
+
+    def snapshot(self) -> dict[str, Any]:
+        return {"broken": self._broken}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._broken = state["broken"]
+
+
+# ``punctuation``: a match leaves when promises close its scopes (SPEC 4.2; L09 VI: conservative).
+#
+# A promise p of a negated step's type closes the open end x of its scope when p >= x, the closed
+# end when p > x. A match without negated steps leaves at once. L09 Example 5.
+#
+# When not to use: sources that promise nothing, with no order before the query: everything waits
+# for the end of the input.
+
+
+class Punctuation(Promised):
+    """The policy of ``punctuation``."""
+
+    def targets(self, closes: np.ndarray) -> np.ndarray:
+        found = np.full((len(closes), len(self._types)), LONG_AGO)
+        for scope, kind in enumerate(self._asked.negated):
+            column = self._types.index(kind)
+            found[:, column] = np.maximum(found[:, column], closes[:, scope])
+        return found
+
+
+# ``bounded:K``: a match leaves when the event clock closes its last scope (SPEC 4.2).
+#
+# L10's Optimization 4.5 with its last scope instead of its last event.
+#
+# K promises that every later record has ref >= event clock - K (the largest ref yet). An open end x
+# is closed when x + K <= clock, a closed one when x + K < clock: L10 Example 4.10. A match without
+# negated steps leaves at once.
+#
+# When not to use: delays with a tail. What comes later than K is counted, and corrects results that
+# had been let go.
+
+
+class Bounded:
+    """The policy of ``bounded:K``.
+
+    Args:
+        slack_ns: K.
+    """
+
+    adapts = False
+
+    def __init__(self, slack_ns: int) -> None:
+        self._slack_ns = slack_ns
+
+    def clocks(self, told: Told) -> list[Steps]:
+        return [told.clock]
+
+    def targets(self, closes: np.ndarray) -> np.ndarray:
+        last = closes[:, :-1].max(axis=1, initial=LONG_AGO)
+        return self._after(last)
+
+    def last_targets(self, closes: np.ndarray) -> np.ndarray:
+        return self._after(closes[:, -1])
+
+    def _after(self, ref: np.ndarray) -> np.ndarray:
+        return np.where(ref == LONG_AGO, ref, ref + self._slack_ns)[:, None]
+
+    def hold_ns(self) -> int | None:
+        return None
+
+    def broken(self, timeline: Timeline) -> np.ndarray:
+        return timeline.below(timeline.told.clock, self._slack_ns)
+
+
+# ``hold:H``: a match leaves H after it became known, on the arrival clock (SPEC 4.2; Z10).
+#
+# An invalidation until then, the instant itself included, removes both; a later one takes the match
+# back. H = 0 is nearly ``immediate``, a long H nearly as safe as waiting for promises.
+#
+# When not to use: when results must be right for good: H is no promise.
+
+
+class Hold(Promised):
+    """The policy of ``hold:H``.
+
+    Args:
+        asked: of the query.
+        hold_ns: H.
+        ordered: whether matches also wait for earlier ones, as promises say.
+    """
+
+    def __init__(self, asked: Asked, hold_ns: int, *, ordered: bool = False) -> None:
+        super().__init__(asked)
+        self._hold_ns = hold_ns
+        self._ordered = ordered
+
+    def hold_ns(self) -> int | None:
+        return self._hold_ns
+
+    def broken(self, timeline: Timeline) -> np.ndarray:
+        if self._ordered:
+            return super().broken(timeline)
+        return np.zeros(len(timeline.ref), np.bool_)  # H is no promise
+
+
+# ``adaptive``: at once while that is seldom wrong, by promises while it is not (L09 XI, Z10).
+#
+# The rate of spoilt matches is smoothed over about 64 fates: 1 for each match that a later row
+# changes, 0 for each that is let go. Above 10 % new matches wait as under ``punctuation``; below 5
+# % they leave at once again. Fates count at their places in the released stream, so no cut changes
+# it.
+#
+# When not to use: when a single wrong alarm is one too many, or when there are no promises.
+
+
+class Adaptive(Punctuation):
+    """The policy of ``adaptive``; ``engine.barrier.replay`` smooths the rate."""
+
+    adapts = True

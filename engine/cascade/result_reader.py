@@ -1,0 +1,237 @@
+"""An operator that reads results as events: checkpoints, copies and comparisons of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+from msgspec.structs import replace
+
+from edge_agent.records import CLOCK
+from engine.cascade.derived_events import (
+    CODED,
+    MISSING,
+    DerivedRows,
+    columns_in,
+    identities_of,
+    signs_of,
+)
+from engine.clocks.stream_clocks import StreamClocks
+from engine.kernels.tables import numbered
+from engine.operator import Operator, Result, ResultPieces
+from engine.stream.ends import REF_END
+from engine.stream.released import IN_ORDER, ClockBound, Gaps, Progress, Released, Strings
+
+# An operator as it was before events that may still change: to go back there is to take a copy.
+#
+# The events that an operator has read and that may still change are its tail. A correction of the
+# tail is read from where it begins to matter, so copies of the operator are kept of some places in
+# it: of its beginning, and of where earlier corrections began, closer together towards its end, as
+# corrections are mostly of what is new. So a correction costs what follows it, not the whole tail.
+
+
+_MOST: Final = 6
+"""Copies that are kept."""
+_FEW: Final = 256
+"""Events that are read again rather than that a copy is kept for them."""
+
+
+class Rewinds:
+    """Copies of an operator, by how much of its tail they have read.
+
+    Args:
+        first: the operator when it has read nothing; it is kept, and must not be used elsewhere.
+    """
+
+    def __init__(self, first: AskedOperator) -> None:
+        self._counts, self._copies = [0], [first]
+
+    def back_to(
+        self, tail: DerivedRows, count: int, strings: Strings, bound: ClockBound
+    ) -> AskedOperator:
+        """The operator when it had read the first ``count`` events of the tail: to be copied, not
+        fed. What comes behind them in the tail changes, and is forgotten.
+        """
+        while self._counts[-1] > count:
+            self._counts.pop()
+            self._copies.pop()
+        found, start = self._copies[-1], self._counts[-1]
+        if start < count:
+            found = found.copy()
+            found.feed(tail.cut(start, count), NO_STEPS, strings, bound)
+        if count - start >= _FEW:
+            self._counts.append(count)
+            self._copies.append(found)
+            self._thin(tail.n)
+        return found
+
+    def let_go(self, tail: DerivedRows, count: int, strings: Strings, bound: ClockBound) -> None:
+        """The first ``count`` events of the tail leave it: they change no more."""
+        place = int(np.searchsorted(self._counts, count, "right")) - 1
+        first = self._copies[place]
+        first.feed(tail.cut(self._counts[place], count), NO_STEPS, strings, bound)
+        self._counts = [0, *(each - count for each in self._counts[place + 1 :])]
+        self._copies = [first, *self._copies[place + 1 :]]
+
+    def _thin(self, n: int) -> None:
+        """Of too many the one goes without which least is read again, for how old it is."""
+        if len(self._counts) > _MOST:
+            counts = np.array(self._counts)
+            needless = int(np.argmin(np.diff(counts) / (n - counts[1:] + 1.0))) + 1
+            del self._counts[needless], self._copies[needless]
+
+    def codes(self) -> list[np.ndarray | None]:
+        """Of texts that each copy holds (``engine.operator.Operator``)."""
+        return [each.codes() for each in self._copies]
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data: the first of them, from which the others can be made."""
+        return self._copies[0].snapshot()
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over a snapshot."""
+        del self._counts[1:], self._copies[1:]
+        self._copies[0].restore(state)
+
+
+# What two runs over nearly the same events have in their results that the other one has not.
+
+
+def changes_between(
+    told: Sequence[Sequence[Result]], now: Sequence[Sequence[Result]], at: int
+) -> ResultPieces:
+    """What makes of the results ``told`` those of ``now``: retractions, then insertions.
+
+    Args:
+        told: pieces of results, insertions and retractions, behind what both begin with.
+        now: pieces of the results that should have been told, behind the same.
+        at: the instant of the changes.
+    """
+    pieces = [*columns_in(told), *columns_in(now)]
+    first_now = len(list(columns_in(told)))
+    found = ResultPieces()
+    if not pieces:
+        return found
+    lengths = [len(piece) for piece in pieces]
+    number = numbered(np.concatenate([identities_of(piece) for piece in pieces]))
+    signs = np.concatenate([signs_of(piece) for piece in pieces])
+    is_now = np.repeat(np.arange(len(pieces)) >= first_now, lengths)
+    net = np.zeros(int(number.max()) + 1, np.int64)
+    np.add.at(net, number, np.where(is_now, signs, -signs))
+    for plus in (False, True):
+        # Of each content as many as it has changed by, from those that brought that about: given
+        # now, or taken back as was told; or the other way round.
+        mine = ((signs > 0) == is_now) == plus
+        wanted = np.maximum(net if plus else -net, 0)
+        rows = np.flatnonzero(mine)
+        rows = rows[_rank(number[rows]) < wanted[number[rows]]]
+        starts = np.cumsum([0, *lengths])
+        for place, piece in enumerate(pieces):
+            some = rows[(rows >= starts[place]) & (rows < starts[place + 1])] - starts[place]
+            if len(some):
+                instants = np.full(len(some), at)
+                found.extend(piece.taken(some, np.full(len(some), plus), instants))  # type: ignore[attr-defined]
+    return found
+
+
+def _rank(number: np.ndarray) -> np.ndarray:
+    """Per place, how many before it have the same number."""
+    order = np.argsort(number, kind="stable")
+    ordered = number[order]
+    begins = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
+    counts = np.diff(np.append(begins, len(ordered)))
+    rank = np.empty(len(number), np.int64)
+    rank[order] = np.arange(len(number)) - np.repeat(begins, counts)
+    return rank
+
+
+# An operator that reads results as events: fed in order, copied, and compared with itself.
+
+
+NO_STEPS: Final = Progress()
+_TIMES: Final = ("ref", REF_END, "ts", "te", "arrival", "release", "unc", "epoch", "seq")
+_NOBODY: Final = {name: np.empty(0, np.int64) for name in _TIMES} | {
+    name: np.empty(0, np.int32) for name in CODED if name != CLOCK
+}
+"""Columns of a batch that has progress alone; the clock is the source's own."""
+
+
+class AskedOperator:
+    """``build``'s operator, with the clocks of the stream that it reads.
+
+    Args:
+        build: makes the operator; each call makes one that has read nothing.
+        beside: how far from its event's time a gap of missing ones reaches [ns]: 0 where windows
+            lie on the clock, 1 where events are their borders.
+    """
+
+    def __init__(self, build: Callable[[], Operator], beside: int) -> None:
+        self._build, self._beside = build, beside
+        self.operator = build()
+        types = self.operator.types
+        self._clocks = None if types is None else StreamClocks(frozenset(types))
+
+    def feed(
+        self, rows: DerivedRows, steps: Progress, strings: Strings, bound: ClockBound
+    ) -> Sequence[Result]:
+        """Reads ``rows``, in order, which come after all that it has read.
+
+        Args:
+            rows: with the instants of their release.
+            steps: progress besides.
+            strings: what the rows' codes mean.
+            bound: how wrong their times may be.
+        """
+        released = Released(
+            rows.n, {**_NOBODY, **rows.columns, "status": np.full(rows.n, IN_ORDER, np.int8)},
+            rows.types, strings, 0, steps, self._gaps(rows, steps), None, bound,
+        )  # fmt: skip
+        if self._clocks is not None:
+            released = replace(released, moved=self._clocks.advance(released))
+        return self.operator.process(released)
+
+    def _gaps(self, rows: DerivedRows, steps: Progress) -> Gaps:
+        """What is missing upstream: once for all results of one extent, as it is of each key."""
+        if not rows.n or not rows[MISSING].any():
+            return Gaps()
+        extent = np.column_stack([rows["ref"], rows[REF_END]])
+        first = np.flatnonzero(np.append(True, (extent[1:] != extent[:-1]).any(axis=1)))
+        count = np.maximum.reduceat(rows[MISSING], first)
+        first, count = first[count > 0], count[count > 0]
+        at = rows[REF_END][first]
+        return Gaps(
+            first, rows["source"][first].astype(np.int64), rows["stream"][first].astype(np.int64),
+            np.zeros(len(first), np.int64), count, at - self._beside, at + self._beside,
+            np.searchsorted(steps.row, first, "right"),
+        )  # fmt: skip
+
+    def copy(self) -> AskedOperator:
+        """Another one in the same state."""
+        found = AskedOperator(self._build, self._beside)
+        found.restore(self.snapshot())
+        return found
+
+    def run(
+        self, rows: DerivedRows, steps: Progress, now: int, strings: Strings, bound: ClockBound
+    ) -> tuple[AskedOperator, ResultPieces]:
+        """A copy that has read ``rows``, and come to ``now``; and the results that it gave."""
+        run, results = self.copy(), ResultPieces()
+        results.extend(run.feed(rows, steps, strings, bound))
+        results.extend(run.operator.advance(now))
+        return run, results
+
+    def codes(self) -> np.ndarray | None:
+        """As of ``engine.operator.Operator``."""
+        return self.operator.codes()
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data."""
+        clocks = None if self._clocks is None else self._clocks.snapshot()
+        return {"operator": self.operator.snapshot(), "clocks": clocks}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over a snapshot."""
+        self.operator.restore(state["operator"])
+        if self._clocks is not None:
+            self._clocks.restore(state["clocks"])

@@ -1,1 +1,0 @@
-"""What a person at a terminal sees."""

@@ -1,1 +1,0 @@
-"""SEQ/PAL trees of intervals, whose halves may arrive apart (Z10)."""

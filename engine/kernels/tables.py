@@ -1,0 +1,207 @@
+"""Data structures of kernels: a hash, a heap, a hash table, and bins that forget."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from engine.kernels.jit import inline, kernel
+from engine.kernels.records import NONE
+
+# One hash for all tables of the kernels.
+
+
+MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
+"""Odd bits of the golden ratio: neighbours come to lie far apart (Knuth, TAOCP 3, 6.4)."""
+
+
+@inline
+def mixed(key: int, value: int) -> int:
+    """``key`` with one more value mixed in."""
+    bits = (np.uint64(np.int64(key)) ^ np.uint64(np.int64(value))) * MULTIPLIER
+    return int(np.int64(bits ^ (bits >> np.uint64(32))))
+
+
+# A binary heap of numbers: the one with the smallest key is at 0, of equal keys the smallest one.
+#
+# Source: Williams 1964, "Algorithm 232: Heapsort". Kernels that call these have the heap (an array
+# with room for all) and its size themselves.
+
+
+@inline
+def before(keys: np.ndarray, first: int, second: int) -> bool:
+    """Whether number ``first`` goes before number ``second``."""
+    return keys[first] < keys[second] or (keys[first] == keys[second] and first < second)
+
+
+@inline
+def push(heap: np.ndarray, size: int, keys: np.ndarray, number: int) -> None:
+    """Put ``number`` into a heap of ``size``."""
+    place = size
+    while place > 0:
+        above = (place - 1) >> 1
+        if not before(keys, number, heap[above]):
+            break
+        heap[place] = heap[above]
+        place = above
+    heap[place] = number
+
+
+@inline
+def pop(heap: np.ndarray, size: int, keys: np.ndarray) -> None:
+    """Take the first number off a heap of ``size``."""
+    last = size - 1
+    number, place = heap[last], 0
+    while True:
+        below = 2 * place + 1
+        if below >= last:
+            break
+        if below + 1 < last and before(keys, heap[below + 1], heap[below]):
+            below += 1
+        if not before(keys, heap[below], number):
+            break
+        heap[place] = heap[below]
+        place = below
+    heap[place] = number
+
+
+# A hash table of numbers by key: open addressing with linear probing, at most half full.
+#
+# Entry n has the key ``keys[n]``, a row of int64; a key asked for is a row of another table, or a
+# tuple of as many integers. A free slot holds NONE.
+#
+# Source: Knuth, The Art of Computer Programming 3, 6.4, algorithm L.
+
+
+Key = np.ndarray | tuple[int, ...]
+_LEAST: Final = 4
+
+
+def empty_slots(entries: int) -> np.ndarray:
+    """Slots for so many entries."""
+    return np.full(1 << max(_LEAST, (2 * entries).bit_length()), NONE, np.int32)
+
+
+@inline
+def slot_of(slots: np.ndarray, keys: np.ndarray, key: Key) -> int:
+    """The slot of the entry with this key, or the free one where it belongs."""
+    mask = len(slots) - 1
+    hashed = 0
+    for part in range(len(key)):
+        hashed = mixed(hashed, key[part])
+    slot = hashed & mask
+    while slots[slot] != NONE and not _same(keys, slots[slot], key):
+        slot = (slot + 1) & mask
+    return int(slot)
+
+
+@inline
+def _same(keys: np.ndarray, entry: int, key: Key) -> bool:
+    same = True
+    for part in range(len(key)):
+        same = same and keys[entry, part] == key[part]
+    return same
+
+
+@kernel
+def entry_of(slots: np.ndarray, keys: np.ndarray, key: Key) -> int:
+    """The entry with this key, or -1."""
+    return int(slots[slot_of(slots, keys, key)])
+
+
+@kernel
+def enter(slots: np.ndarray, keys: np.ndarray, first: int) -> None:
+    """Enter ``keys`` from entry ``first`` on; all of them differ."""
+    for entry in range(first, len(keys)):
+        slots[slot_of(slots, keys, keys[entry])] = entry
+
+
+@kernel
+def _look_up(slots: np.ndarray, keys: np.ndarray, wanted: np.ndarray, found: np.ndarray) -> None:
+    for i in range(len(wanted)):
+        found[i] = slots[slot_of(slots, keys, wanted[i])]
+
+
+@kernel
+def _number(slots: np.ndarray, keys: np.ndarray, rows: np.ndarray, found: np.ndarray) -> None:
+    n = 0
+    for i in range(len(rows)):
+        slot = slot_of(slots, keys, rows[i])
+        if slots[slot] == NONE:
+            slots[slot] = n
+            for part in range(keys.shape[1]):
+                keys[n, part] = rows[i, part]
+            n += 1
+        found[i] = slots[slot]
+
+
+def places_of(known: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Per row of ``wanted`` the place of an equal row of ``known`` (whose rows differ), or -1.
+
+    Args:
+        known: (n, columns) int64.
+        wanted: (m, columns) int64.
+    """
+    slots, found = empty_slots(len(known)), np.empty(len(wanted), np.int64)
+    enter(slots, known, 0)
+    _look_up(slots, known, wanted, found)
+    return found
+
+
+def numbered(rows: np.ndarray) -> np.ndarray:
+    """Equal numbers, from 0 on in order of appearance, for equal rows of (n, columns) int64."""
+    found = np.empty(len(rows), np.int64)
+    _number(empty_slots(len(rows)), np.empty_like(rows), rows, found)
+    return found
+
+
+# Counts in bins whose width grows with the value, and forgets: quantiles of times, cheaply.
+#
+# With ``bits`` = b, bins are 1 wide up to 2**b, then there are 2**b per octave: a value is told to
+# one part in 2**b, by a number that is its float's exponent and the first b bits of its fraction.
+
+
+_MILLION: Final = 1_000_000
+
+
+@inline
+def log_bin(value: int, bits: int) -> int:
+    """The bin of a value of at least 0."""
+    if value < 1 << bits:
+        return value
+    return (int(np.float64(value).view(np.int64)) >> (52 - bits)) - ((1022 + bits) << bits)
+
+
+@inline
+def bin_start(index: int, bits: int) -> int:
+    """The least value of a bin."""
+    if index < 1 << bits:
+        return index
+    octave = (index >> bits) - 1
+    return (index - (octave << bits)) << octave
+
+
+@inline
+def count_in(bins: np.ndarray, total: int, index: int, window: int) -> int:
+    """Count one in a bin, and halve all counts when there are ``window``; gives their sum."""
+    bins[index] += 1
+    total += 1
+    if total >= window:
+        total = 0
+        for each in range(len(bins)):
+            bins[each] >>= 1
+            total += bins[each]
+    return total
+
+
+@kernel
+def tail_bin(bins: np.ndarray, total: int, tail_ppm: int) -> int:
+    """The first bin that has at most ``tail_ppm`` millionths of the counts above it; -1 of none."""
+    allowed = total * tail_ppm // _MILLION
+    above = 0
+    for index in range(len(bins) - 1, -1, -1):
+        above += bins[index]
+        if above > allowed:
+            return index
+    return -1

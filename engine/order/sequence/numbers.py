@@ -1,0 +1,468 @@
+"""One source's events in the order of their numbers, and its markers (R19 3.2.1)."""
+
+from __future__ import annotations
+
+from edge_agent.records import Kind
+from engine.clocks.epochs import reference
+from engine.kernels.jit import inline, kernel
+from engine.kernels.records import INT_MAX, INT_MIN, NONE, Record
+from engine.order.sequence.merge import (
+    clock_of,
+    correct,
+    hurry,
+    insert,
+    is_future,
+    note,
+    note_refused,
+    push,
+    push_late,
+    saw_ts,
+    set_aside,
+    set_key,
+)
+from engine.order.sequence.state import (
+    DUPLICATE,
+    MARKER_JUMP,
+    MAX_RING,
+    MISSING_KEPT,
+    NOTE_GAP,
+    QUARANTINED_JUMP,
+    STAGE_HELD,
+    STAGE_RING,
+    Sequencer,
+)
+from engine.order.sequence.waits import later, saw_held, saw_in_order
+
+# Markers of how far a source has got: punctuations and ends of stream, lane by lane (SPEC 3.2).
+#
+# A marker with number n follows the events below n and so counts once these are settled; until then
+# it waits like an event that was buffered, with a deadline of its own. One without a number follows
+# the events that came before it.
+
+
+_POG = int(Kind.POG)
+
+
+@inline
+def next_deadline(s: Sequencer, lane: int) -> int:
+    """Earliest deadline of the lane's gap: of a buffered event or of a marker beyond the gap."""
+    of = s.lanes[lane]
+    when = min(of.pog_deadline, of.eos_deadline)
+    if of.dq_head != NONE:
+        when = min(when, s.rows[of.dq_head].deadline)
+    return int(when)
+
+
+@kernel
+def promise(s: Sequencer, lane: int, clock: int, ts: int) -> None:
+    """No later event of the lane has event time below ``ts``, at the clock of this code."""
+    of = s.lanes[lane]
+    bound, _, _ = reference(s.clocks, s.state[0].default_uncertainty, clock, ts)
+    if bound > of.bound:
+        of.bound = bound
+        set_key(s, lane)
+
+
+@inline
+def promise_later(s: Sequencer, lane: int, seq: int, clock: int, ts: int, deadline: int) -> None:
+    """A punctuation that waits for the numbers below ``seq``.
+
+    The first one waiting keeps its deadline, so that many cannot put it off; of those behind it
+    the newest is kept, as it says most.
+    """
+    of = s.lanes[lane]
+    if of.pog_seq < 0:
+        of.pog_seq = seq
+        of.pog_ts = ts
+        of.pog_clock = clock
+        of.pog_deadline = deadline
+    elif seq == of.pog_seq and clock == of.pog_clock:
+        of.pog_ts = max(of.pog_ts, ts)
+    elif seq > of.pog_seq:
+        of.next_pog_seq = seq
+        of.next_pog_ts = ts
+        of.next_pog_clock = clock
+        of.next_pog_deadline = deadline
+
+
+@kernel
+def apply_markers(s: Sequencer, lane: int) -> None:
+    """A punctuation or end of stream counts once every earlier number is settled."""
+    of = s.lanes[lane]
+    while of.pog_seq >= 0 and of.expected >= of.pog_seq:
+        promise(s, lane, of.pog_clock, of.pog_ts)
+        of.pog_seq = of.next_pog_seq
+        of.pog_ts = of.next_pog_ts
+        of.pog_clock = of.next_pog_clock
+        of.pog_deadline = of.next_pog_deadline
+        of.next_pog_seq = -1
+        of.next_pog_deadline = INT_MAX
+    if of.eos_seq >= 0 and of.expected >= of.eos_seq:
+        of.eos_seq = -1
+        of.eos_deadline = INT_MAX
+        of.closed = 1
+        set_key(s, lane)
+
+
+@inline
+def touch(s: Sequencer, lane: int, now: int) -> None:
+    """Any arrival of a lane clears its idle flag."""
+    of = s.lanes[lane]
+    if of.last_arrival > INT_MIN and not of.closed:
+        of.silences += later(of.last_arrival, of.idle_timeout) < now
+    of.last_arrival = now
+    if of.idle:
+        of.idle = 0
+        set_key(s, lane)
+
+
+@kernel
+def mark(s: Sequencer, row: int, lane: int, now: int) -> None:
+    """A punctuation or end of stream for ``lane``: at once, or when earlier numbers are settled.
+
+    One without a number follows the events that came before it. One of another incarnation than
+    the lane's, or with a number beyond every jump, only shows that the source is alive.
+    """
+    new = s.rows[row]
+    of = s.lanes[lane]
+    touch(s, lane, now)
+    ts, seq, expected = new.ts, new.seq, of.expected
+    clock = s.clock[row] if len(s.clock) else of.source
+    if seq < 0:
+        seq = s.rows[of.dq_tail].seq + 1 if of.ring_count > 0 else expected
+    elif new.inc != of.inc:
+        return
+    elif seq > expected and seq - expected >= MAX_RING:
+        note_refused(s, row, MARKER_JUMP)
+        return
+    deadline = later(now, of.gap_timeout)
+    if new.kind == _POG:
+        if seq <= expected:
+            promise(s, lane, clock, ts)
+        else:
+            promise_later(s, lane, seq, clock, ts, deadline)
+    elif seq <= expected:
+        of.eos_seq = -1
+        of.eos_deadline = INT_MAX
+        of.closed = 1
+        set_key(s, lane)
+    elif seq != of.eos_seq:
+        of.eos_seq = seq
+        of.eos_deadline = deadline
+    if seq > expected:
+        hurry(s.timer, lane, next_deadline(s, lane))
+
+
+# ``sequence``: one source's events put into the order of their numbers (R19 3.2.1, Fig 4.2).
+#
+# Equal to the expected number: release it and the run of buffered successors. Larger: buffer.
+# Smaller: a duplicate if it was released, else late. When the earliest deadline of the buffer
+# passes, the numbers up to the first buffered one are missing and its run is released as of that
+# deadline, whenever that is noticed. A new incarnation waits until the old one is drained.
+#
+# The reorder buffer is a ring indexed by number (O(1)); deadlines are kept as a staircase: of two
+# buffered events the one with the smaller number and the later deadline can never decide.
+
+
+@inline
+def to_merge(s: Sequencer, row: int) -> None:
+    """The next event by number leaves the sequence stage."""
+    if correct(s, row):
+        push(s, row)
+    else:
+        s.rows[row].stage = 0
+
+
+@inline
+def buffer_row(s: Sequencer, row: int, deadline: int) -> None:
+    """Put ``row`` into its lane's ring and its deadline into the staircase."""
+    new = s.rows[row]
+    lane = new.lane
+    of = s.lanes[lane]
+    s.ring[of.ring_off + (new.seq & (of.ring_cap - 1))] = row
+    of.ring_count += 1
+    new.stage = STAGE_RING
+    new.deadline = deadline
+    tail = of.dq_tail
+    if tail != NONE and s.rows[tail].seq > new.seq and s.rows[tail].deadline <= deadline:
+        return  # the usual late filler of a gap: a later number must be let go first anyway
+    after, before = NONE, of.dq_tail
+    while before != NONE and s.rows[before].seq > new.seq:
+        after, before = before, s.rows[before].dq_prev
+    if after != NONE and s.rows[after].deadline <= deadline:
+        return
+    while before != NONE and s.rows[before].deadline >= deadline:
+        before = s.rows[before].dq_prev
+    new.dq_prev = before
+    new.dq_next = after
+    if before == NONE:
+        of.dq_head = row
+    else:
+        s.rows[before].dq_next = row
+    if after == NONE:
+        of.dq_tail = row
+    else:
+        s.rows[after].dq_prev = row
+
+
+@inline
+def release_run(s: Sequencer, lane: int, now: int, learn: bool) -> None:
+    """Let the run of buffered events from the expected number on go to the merge."""
+    of = s.lanes[lane]
+    if of.ring_count == 0:
+        if of.pog_seq >= 0 or of.eos_seq >= 0:
+            apply_markers(s, lane)
+        return
+    mask = of.ring_cap - 1
+    while of.ring_count > 0:
+        place = of.ring_off + (of.expected & mask)
+        row = s.ring[place]
+        if row == NONE:
+            break
+        s.ring[place] = NONE
+        of.ring_count -= 1
+        of.expected += 1
+        if of.dq_head == row:  # before the row's links are used for the queue
+            of.dq_head = s.rows[row].dq_next
+        if learn:
+            saw_held(s.state[0], of, s.memories[of.memory], now - s.rows[row].arrival)
+        to_merge(s, row)
+    if of.dq_head == NONE:
+        of.dq_tail = NONE
+    else:
+        s.rows[of.dq_head].dq_prev = NONE
+    apply_markers(s, lane)
+
+
+@kernel
+def remember_missing(
+    of: Record, memory: Record, inc: int, first: int, end: int, counted: int
+) -> None:
+    """Keep the run [first, end) of ``inc`` so that a late event is told from a duplicate.
+
+    ``counted``: 1 when its numbers were reported as missing, 0 when nobody waited for them.
+    """
+    if of.missing_n == MISSING_KEPT:
+        oldest = memory.missing[0]
+        if oldest.inc == of.inc:
+            of.forgotten = max(of.forgotten, oldest.end)
+        _drop_run(of, memory, 0)
+    run = memory.missing[of.missing_n]
+    run.inc, run.first, run.end, run.counted = inc, first, end, counted
+    of.missing_n += 1
+
+
+@inline
+def _drop_run(of: Record, memory: Record, place: int) -> None:
+    for i in range(place + 1, of.missing_n):
+        memory.missing[i - 1] = memory.missing[i]
+    of.missing_n -= 1
+
+
+@kernel
+def take_missing(of: Record, memory: Record, inc: int, seq: int) -> bool:
+    """True (once) when (inc, seq) was passed over; it is not missing any more."""
+    for i in range(of.missing_n):
+        run = memory.missing[i]
+        if run.inc == inc and run.first <= seq < run.end:
+            end, counted = run.end, run.counted
+            run.end = seq
+            if run.first == seq:
+                _drop_run(of, memory, i)
+            if seq + 1 < end:
+                remember_missing(of, memory, inc, seq + 1, end, counted)
+            of.missing_filled += counted
+            return True
+    return False
+
+
+@kernel
+def is_open(of: Record, memory: Record, inc: int) -> bool:
+    """Whether the numbers after the last one of an earlier start are remembered as missing."""
+    found = False
+    for i in range(of.missing_n):
+        run = memory.missing[i]
+        found |= run.inc == inc and run.end == INT_MAX
+    return found
+
+
+@kernel
+def give_up(s: Sequencer, lane: int, now: int) -> None:
+    """The gap's deadline ``now`` has passed: what is missing is missing, the run goes."""
+    of = s.lanes[lane]
+    first = of.expected
+    end = INT_MAX
+    if of.pog_seq >= 0:
+        end = min(end, of.pog_seq)
+    if of.eos_seq >= 0:
+        end = min(end, of.eos_seq)
+    high = now
+    if of.ring_count > 0:
+        seq, mask = first, of.ring_cap - 1
+        while seq < end and s.ring[of.ring_off + (seq & mask)] == NONE:
+            seq += 1
+        row = s.ring[of.ring_off + (seq & mask)]
+        if row != NONE:
+            end = seq
+            if not is_future(s, row):
+                high, _, _ = reference(
+                    s.clocks, s.state[0].default_uncertainty, clock_of(s, row), s.rows[row].ts
+                )
+    if end == INT_MAX or end <= first:
+        return
+    low = of.last_ref
+    gap = s.notes[note(s, NOTE_GAP)]
+    gap.lane = lane
+    gap.first = first
+    gap.count = end - first
+    gap.low = high if low == INT_MIN else min(low, high)
+    gap.high = high
+    of.missing_total += end - first
+    remember_missing(of, s.memories[of.memory], of.inc, first, end, 1)
+    of.expected = end
+    release_run(s, lane, now, False)
+
+
+@kernel
+def late_or_duplicate(s: Sequencer, row: int, now: int) -> None:
+    """A number below the expected one: late if it was passed over, else a duplicate."""
+    new = s.rows[row]
+    lane, inc, seq = new.lane, new.inc, new.seq
+    of = s.lanes[lane]
+    late = take_missing(of, s.memories[of.memory], inc, seq)
+    if not late and inc == of.inc:
+        late = seq < of.forgotten
+    if not late and inc < of.inc and not is_open(of, s.memories[of.memory], inc):
+        first = of.prev_expected if inc == of.prev_inc else INT_MIN
+        remember_missing(of, s.memories[of.memory], inc, first, INT_MAX, 0)
+        late = take_missing(of, s.memories[of.memory], inc, seq)
+    of.earlier_start += late and inc < of.inc
+    if not late:
+        of.duplicate += 1
+        set_aside(s, row, DUPLICATE)
+    elif correct(s, row):
+        push_late(s, row, now)
+    else:
+        new.stage = 0
+
+
+@kernel
+def hold(s: Sequencer, row: int) -> None:
+    """Keep an event of a later incarnation until the present one is drained."""
+    new = s.rows[row]
+    lane = new.lane
+    of = s.lanes[lane]
+    new.stage = STAGE_HELD
+    new.nxt = NONE
+    if of.held_head == NONE:
+        of.held_head = row
+    else:
+        s.rows[of.held_tail].nxt = row
+    of.held_tail = row
+
+
+@kernel
+def begin(s: Sequencer, lane: int, row: int) -> None:
+    """First event of a lane or of a new incarnation: where its numbers start."""
+    of = s.lanes[lane]
+    inc = s.rows[row].inc
+    if of.started:
+        of.prev_inc = of.inc
+        of.prev_expected = of.expected
+        remember_missing(of, s.memories[of.memory], of.inc, of.expected, INT_MAX, 0)
+    of.started = 1
+    of.inc = inc
+    of.expected = of.ann_first if of.ann_inc == inc else s.rows[row].seq
+    of.far_seq = -2
+    of.closed = 0
+    of.pog_seq = -1
+    of.pog_deadline = INT_MAX
+    of.next_pog_seq = -1
+    of.next_pog_deadline = INT_MAX
+    of.eos_seq = -1
+    of.eos_deadline = INT_MAX
+    of.forgotten = -1
+    of.max_seq = -1
+    of.highs_n = 0
+    remember_missing(of, s.memories[of.memory], inc, INT_MIN, of.expected, 0)
+
+
+@kernel
+def jumped(s: Sequencer, row: int, now: int) -> bool:
+    """A number too far ahead to buffer: refused, unless its successor confirms it (RFC 3550 A.1).
+
+    Returns True when the lane restarts at this row.
+    """
+    lane, seq = s.rows[row].lane, s.rows[row].seq
+    of = s.lanes[lane]
+    if seq != of.far_seq + 1:
+        of.far_seq = seq
+        of.quarantined_jump += 1
+        set_aside(s, row, QUARANTINED_JUMP)
+        return False
+    while of.ring_count > 0:
+        give_up(s, lane, now)
+    remember_missing(of, s.memories[of.memory], of.inc, of.expected, seq, 0)
+    of.expected = seq
+    return True
+
+
+@kernel
+def accept_unnumbered(s: Sequencer, row: int) -> None:
+    """An event without a number: waits while its lane does, then goes to the merge by ``ref``."""
+    of = s.lanes[s.rows[row].lane]
+    if of.ring_count > 0:
+        hold(s, row)
+    elif correct(s, row):
+        insert(s, row)
+    else:
+        s.rows[row].stage = 0
+
+
+@inline
+def accept(s: Sequencer, row: int, now: int) -> None:
+    """One event through the flow of R19 Fig 4.2, without the drain of the merge."""
+    lane, seq, inc = s.rows[row].lane, s.rows[row].seq, s.rows[row].inc
+    of = s.lanes[lane]
+    if seq < 0:
+        accept_unnumbered(s, row)
+        return
+    if not of.started or (inc > of.inc and of.ring_count == 0 and of.held_head == NONE):
+        begin(s, lane, row)
+        set_key(s, lane)  # what ended before may hold others back again
+    elif inc > of.inc:
+        hold(s, row)
+        return
+    if inc < of.inc or seq < of.expected:
+        late_or_duplicate(s, row, now)
+        return
+    if seq - of.expected >= of.ring_cap and not jumped(s, row, now):
+        return
+    if seq == of.expected:
+        saw_in_order(s.state[0], of, s.memories[of.memory], now)
+        of.expected = seq + 1
+        to_merge(s, row)
+        release_run(s, lane, now, True)
+    elif s.ring[of.ring_off + (seq & (of.ring_cap - 1))] != NONE:
+        of.duplicate += 1
+        set_aside(s, row, DUPLICATE)
+    else:
+        if not is_future(s, row):
+            saw_ts(s, row)
+        buffer_row(s, row, later(now, of.gap_timeout))
+        hurry(s.timer, lane, next_deadline(s, lane))
+
+
+@kernel
+def resume_held(s: Sequencer, lane: int, now: int) -> None:
+    """The old incarnation is drained: let the held events of later ones through, to the merge."""
+    of = s.lanes[lane]
+    while of.held_head != NONE and of.ring_count == 0:
+        row = of.held_head
+        of.held_head = NONE
+        of.held_tail = NONE
+        while row != NONE:
+            following = s.rows[row].nxt
+            s.rows[row].nxt = NONE
+            accept(s, row, now)
+            row = following

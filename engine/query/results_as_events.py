@@ -1,0 +1,314 @@
+"""What a plan's results are where another statement reads them as events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from math import gcd
+from typing import Final
+
+from engine.query.fields import (
+    FIELDS,
+    attributes_in,
+    is_time,
+    named_attributes,
+    own_attribute,
+    with_attributes,
+)
+from engine.query.monitor_plan import MonitorPlan
+from engine.query.plan import (
+    COMPUTED,
+    Aggregate,
+    Attribute,
+    Computed,
+    Constant,
+    DerivedPlan,
+    Expression,
+    OrPlan,
+    Plan,
+    SeqPlan,
+    WindowKind,
+    WindowPlan,
+    asked_plan,
+)
+from engine.query.render import default_label, render_expression
+from engine.query.schema import check_attributes as check_own
+from engine.query.schema import value_type
+
+# What is computed of aggregates, as if it were of single events: its kind and its unit.
+
+
+_NUMBERS: Final = frozenset({"count", "count_distinct", "var"})
+"""Numbers without a unit, whatever they are of."""
+
+
+def over_events(plan: WindowPlan, one: Aggregate) -> Expression | None:
+    """The argument of ``one``; of arithmetic, with the aggregates' arguments in their places."""
+    if one.function != COMPUTED:
+        return one.argument
+    of = {default_label(each): each for each in plan.worked_out.aggregates}
+
+    def argument(of_one: Attribute) -> Expression:
+        each = of[of_one.name]
+        return Constant(1) if each.argument is None or each.function in _NUMBERS else each.argument
+
+    return with_attributes(one.argument, argument)
+
+
+def times_of(window: WindowPlan) -> set[str]:
+    """The aggregates whose values are times, by name."""
+    return {
+        one.label
+        for one in window.aggregates
+        if one.function not in _NUMBERS
+        and (of := over_events(window, one)) is not None
+        and is_time(of)
+    }
+
+
+# What a plan says of its results to who reads them as events: when they come, and how long.
+
+
+_SECOND: Final = 10**9
+_FINE: Final = 8
+"""So many steps of progress in the shortest span that a statement names."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultFacts:
+    """Of a plan.
+
+    ``window_ns``: the size of its windows (a gap, of sessions; 0 of ROWS); None: it has none.
+    ``on_clock``: its windows lie on the clock. ``match_ns``: how long a match may be; None: it has
+    none, or it is not said. ``is_pattern``; ``negated``: something must not occur in a match.
+    ``realtime``: as of the plan. ``times_err``: the times of results are known no better than those
+    of events; of windows they are.
+    """
+
+    window_ns: int | None
+    on_clock: bool
+    match_ns: int | None
+    is_pattern: bool
+    negated: bool
+    realtime: int | None
+    times_err: bool
+
+
+def sources_of(plan: Plan) -> tuple[Plan, ...]:
+    """The statements whose results ``plan`` reads; none: it reads the log."""
+    return plan.sources if isinstance(plan, DerivedPlan) else ()
+
+
+def whole_text(plan: Plan) -> str:
+    """The text of a statement, behind those of all that it reads."""
+    return "; ".join([*map(whole_text, sources_of(plan)), plan.text])
+
+
+def facts_of(plan: Plan) -> ResultFacts:
+    """Of the results of ``plan``."""
+    asked = asked_plan(plan)
+    if isinstance(asked, WindowPlan):
+        on_clock = asked.kind is WindowKind.TIME
+        return ResultFacts(asked.size_ns, on_clock, None, False, False, None, False)
+    sources = sources_of(plan)
+    times_err = not sources or any(facts_of(source).times_err for source in sources)
+    if isinstance(asked, MonitorPlan):
+        return ResultFacts(None, False, None, False, False, None, times_err)
+    assert isinstance(asked, SeqPlan | OrPlan)
+    negated = any(step.negated for branch in asked.branches for step in branch.steps)
+    within = asked.branches[0].within_ns
+    return ResultFacts(None, False, within, True, negated, asked.realtime, times_err)
+
+
+def quantum_of(plan: Plan) -> int:
+    """Progress of what ``plan`` reads is told when it passes a multiple of this [ns]: windows close
+    at the very instant, and nobody else has to look more often than a few times in the shortest
+    span that is asked for.
+    """
+    asked = asked_plan(plan)
+    if isinstance(asked, WindowPlan) and asked.kind is WindowKind.TIME:
+        return gcd(gcd(asked.size_ns, asked.step_ns), _SECOND)
+    spans = [one.step_ns for source in sources_of(plan) for one in asked_plan(source).windows]
+    spans += [branch.within_ns for branch in asked.branches if branch.within_ns]
+    spans += [window.size_ns for window in asked.windows]
+    return max(1, min([_SECOND, *(span // _FINE for span in spans if span > 0)]))
+
+
+# Which columns the results of a plan have where another statement reads them as events.
+#
+# A result is an interval: of a window from its start to the last instant in it, of a match from its
+# first event's start to its last one's end, of an alert the instant of its event. Columns are what
+# a SELECT aggregates and groups by, or what RETURN names; and what is known of the result itself.
+
+
+OF_WINDOWS: Final = {"certain": "int", "ambiguous": "int", "missing": "int"}
+"""What every result of a window tells of itself, beside its aggregates; types."""
+OF_MATCHES: Final = {"probability": "float", "certainty": "str"}
+OF_ALERTS: Final = {
+    "alert": "str", "trace": "str", "certainty": "str", "event_type": "str", "allowed": "str",
+}  # fmt: skip
+_COUNTS: Final = frozenset({"count", "count_distinct"})
+_SPREADS: Final = frozenset({"avg", "stddev", "var"})
+
+
+def returned_values(plan: SeqPlan) -> tuple[Computed, ...]:
+    """What RETURN of one branch names, each with the name that its column has.
+
+    An attribute is named as in its event, or with its step where two have the same name.
+    """
+    names = [attribute.name for attribute in plan.returns]
+    plain = tuple(
+        Computed(one.name if names.count(one.name) == 1 else render_expression(one), one)
+        for one in plan.returns
+    )
+    return (*plain, *plan.computed)
+
+
+def returned_columns(plan: Plan) -> dict[str, Expression | None]:
+    """The columns of ``plan``'s results by name, with what they are of where that is said."""
+    plan = asked_plan(plan)
+    if isinstance(plan, WindowPlan):
+        keys = {key.name: key for key in plan.group_by if key.name not in FIELDS}
+        values = {one.label: over_events(plan, one) for one in plan.aggregates}
+        return {**dict.fromkeys(OF_WINDOWS), **keys, **values}
+    if isinstance(plan, MonitorPlan):
+        return dict.fromkeys(OF_ALERTS)
+    branches = plan.branches if isinstance(plan, OrPlan | SeqPlan) else ()
+    found: dict[str, Expression | None] = dict.fromkeys(OF_MATCHES)
+    for branch in branches:
+        found |= {one.label: one.expression for one in returned_values(branch)}
+    return found
+
+
+def time_columns(plan: Plan) -> frozenset[str]:
+    """Those of ``returned_columns`` that are times or spans of time: sure as clocks are."""
+    read: frozenset[str] = frozenset()
+    if isinstance(plan, DerivedPlan):
+        read = read.union(*map(time_columns, plan.sources))
+    return frozenset(
+        name
+        for name, of in returned_columns(plan).items()
+        if of is not None
+        and (is_time(of) or any(own_attribute(one.name) in read for one in attributes_in(of)))
+    )
+
+
+def returned_types(plan: Plan, known: Mapping[str, str]) -> dict[str, str]:
+    """The type (``int float bool str``) of each column of ``plan``'s results.
+
+    Args:
+        plan: of a statement.
+        known: types of the log's own attributes.
+    """
+    if isinstance(plan, DerivedPlan):
+        known = {
+            name: of
+            for source in plan.sources
+            for name, of in returned_types(source, known).items()
+        }
+    asked = asked_plan(plan)
+    found = {**OF_WINDOWS, **OF_MATCHES, **OF_ALERTS}
+    functions = {}
+    if isinstance(asked, WindowPlan):
+        functions = {one.label: one.function for one in asked.aggregates}
+    types = {}
+    for name, expression in returned_columns(plan).items():
+        if functions.get(name) in _COUNTS:
+            types[name] = "int"
+        elif functions.get(name) in _SPREADS:
+            types[name] = "float"
+        elif expression is None:
+            types[name] = found[name]
+        else:
+            types[name] = value_type(expression, known)
+    return types
+
+
+# Types of what statements read: the log's attributes, or columns of other results.
+
+
+Known = Mapping[str, str] | None
+"""Types (``int float bool str``) of attributes by name; None: not known."""
+
+
+class DerivedTypes:
+    """Types of what the statements of one pass read.
+
+    Args:
+        attributes: the log's.
+        of_aggregate: the type of an aggregate over attributes.
+        of_value: the type of a value that is made of them.
+    """
+
+    def __init__(
+        self,
+        attributes: Known,
+        of_aggregate: Callable[[Aggregate, Known], str],
+        of_value: Callable[[Expression, Known], str],
+    ) -> None:
+        self._attributes = attributes
+        self._of_aggregate, self._of_value = of_aggregate, of_value
+
+    def read_by(self, plan: Plan) -> Known:
+        """Of the attributes that the events of ``plan`` have."""
+        if not isinstance(plan, DerivedPlan):
+            return self._attributes
+        return {name: kind for source in plan.sources for name, kind in self._made_by(source)}
+
+    def _made_by(self, plan: Plan) -> Iterator[tuple[str, str]]:
+        """The columns of the results of ``plan``, and their types."""
+        known, asked = self.read_by(plan), asked_plan(plan)
+        if isinstance(asked, WindowPlan):
+            yield from OF_WINDOWS.items()
+            for key in asked.group_by:
+                if key.name not in FIELDS:
+                    yield key.name, self._of_value(key, known)
+            for one in asked.aggregates:
+                yield one.label, self._of_aggregate(one, known)
+        elif isinstance(asked, MonitorPlan):
+            yield from OF_ALERTS.items()
+        else:
+            yield from OF_MATCHES.items()
+            for branch in asked.branches:
+                for value in returned_values(branch):
+                    yield value.label, self._of_value(value.expression, known)
+
+
+# Checks a plan against what it reads: the log's attributes, or columns of other results.
+
+
+def check_attributes(plan: Plan, known: Mapping[str, str]) -> None:
+    """Refuses a plan whose attributes are not there, or of a type that cannot be meant.
+
+    Args:
+        plan: of a query or a statement, or built in Python (whose errors have no caret).
+        known: type (``int float bool str``) by the own attributes of the log's events.
+
+    Raises:
+        UserError: an attribute is unknown (the message names the ones there are), text is
+            compared or calculated with as if it were a number, or the other way round.
+    """
+    if not isinstance(plan, DerivedPlan):
+        check_own(plan, known)
+        return
+    columns: dict[str, str] = {}
+    for source in plan.sources:
+        check_attributes(source, known)  # types of columns are those of attributes that are there
+        columns |= returned_types(source, known)
+    check_own(plan.plan, columns)
+
+
+def attributes_of_log(plan: Plan) -> frozenset[str]:
+    """The own attributes of the log's events that ``plan`` hangs on, also by what it reads."""
+    if not isinstance(plan, DerivedPlan):
+        return named_attributes(plan)
+    return frozenset[str]().union(*map(attributes_of_log, plan.sources))
+
+
+def time_labels(plans: Iterable[Plan]) -> dict[str, set[str]]:
+    """Per query with windows, by name, the aggregates whose values are times."""
+    found = {}
+    for plan in plans:
+        for window in asked_plan(plan).windows:
+            found[plan.name] = times_of(window)
+    return found

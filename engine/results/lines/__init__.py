@@ -1,1 +1,0 @@
-"""Results as texts: lines of JSON made column by column."""

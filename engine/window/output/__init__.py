@@ -1,0 +1,1 @@
+"""Windows as results and tables."""

@@ -1,1 +1,0 @@
-"""Windows that go by the events of each group: what SESSION and ROWS share."""
