@@ -1,7 +1,7 @@
 """Syncs of devices' clocks on their way up: device to agent and agent to gateway in one.
 
 Only the agent sees both errors at one instant, so it adds them: the engine knows of no chains of
-clocks (docs/decisions.md). The bound of a device's offset is one of the agent's monotonic clock;
+clocks (docs/design.md). The bound of a device's offset is one of the agent's monotonic clock;
 the last report of the agent's own sync says how far that is from the engine's.
 """
 

@@ -42,7 +42,8 @@ INNER = {
     "scenarios/papers/": {
         "engine.barrier", "engine.chain", "engine.constraint.basic", "engine.errors",
         "engine.kernels.jit", "engine.operator",
-        "engine.order.registry", "engine.pattern", "engine.query", "engine.stream",
+        "engine.order.base", "engine.order.registry", "engine.pattern", "engine.query",
+        "engine.stream",
     },
     "scenarios/recordings.py": {"engine.units", "engine.log.whole_file", "engine.report"},
     "scenarios/mimic/answers.py": {

@@ -54,6 +54,9 @@ from engine.kernels.records import INT_MAX, INT_MIN, NONE, NS_PER_S
 from engine.stream.columns import Columns, clock_codes
 from engine.stream.released import LATE_DROPPED, Strings
 
+REFUTES_NS: Final = 1_000
+"""An event that arrives less than that before it happened refutes no bound: no stamp of software is
+better, and small examples count in single nanoseconds."""
 _NO_FLAGS: Final = np.zeros(0, np.bool_)
 
 
@@ -559,7 +562,7 @@ def _first_refuted(
             continue
         ref, unc, _ = reference(clocks, 0, clock[i], ts[i])
         by = ref - unc - arrival[i]
-        if 0 < by <= guard:
+        if REFUTES_NS <= by <= guard:
             j = of.n - 1
             while j > 0 and ts[i] < of.epochs[j].start:
                 j -= 1

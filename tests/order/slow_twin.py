@@ -92,7 +92,7 @@ class Twin:
             return
         ref, unc, epoch = self.reference(name, record["ts"])
         early = ref - unc - record["arrival"]
-        if epoch is not None and 0 < early <= guard:
+        if epoch is not None and 1_000 <= early <= guard:
             known = self.clocks[name].epochs
             epoch = next((each for each in known if each is epoch), known[0])
             epoch.refuted = 2 ** (epoch.refuted + early - 1).bit_length()

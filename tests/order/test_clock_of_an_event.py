@@ -44,7 +44,7 @@ def test_an_offset_is_of_the_clock_and_not_of_the_source(tmp_path: Path, order: 
 
 def test_events_of_one_clock_share_its_error_whatever_their_sources(tmp_path: Path) -> None:
     """20 ns of error on either side: 2 ns apart on one clock is certain, on two it is not."""
-    wide = [{**WALL, "delay": 40}, {**OWN, "delay": 40}, *TRACE[2:]]
+    wide = [{**WALL, "delay": 40}, {**OWN, "delay": 40}, *TRACE[2:4], TRACE[5]]
     found = slackwater.query(written(tmp_path / "t.jsonl", wide), "EVENT SEQ(A a, B b) WITHIN 1 us")
     certainty = {m["events"][1].get("clock"): m["certainty"] for m in found}
     assert certainty["wall"] == "confirmed"

@@ -183,7 +183,7 @@ def shown(ns: int) -> str:
 # An HL7 v2 message in its pieces: segments, fields, components (HL7 v2.5.1, chapter 2).
 #
 # By hand, as splitting at five characters is all that it takes, and as the libraries for it take
-# more than 1 ms per KB (docs/decisions.md).
+# more than 1 ms per KB (docs/design.md).
 
 
 SEGMENTS_MAX: Final = 5_000

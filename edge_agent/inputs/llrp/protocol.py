@@ -1,7 +1,7 @@
 """The part of LLRP 1.1 that an inventory needs: messages, parameters, and the bytes of both.
 
 By hand: the Python client of LLRP is under GPL-3.0 only, which this project's licence does not go
-with (docs/decisions.md). Section numbers are those of the EPCglobal LLRP standard 1.1.
+with (docs/design.md). Section numbers are those of the EPCglobal LLRP standard 1.1.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ def test_no_order_that_clocks_allow_is_missed_and_none_confirmed_wrongly(
     for rows, (certainty, chance) in told.items():
         assert as_known(known.get(rows), certainty, chance), rows
         # 1024 points here and 6000 there; events of a negated step that share a clock count as
-        # independent of one another (docs/decisions.md).
+        # independent of one another (docs/design.md).
         if rows in known:
             assert abs(chance - known[rows].chance) < 0.1, (rows, known[rows], chance)
 
