@@ -1,0 +1,51 @@
+"""What ``python -m bench.mass`` counts; and that no package imports in a circle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench.mass import PACKAGES, Mass
+
+FILES = {
+    "engine/__init__.py": '"""Nothing."""\n',
+    "engine/a.py": (
+        '"""A."""\nfrom __future__ import annotations\nfrom typing import TYPE_CHECKING\n'
+        "from engine.b import two\nif TYPE_CHECKING:\n    from engine.c import three\n"
+        "def one():\n    return two()\n"
+    ),
+    "engine/b.py": (
+        '"""B."""\n@kernel\ndef two():\n    from engine.c import three\n    return three()\n'
+    ),
+    "engine/c.py": 'NAMES = {"later": "engine.b:two"}\ndef three():\n    return "told"\n',
+}
+
+
+@pytest.fixture
+def little(tmp_path: Path) -> Mass:
+    for package in PACKAGES:
+        (tmp_path / package).mkdir()
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    return Mass(tmp_path)
+
+
+def test_lazy_imports_and_names_in_registries_make_circles_type_checking_does_not(
+    little: Mass,
+) -> None:
+    assert little.circles == [["engine.b", "engine.c"]]
+
+
+def test_statements_are_counted_without_docstrings_and_kernels_by_their_marks(
+    little: Mass,
+) -> None:
+    modules = {module.name: module for module in little.of("engine")}
+    assert modules["engine.b"].statements == 3
+    assert modules["engine.b"].kernels == 1
+    assert modules["engine.a"].kernels == 0
+    assert modules["engine"].statements == 0
+
+
+def test_no_package_imports_in_a_circle() -> None:
+    assert Mass().circles == []
