@@ -264,6 +264,7 @@ def put(pool: Pool, i: int, events: Events, link: int, state: int) -> int:
     node.epoch = events.epoch[i]
     node.number = events.number[i]
     node.source = events.source[i]
+    node.clock = events.clock[i]
     node.type = events.type[i]
     node.link = link
     node.symbol = events.symbol[i]

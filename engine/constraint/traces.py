@@ -63,6 +63,7 @@ NODE: Final = np.dtype(
         ("epoch", np.int64),
         ("number", np.int64),
         ("source", np.int32),
+        ("clock", np.int32),
         ("type", np.int32),
         ("link", np.int32),  # to the one before; NONE
         ("symbol", np.uint16),
@@ -70,7 +71,7 @@ NODE: Final = np.dtype(
     ],
     align=True,
 )
-"""A buffered event, 56 bytes."""
+"""A buffered event, 64 bytes."""
 
 ALERT: Final = 0
 CLEARED: Final = 1

@@ -7,13 +7,15 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import msgpack
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from edge_agent.local_files import taking_name
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 # A state in a file that appears whole, with a checksum: what cannot be read is as not there.
 

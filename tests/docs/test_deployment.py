@@ -24,8 +24,7 @@ from pathlib import Path
 import pytest
 
 from edge_agent.drivers.metrics import PORT as METRICS_PORT
-from engine.server.site_file import PORT
-from engine.server.site_file import PORT as PAGE_PORT
+from engine.server.site_file import PAGE_PORT, PORT
 from tests.live.conftest import free_port, until
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -107,7 +107,7 @@ def test_cuts_and_restarts_of_a_chain(
 def test_results_as_lines_and_as_a_table(tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_text(trace(events(2, 50, LATE)))
     with slackwater.query(
-        tmp_path / "t.jsonl", list(plans()), order="none", barrier="bounded:60"
+        tmp_path / "t.jsonl", list(plans()), order="none", barrier="bounded:60", clock="exact"
     ) as found:
         found.write(tmp_path / "out.jsonl")
         lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
@@ -116,7 +116,7 @@ def test_results_as_lines_and_as_a_table(tmp_path: Path) -> None:
         ("op", "query", "site", "at", "ts", "source", "seq", "item")
     }
     with slackwater.query(
-        tmp_path / "t.jsonl", plans()[0], order="none", barrier="bounded:60"
+        tmp_path / "t.jsonl", plans()[0], order="none", barrier="bounded:60", clock="exact"
     ) as found:
         found.write(tmp_path / "out.parquet")
         expected = [each for each in lines if each["query"] == "sums"]

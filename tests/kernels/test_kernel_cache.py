@@ -131,7 +131,7 @@ def test_3_3_a_constant_of_the_agent_that_changes_is_compiled_anew(
     tmp_path: Path, cache: Path
 ) -> None:
     shutil.copytree(ROOT / "edge_agent", tmp_path / "other" / "edge_agent")
-    limits = tmp_path / "other" / "edge_agent" / "limits.py"
+    limits = tmp_path / "other" / "edge_agent" / "records.py"
     assert "UNC_MAX_NS: Final = 2**58" in limits.read_text()
     limits.write_text(limits.read_text().replace("UNC_MAX_NS: Final = 2**58", "UNC_MAX_NS = 2**40"))
 

@@ -39,7 +39,7 @@ def pair(e: Event, f: Event, rule: str, t_a: int) -> int:
     if rule == "max-delay-r19":
         return t_a
     if e.source == f.source and e.epoch == f.epoch != -1:
-        return 0
+        return abs(e.unc - f.unc)
     return e.unc + f.unc
 
 

@@ -190,7 +190,7 @@ class Twin:
 
     def part(self, k: int, event: Event) -> set[str]:
         start, end = self.span(k)
-        u = min(event.unc, self.plan.size_ns)
+        u = event.unc
         names = set()
         shifts = {"low": -self.low, "middle": 0, "high": self.high}
         names = {n for n, shift in shifts.items() if start + shift <= event.ref < end + shift}
@@ -258,9 +258,7 @@ class Twin:
         for place, stage in enumerate(self.stages):
             while True:
                 k = self.closed[stage] + 1
-                unc = max(
-                    (min(e.unc, self.plan.size_ns) for e in self.inside.get(k, ())), default=0
-                )
+                unc = max((e.unc for e in self.inside.get(k, ())), default=0)
                 margin = {"low": -self.low, "middle": 0, "last": max(self.high, unc)}[stage]
                 if self.frontier < self.span(k)[1] + margin:
                     break

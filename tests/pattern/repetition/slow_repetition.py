@@ -54,7 +54,7 @@ class Slow:
         if self.rule == "max-delay-r19":
             return self.t_a
         if one.source == other.source and one.epoch == other.epoch != -1:
-            return 0
+            return abs(one.unc - other.unc)
         return one.unc + other.unc
 
     def order(self, x: int, y: int) -> int:
