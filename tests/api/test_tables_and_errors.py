@@ -300,10 +300,11 @@ def test_errors_and_doubts_name_no_option(tmp_path: Path) -> None:
 
 def test_every_option_of_an_input_is_a_parameter() -> None:
     given = inspect.signature(slackwater.read).parameters
-    names = ("OnBad", "DeadLetter", "Map", "Attrs", "Delimiter", "Header", "Sort", "Timezone",
+    names = ("DeadLetter", "Map", "Attrs", "Delimiter", "Header", "Sort", "Timezone",
              "SeqBits", "Unit")  # fmt: skip
     found = [get_args(getattr(input_options, name))[1] for name in names]
-    options = [text for each in found for text in each.param_decls if text.startswith("--")]
+    texts = [text for each in found for text in (each.default, *(each.param_decls or ()))]
+    options = [part for text in texts for part in str(text).split("/") if part.startswith("--")]
     assert options
     assert {in_python(option) for option in options} <= {*given, "on_bad", "dead_letter"}
 

@@ -235,7 +235,7 @@ class Twin:
                     gap[6] -= 1
                     break
         lost, changed = False, []
-        far = 5 * self.plan.size_ns
+        far = 5 * self.plan.size_ns + event.unc
         for k in self.near(event.ref - far, event.ref + far):
             if not self.part(k, event):
                 continue
