@@ -25,7 +25,6 @@ from engine.chain import Chain
 from engine.log.input.trace import TraceRead
 from engine.log.row_export import write_csv, write_parquet_rows
 from tests.live.engine_life import KilledError, Life, passed
-from tests.order.conftest import frame
 from tests.products.questions import Result
 from tests.products.test_every_product import Run, runs, standing
 from tests.products.worlds import ATTRIBUTES, Record, World, worlds
@@ -162,11 +161,17 @@ def known_only(value: Any) -> Any:
 
 
 def of_chains(run: Run, way: Way) -> dict[tuple[str, str], list[Result]]:
-    """What the chains of both sites give to whole frames, in this process."""
+    """What the chains of both sites give to whole frames, in this process.
+
+    Numbers are taken as every input takes them.
+    """
     chosen, found = run.chosen(), []
     for site, world in zip(SITES, (run.world, way.other), strict=True):
         chain = Chain(chosen, site)
-        for output in (chain.process([frame(world.records, site)]), chain.finish()):
+        with tempfile.TemporaryDirectory() as folder:
+            records = [record | {"site": site} for record in world.records]
+            frames = list(TraceRead(_lines(records, Path(folder)), "ns"))
+        for output in (chain.process(frames), chain.finish()):
             for results in output.results:
                 found += [_there(json.loads(json.dumps(result))) for result in results]
     return by_place(found)
