@@ -91,7 +91,7 @@ def _df(session: SparkSession) -> DataFrame:
 def test_rows_of_any_dataframe_equal_the_chain_in_process(df: DataFrame, tmp_path: Path) -> None:
     expected = _in_process(_trace(tmp_path, _rows()), PATTERN, WINDOW)
     assert len(expected) > 20
-    step = chain(order="sequence", queries=[PATTERN, WINDOW], guard_ns=None)
+    step = chain(order="sequence", queries=[PATTERN, WINDOW], guard_ns=None, clock="exact")
     made = step(df)
     found = made.collect()
     assert _sorted(found) == _sorted(expected)
@@ -124,7 +124,9 @@ def test_timestamps_are_times_whatever_the_columns_type(
             "timestamp_ntz"
         ),
     }
-    step = chain("none", PATTERN.replace("20", "20 us"), guard_ns=None, time_unit="us")
+    step = chain(
+        "none", PATTERN.replace("20", "20 us"), guard_ns=None, clock="exact", time_unit="us"
+    )
     for made in as_time.values():
         timed = df.withColumns({"ts": made("ts"), "arrival": made("arrival")})
         found = step(timed.drop("seq")).collect()
@@ -140,7 +142,7 @@ def test_a_session_of_ones_own_needs_no_configuration(df: DataFrame) -> None:
         "spark.sql.streaming.stateStore.providerClass",  # Spark's own default
         "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
     )
-    assert chain("none", WINDOW, guard_ns=None)(df).count() > 5
+    assert chain("none", WINDOW, guard_ns=None, clock="exact")(df).count() > 5
 
 
 BAD_COLUMNS = {
@@ -198,7 +200,7 @@ def test_frames_of_a_log_equal_the_chain_in_process(
     trace = _trace(tmp_path, _rows())
     expected = [_plain(result) for result in _in_process(trace, PATTERN, WINDOW)]
     df = session.read.parquet(str(log_of(trace.read_text(), tmp_path, 12, 5)))
-    step = chain(queries=[PATTERN, WINDOW], guard_ns=None, attributes=attributes)
+    step = chain(queries=[PATTERN, WINDOW], guard_ns=None, clock="exact", attributes=attributes)
     if attributes is None:  # types that only data show: texts, and fractions
         for event in (event for result in expected for event in result.get("events", ())):
             event["attrs"] = {
@@ -241,7 +243,7 @@ def test_a_cascade_over_a_dataframe_gives_what_it_gives_in_process(
     expected = _in_process(_trace(tmp_path, rows), *plans, order="none")
     assert {result["query"] for result in expected} == {"w", "up", "q3", "steps"}
     schema = "source string, seq long, type string, ts long, arrival long, tag string, v int, k int"
-    step = chain(order="none", queries=TEXTS, guard_ns=None)
+    step = chain(order="none", queries=TEXTS, guard_ns=None, clock="exact")
     assert _sorted(step(session.createDataFrame(rows, schema)).collect()) == _sorted(expected)
 
 
@@ -292,7 +294,7 @@ def test_a_stream_with_spilled_events_equals_the_chain_without(
         os.utime(file, (1_700_000_000 + number,) * 2)  # Spark's file source goes by it
     schema = "source string, seq long, type string, ts long, arrival long, tag long"
     stream = session.readStream.schema(schema).option("maxFilesPerTrigger", 1)
-    step = chain(order="none", queries=[NEGATED], guard_ns=None, spill=SPILL)
+    step = chain(order="none", queries=[NEGATED], guard_ns=None, clock="exact", spill=SPILL)
     found: list[dict[str, Any]] = []
     running = (
         step(stream.parquet(str(tmp_path / "in")))
