@@ -76,7 +76,8 @@ class User:
         }  # fmt: skip
         tool = Path(sys.executable).parent / "slackwater"
         with subprocess.Popen(
-            [tool, "query", QUERY, "--input", self.log, "--out", "out.jsonl", "--quiet", *more],
+            [tool, "query", QUERY, "--input", self.log, "--out", "out.jsonl", "--quiet",
+             "--clock", "exact", *more],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder,
             env=settings,
         ) as ran:  # fmt: skip
