@@ -95,9 +95,12 @@ WRITERS = {
 FAST = ("--guard", "off", "--quiet", "--time-unit", "ns")
 
 
-def _answers(cli: Cli, log: str, *host: str) -> tuple[list[Any], list[Any]]:
-    simulated = Path("made.log").exists()
-    query = cli("query", LONG if simulated else WINDOW, "--input", log, *FAST, *host)
+def _window(writer: str) -> str:
+    return LONG if writer == "simulate" else WINDOW
+
+
+def _answers(cli: Cli, log: str, window: str, *host: str) -> tuple[list[Any], list[Any]]:
+    query = cli("query", window, "--input", log, *FAST, *host)
     order = cli("order", "--input", log, *FAST, *host)
     assert (query.code, order.code) == (0, 0), query.err + order.err
     return query.lines, order.lines
@@ -106,7 +109,7 @@ def _answers(cli: Cli, log: str, *host: str) -> tuple[list[Any], list[Any]]:
 @pytest.mark.parametrize("writer", WRITERS)
 def test_in_process_every_reader_reads_what_is_written(writer: str, cli: Cli) -> None:
     log = WRITERS[writer](cli)
-    results, ordered = _answers(cli, log)
+    results, ordered = _answers(cli, log, _window(writer))
     events = EVENTS if writer != "simulate" else len(ordered)
     assert len(ordered) == events
     assert sum(result["value"]["n"] for result in results) == events
@@ -120,7 +123,7 @@ def test_in_process_every_reader_reads_what_is_written(writer: str, cli: Cli) ->
         again = f"again.{suffix}"
         assert cli("log", "export", log, "--out", again, "--time-unit", "ns").code == 0
         if writer != "simulate" or suffix != "csv":
-            assert _answers(cli, again) == (results, ordered), suffix
+            assert _answers(cli, again, _window(writer)) == (results, ordered), suffix
     if writer != "simulate":
         assert (results, ordered) == EXPECTED.setdefault("import", (results, ordered))
 
@@ -134,12 +137,11 @@ EXPECTED: dict[str, Any] = {}
 @pytest.mark.parametrize("writer", WRITERS)
 def test_on_spark_every_reader_reads_what_is_written(writer: str, cli: Cli, here: Path) -> None:
     log = WRITERS[writer](cli)
-    expected = _answers(cli, log)
-    assert _answers(cli, log, "--master", "local[2]") == expected
+    expected = _answers(cli, log, _window(writer))
+    assert _answers(cli, log, _window(writer), "--master", "local[2]") == expected
     session = spark_session("local[2]", here / "spark.log")
     frames = session.read.option("pathGlobFilter", "frames-*.parquet").parquet(str(here / log))
-    text = LONG if Path("made.log").exists() else WINDOW
-    found = chain("sequence", text, guard_ns=None)(frames)
+    found = chain("sequence", _window(writer), guard_ns=None)(frames)
     results = [row.asDict(recursive=True) for row in found.collect()]
     for result, row in zip(expected[0], sorted(results, key=_start), strict=True):
         assert {name: row[name] for name in result if name != "key"} == {
