@@ -331,7 +331,7 @@ def _changes(plan: RepeatPlan, barrier: BarrierSettings) -> Iterator[str]:
     if plan.contiguity is not Contiguity.ANY:
         causes.append("an event between two of its events")
     causes += [f"one that ends {step.alias}" for step, often in _positive(plan) if often.until]
-    if plan.skip is not Skip.NONE or plan.limit is not None:
+    if plan.chooses:
         causes.append("another match that is chosen in its place")
     if not causes:
         return

@@ -100,8 +100,12 @@ class RepeatPlan(SeqPlan, frozen=True):
     def unbounded(self) -> bool:
         """Whether the matches may double with each event of a step."""
         repeats = any(often.most is None or often.most > 2 for often in self.often)
-        some = self.contiguity is not Contiguity.ANY or self.skip is not Skip.NONE
-        return repeats and not some and self.limit is None
+        return repeats and self.contiguity is Contiguity.ANY and not self.chooses
+
+    @property
+    def chooses(self) -> bool:
+        """Whether a match may be left out because of another one."""
+        return self.skip is not Skip.NONE or self.limit is not None
 
     @property
     def ambiguous(self) -> bool:
@@ -149,11 +153,11 @@ def compares_others(plan: SeqPlan) -> bool:
     if isinstance(plan, RepeatPlan):
         if "source" in plan.partition:
             return False
-        by_others = plan.contiguity.name != "ANY" or plan.limit is not None
-        by_others |= plan.skip.name != "NONE" or any(often.until for often in plan.often)
-        if by_others:
+        until = any(often.until for often in plan.often)
+        if plan.contiguity is not Contiguity.ANY or plan.chooses or until:
             return True
-    return any(step.negated and step.alias not in _tied(plan) for step in plan.steps)
+    negated = {step.alias for step in plan.steps if step.negated}
+    return bool(negated) and not negated <= _tied(plan)
 
 
 def _tied(plan: SeqPlan) -> set[str]:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from engine.barrier.base import Changes, Verdicts
+from engine.clocks.seen import MIXED
 from engine.kernels.jit import kernel
 from engine.kernels.records import numbers_of, record
 from engine.kernels.tables import mixed, numbered, places_of
@@ -24,7 +25,7 @@ from engine.pattern.verdict.probability import (
     shared_by_doubts,
 )
 from engine.pattern.verdict.unknown import of_runs
-from engine.query.repeat_plan import Contiguity, RepeatPlan, Skip, compares_others
+from engine.query.repeat_plan import Contiguity, RepeatPlan, compares_others
 from engine.repetition.kernel import FoundRuns
 from engine.repetition.records import EVENT_OF
 from engine.stream.ends import UNKNOWN
@@ -254,7 +255,7 @@ def scopes_of(plan: RepeatPlan) -> list[GapScope]:
     kinds: list[str] = []
     if plan.contiguity is Contiguity.STRICT:
         kinds = [ANY_TYPE]
-    elif _by_others(plan) or plan.contiguity is Contiguity.NEXT:
+    elif plan.chooses or plan.contiguity is Contiguity.NEXT:
         kinds = [step.type for step in plan.steps]
     else:
         kinds = [
@@ -263,13 +264,9 @@ def scopes_of(plan: RepeatPlan) -> list[GapScope]:
     return found + [GapScope(kind, None) for kind in dict.fromkeys(kinds)]
 
 
-def _by_others(plan: RepeatPlan) -> bool:
-    return plan.skip is not Skip.NONE or plan.limit is not None
-
-
 def _is_chosen(plan: RepeatPlan) -> bool:
     """Whether a match may make way for another, or for another reading of its events."""
-    return _by_others(plan) or plan.ambiguous
+    return plan.chooses or plan.ambiguous
 
 
 @dataclass(slots=True)
@@ -353,6 +350,8 @@ class RepeatJudge:
 
     def _unknown(self, runs: FoundRuns) -> np.ndarray | None:
         """Which matches compare an unknown clock; None: all clocks are exact."""
+        if MIXED not in self.store.columns or not len(runs.found):
+            return None
         size = runs.found["size"]
         starts = np.cumsum(size) - size
         place = np.repeat(runs.found["from_"] - starts, size) + np.arange(size.sum())
@@ -376,7 +375,7 @@ class RepeatJudge:
         for place, scope in enumerate(scopes):
             if scope.negated is None:
                 # Among events of one time the chosen ones hang on all.
-                found[:, place] = np.maximum.reduceat(until, starts) + _by_others(self.plan)
+                found[:, place] = np.maximum.reduceat(until, starts) + self.plan.chooses
                 continue
             behind = np.where(events["step"] > scope.negated, until, _NEVER)
             closes = np.minimum.reduceat(behind, starts)

@@ -8,6 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from engine.barrier.base import ORDER, Changes, Verdicts
+from engine.clocks.seen import MIXED
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import NONE
 from engine.pattern.compiled.program import (
@@ -297,6 +298,9 @@ class Judge(Struct):
         return Verdicts(stands, confirmed, chance)
 
     def _unknown(self, made: Spread) -> np.ndarray | None:
+        """Which matches compare an unknown clock; None: all clocks are exact."""
+        if MIXED not in self.store.columns:
+            return None
         by_others = np.array([compares_others(plan) for plan in self.layout.branches])
         return of_unknown_clocks(self.store, made.rows, made.completing, by_others[made.branch])
 

@@ -17,8 +17,8 @@ _NEVER = 2**31 - 1
 
 def of_unknown_clocks(
     store: Store, rows: np.ndarray, completing: np.ndarray, by_others: np.ndarray
-) -> np.ndarray | None:
-    """Which matches are unknown; None: all clocks are exact.
+) -> np.ndarray:
+    """Which matches are unknown, where not all clocks are exact.
 
     Args:
         store: where the events are.
@@ -26,9 +26,7 @@ def of_unknown_clocks(
         completing: places of the events that completed them.
         by_others: of each match, ``engine.query.repeat_plan.compares_others`` of its plan.
     """
-    mixed = store.columns.get(MIXED)
-    if mixed is None:
-        return None
+    mixed = store.columns[MIXED]
     there = rows >= 0
     clock, unknown = store.columns["clock"][rows], store.columns["epoch"][rows] == UNKNOWN_EPOCH
     most = np.where(there, clock, -1).max(axis=1, initial=-1)
@@ -39,13 +37,11 @@ def of_unknown_clocks(
 
 def of_runs(
     store: Store, starts: np.ndarray, events: np.ndarray, completing: np.ndarray, by_others: bool
-) -> np.ndarray | None:
+) -> np.ndarray:
     """As ``of_unknown_clocks``, of matches of any length: match i has ``events`` from its place in
     ``starts`` on, which ascend, to that of the next one.
     """
-    mixed = store.columns.get(MIXED)
-    if mixed is None or not len(starts):
-        return None
+    mixed = store.columns[MIXED]
     clock, unknown = store.columns["clock"][events], store.columns["epoch"][events] == UNKNOWN_EPOCH
     several = np.minimum.reduceat(clock, starts) < np.maximum.reduceat(clock, starts)
     own = np.logical_or.reduceat(unknown, starts) & several
