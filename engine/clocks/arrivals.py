@@ -51,6 +51,13 @@ class ArrivalEstimate(Struct, frozen=True):
     at_ns: tuple[int, ...]
     least_ns: tuple[int, ...]
 
+    def between(self, fastest: int) -> tuple[int, int]:
+        """The least and largest offset [ns] that the clock can have had since its last step, if its
+        fastest message took up to twice ``fastest``.
+        """
+        ends = (self.most_ns, self.most_first_ns)
+        return min(ends) - 2 * fastest, max(ends)
+
 
 def estimate(ts: np.ndarray, arrival: np.ndarray) -> ArrivalEstimate:
     """Of one clock's events in order of arrival, at least one of them."""

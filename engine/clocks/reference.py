@@ -381,8 +381,7 @@ class SourceClocks:
             n -= forgotten
         if n:
             last = epochs[n - 1]
-            grown = max(0, start - int(last["anchor"])) * int(last["rate"]) // NS_PER_S
-            self.site.ends(int(last["unc"]) + grown)
+            self.site.ends(int(last["unc"]) + _grown(last, start))
         self.site.begins(code, line)
         # start, offset, unc, rate, anchor, ident, skew, doubt, regime, refuted
         epochs[n] = (
@@ -434,17 +433,10 @@ class SourceClocks:
         known = self._known[self.strings.texts[int(code[0])]]
         known.refuted_ns = max(known.refuted_ns, before + int(by))
         epoch["refuted"][place] = 1 << (before + int(by) - 1).bit_length()
-        grown = self._grown(int(code[0]), place)
+        is_newest = place + 1 >= int(self.clocks["n"][int(code[0])])
+        grown = 0 if is_newest else _grown(epoch[place], int(epoch["start"][place + 1]))
         self.site.ends(int(epoch["unc"][place]) + grown + int(epoch["refuted"][place]))
         return start
-
-    def _grown(self, code: int, place: int) -> int:
-        """By how much the error of an offset had grown when the next one came."""
-        epochs, n = self.clocks["epochs"][code], int(self.clocks["n"][code])
-        if place + 1 >= n:
-            return 0
-        age = max(0, int(epochs["start"][place + 1]) - int(epochs["anchor"][place]))
-        return age * int(epochs["rate"][place]) // NS_PER_S
 
     def release(self, columns: Columns, *, counts: bool = True) -> None:
         """Events leave the ordering operator: those before a step found since are made uncertain.
@@ -526,6 +518,11 @@ class SourceClocks:
         self._users = {clock: set(users) for clock, users in state["users"].items()}
         self.clocks = state["clocks"].copy()
         self.site.restore(state["site"])
+
+
+def _grown(epoch: np.void, until: int) -> int:
+    """By how much the error of an offset has grown when the next one begins, at ``until``."""
+    return max(0, until - int(epoch["anchor"])) * int(epoch["rate"]) // NS_PER_S
 
 
 def _corrected(

@@ -12,7 +12,7 @@ from msgspec import Struct
 from edge_agent import records as r
 from edge_agent.records import Kind
 from engine.log.describe import group_rows, ints, string_codes
-from engine.stream.frame import Frame
+from engine.stream.frame import Frame, clock_names
 
 _OF_SYNC: Final = (r.TS, r.ARRIVAL, r.OFFSET, r.DELAY, r.PRECISION)
 
@@ -77,14 +77,7 @@ def _add(found: dict[tuple[str, str], _Parts], frame: Frame) -> None:
 
     kind = numbers(r.KIND)[0]
     source, sources = string_codes(batch.column(r.SOURCE))
-    clock, clocks = source, list(sources)
-    if r.CLOCK in names and not pa.types.is_null(batch.column(r.CLOCK).type):
-        own, own_names = string_codes(batch.column(r.CLOCK))
-        known = {name: code for code, name in enumerate(sources)}
-        clocks += [name for name in own_names if name not in known]
-        known = {name: code for code, name in enumerate(clocks)}
-        of = np.array([*(known[name] for name in own_names), -1], np.int64)
-        clock = np.where(own >= 0, of[own], source)
+    clock, clocks = string_codes(clock_names(batch))
     offset, measured = numbers(r.OFFSET)
     rows = np.flatnonzero((source >= 0) & ((kind == Kind.EVENT) | ((kind == Kind.SYNC) & measured)))
     if not len(rows):

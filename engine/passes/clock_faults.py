@@ -113,13 +113,11 @@ def _why(counts: Counter[str], of: ClockReadings, known: ArrivalEstimate, fastes
             f"they are stamped up to {most} after they arrived, the others are not; correct these "
             "times, or let them in with --guard off"
         )
-    high = max(known.most_ns, known.most_first_ns)
-    low = min(known.most_ns, known.most_first_ns) - 2 * fastest
     amount = duration(float(f"{abs(known.most_ns - fastest):.2g}"))
     said = f"its clock is about {amount} fast".replace("\N{NO-BREAK SPACE}", " ")
     if len(of.syncs["ts"]):
         return f"{said} even after its syncs; slackwater clocks shows it over time"
     if -known.most_ns > _UNIT_NS:
         return f"{said}, or --time-unit is another than you think"
-    option = declaration(of.name, low, high)
+    option = declaration(of.name, *known.between(fastest))
     return f"{said}; try --clock {option if shlex.quote(of.name) == of.name else repr(option)}"

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from edge_agent import records as r
 from engine.chain import ChainSettings
 from engine.log.following import Log, opened
-from engine.stream.frame import Frame
+from engine.stream.frame import Frame, clock_names
 
 _FRAMES: Final = 256
 """Looked through; what only comes later is known when it comes."""
@@ -49,19 +49,17 @@ def with_clocks_foreseen(log: Path | Log, settings: ChainSettings) -> ChainSetti
 def _clocks(frame: Frame) -> tuple[set[str], set[str]]:
     """(clocks of events, clocks of syncs) of a frame."""
     batch = frame.batch
-    source = batch.column(r.SOURCE).cast(pa.string())
-    if r.CLOCK in batch.schema.names:
-        source = pc.coalesce(batch.column(r.CLOCK).cast(pa.string()), source)
+    clock = clock_names(batch)
     if r.KIND not in batch.schema.names:
-        return _texts(source), set()
+        return _texts(clock), set()
     kind = pc.fill_null(batch.column(r.KIND), int(r.Kind.EVENT))
-    events = source.filter(pc.equal(kind, int(r.Kind.EVENT)))
+    events = clock.filter(pc.equal(kind, int(r.Kind.EVENT)))
     syncs = pc.equal(kind, int(r.Kind.SYNC))
     if r.OFFSET in batch.schema.names:
         syncs = pc.and_(syncs, pc.is_valid(batch.column(r.OFFSET)))
     else:
         syncs = pc.and_(syncs, False)
-    return _texts(events), _texts(source.filter(syncs))
+    return _texts(events), _texts(clock.filter(syncs))
 
 
 def _texts(column: pa.Array) -> set[str]:

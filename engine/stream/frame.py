@@ -29,6 +29,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import Struct
 
 from edge_agent import records as r
@@ -109,6 +110,17 @@ class Frame(Struct, frozen=True):
         if not batches:
             return cls(site, pa.RecordBatch.from_pylist([], schema=table.schema))
         return cls(site, batches[0])
+
+
+def clock_names(batch: pa.RecordBatch) -> pa.Array:
+    """The name of the clock that stamped each record: its ``clock``, else its source's own.
+
+    Dictionary-encoded where no record names one.
+    """
+    source = batch.column(r.SOURCE)
+    if r.CLOCK not in batch.schema.names or batch.column(r.CLOCK).null_count == batch.num_rows:
+        return source
+    return pc.coalesce(*(batch.column(name).cast(pa.string()) for name in (r.CLOCK, r.SOURCE)))
 
 
 def by_site(frames: Iterable[Frame], rows: int) -> Iterator[dict[str, list[Frame]]]:

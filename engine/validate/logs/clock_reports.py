@@ -129,8 +129,7 @@ def _report(
         return ClockReport(
             **common, **nothing, known_by="nothing", steps=(), at_ns=(), series_ns=()
         )
-    high = max(known.most_ns, known.most_first_ns)
-    low = min(known.most_ns, known.most_first_ns) - 2 * fastest
+    low, high = known.between(fastest)
     return ClockReport(**common, **nothing | {
         "known_by": "arrivals", "offset_ns": known.most_ns - fastest, "low_ns": low,
         "high_ns": high, "skew_ppb": known.skew_ppb, "jitter_ns": known.jitter_ns,
