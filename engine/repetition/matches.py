@@ -8,7 +8,6 @@ from typing import Any, Final
 import numpy as np
 
 from engine.barrier.base import Changes, Verdicts
-from engine.clocks.seen import MIXED
 from engine.kernels.jit import kernel
 from engine.kernels.records import numbers_of, record
 from engine.kernels.tables import mixed, numbered, places_of
@@ -24,7 +23,7 @@ from engine.pattern.verdict.probability import (
     sampled_probability,
     shared_by_doubts,
 )
-from engine.pattern.verdict.unknown import of_runs
+from engine.pattern.verdict.unknown import may_be_unknown, of_runs
 from engine.query.repeat_plan import Contiguity, RepeatPlan, compares_others
 from engine.repetition.kernel import FoundRuns
 from engine.repetition.records import EVENT_OF
@@ -350,7 +349,7 @@ class RepeatJudge:
 
     def _unknown(self, runs: FoundRuns) -> np.ndarray | None:
         """Which matches compare an unknown clock; None: all clocks are exact."""
-        if MIXED not in self.store.columns or not len(runs.found):
+        if not may_be_unknown(self.store) or not len(runs.found):
             return None
         size = runs.found["size"]
         starts = np.cumsum(size) - size

@@ -8,7 +8,6 @@ import numpy as np
 from msgspec import Struct
 
 from engine.barrier.base import ORDER, Changes, Verdicts
-from engine.clocks.seen import MIXED
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import NONE
 from engine.pattern.compiled.program import (
@@ -21,7 +20,7 @@ from engine.pattern.compiled.tables import Layout, members_of, relations_in
 from engine.pattern.settings import Rule
 from engine.pattern.store import REF_END, Store
 from engine.pattern.verdict.certainty import Conditions, Doubts, EventTimes, chances
-from engine.pattern.verdict.unknown import of_unknown_clocks
+from engine.pattern.verdict.unknown import may_be_unknown, of_unknown_clocks
 from engine.query.repeat_plan import compares_others
 from engine.stream.ends import UNKNOWN
 from engine.stream.released import Strings
@@ -299,7 +298,7 @@ class Judge(Struct):
 
     def _unknown(self, made: Spread) -> np.ndarray | None:
         """Which matches compare an unknown clock; None: all clocks are exact."""
-        if MIXED not in self.store.columns:
+        if not may_be_unknown(self.store):
             return None
         by_others = np.array([compares_others(plan) for plan in self.layout.branches])
         return of_unknown_clocks(self.store, made.rows, made.completing, by_others[made.branch])

@@ -15,6 +15,11 @@ from engine.pattern.store import Store
 _NEVER = 2**31 - 1
 
 
+def may_be_unknown(store: Store) -> bool:
+    """Whether some clock may be unknown; else all clocks are exact, and so are matches."""
+    return MIXED in store.columns
+
+
 def of_unknown_clocks(
     store: Store, rows: np.ndarray, completing: np.ndarray, by_others: np.ndarray
 ) -> np.ndarray:
