@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench.workload import columns, frames
+from bench.workload import FRAME_ROWS, columns, frames
 from engine.cascade.derived_events import columns_in
 from engine.chain import Chain, ChainSettings
 from engine.operator import ResultPieces
@@ -30,7 +30,6 @@ from engine.order.registry import parse_order
 from engine.query import query
 from engine.query.analysis.cascade import read_statements
 from engine.query.plan import Plan
-from engine.speed.stream import FRAME_ROWS
 from engine.stream.frame import Frame
 from engine.window.settings import parse_window
 

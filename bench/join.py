@@ -23,6 +23,7 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
+from bench.workload import event_frames, pattern_stream
 from engine.chain import Chain, ChainSettings
 from engine.operator import ResultPieces
 from engine.order.base import Guards
@@ -30,7 +31,6 @@ from engine.order.registry import parse_order
 from engine.pattern.match_results import Matches
 from engine.query import query
 from engine.query.plan import JoinPlan
-from engine.speed.stream import event_frames, pattern_stream
 from engine.stream.frame import Frame
 
 EVENTS = 1_000_000

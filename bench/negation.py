@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.workload import event_frames, pattern_stream, sync_frame
 from engine.barrier.registry import BarrierSettings, parse_barrier
 from engine.chain import Chain, ChainSettings
 from engine.operator import ResultPieces
@@ -30,7 +31,6 @@ from engine.pattern.match_results import Matches, columns_table
 from engine.pattern.seq import Alone, SeqMatcher
 from engine.query import query
 from engine.query.plan import SeqPlan
-from engine.speed.stream import event_frames, pattern_stream, sync_frame
 from engine.stream.frame import Frame
 from engine.stream.released import Released
 

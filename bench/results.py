@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from bench.workload import event_frames, pattern_stream
 from engine.chain import Chain, ChainSettings
 from engine.chain.output_parts import last_parts, parts_of
 from engine.order.registry import parse_order
@@ -26,7 +27,6 @@ from engine.query import query
 from engine.results.export import export_jsonl, export_table
 from engine.results.part_store import HELD_BYTES, PartStore
 from engine.results.run_writer import COUNTERS, OutputPart, RunWriter
-from engine.speed.stream import event_frames, pattern_stream
 
 SOURCES = 20
 ROUNDS = 3

@@ -28,13 +28,13 @@ from bench.spark_w1 import (
     plain_session,
     said,
 )
+from bench.workload import TYPES, event_frames, pattern_stream, sync_frame
 from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
 from engine.log.arrival_log import LogWriter
 from engine.order.registry import parse_order
 from engine.query import query
 from engine.spark.host import FILES_PER_BATCH, run_on_spark
-from engine.speed.stream import TYPES, event_frames, pattern_stream, sync_frame
 
 SOURCES = 20
 QUERY = "EVENT SEQ(A a, !C c, B b) WHERE a.key = b.key AND c.key = a.key WITHIN 5 s"

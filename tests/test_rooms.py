@@ -28,7 +28,7 @@ ROOMS = {
     "check": {"kernels", "query", "results", "stream"},
     "cli": {
         "barrier", "chain", "compare", "constraint", "kernels", "live", "log", "order", "passes",
-        "query", "report", "results", "server", "speed", "stream", "sweep", "validate",
+        "query", "report", "results", "server", "stream", "sweep", "validate",
     },
     "clocks": {"kernels", "stream"},
     "compare": {"chain", "kernels", "log", "order", "report", "stream"},
@@ -57,7 +57,6 @@ ROOMS = {
         "barrier", "chain", "clocks", "constraint", "log", "order", "pattern", "query", "results",
         "stream", "window",
     },
-    "speed": {"chain", "order", "query", "results", "stream"},
     "stream": {"kernels"},
     "sweep": {"log", "passes", "report"},
     "validate": {

@@ -27,8 +27,8 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
+from bench.workload import FRAME_ROWS
 from engine.log.arrival_log import LogWriter
-from engine.speed.stream import FRAME_ROWS
 from engine.stream.frame import Frame
 
 SCRIPTS: Final = Path(__file__).resolve().parents[2].parent / "shared" / "peers"

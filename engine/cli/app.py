@@ -36,7 +36,6 @@ _NAMES: Final = {
     "history": "What runs found before, by key.",
     "log": "Between arrival logs and JSONL, CSV, Parquet.",
     "doctor": "Can this machine run slackwater?",
-    "bench": "How fast is this machine?",
 }
 """What the commands do, in the order of the help."""
 _INTERRUPTED: Final = 130
@@ -117,10 +116,6 @@ def _command(name: str) -> Any:
             from engine.cli.log_commands import log_app
 
             return log_app
-        case "bench":
-            from engine.cli.bench_command import bench
-
-            return bench
         case _:
             return doctor
 

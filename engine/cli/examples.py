@@ -61,7 +61,6 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "constraint draw": (
         "slackwater constraint draw 'EVENT A a UNDER CONSTRAINT c FOR TRACE BY id AS A | B'",
     ),
-    "bench": ("slackwater bench --events 50000 --rounds 1",),
     "history": (
         "slackwater query @checked.txt --input trace.jsonl --history found.db",
         "slackwater history found.db",

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import Row
 
+from bench.workload import FRAME_ROWS, event_frames, pattern_stream, sync_frame
 from engine.barrier.registry import parse_barrier
 from engine.cache_home import cache_home
 from engine.chain import Chain, ChainSettings
@@ -21,7 +22,6 @@ from engine.spark import chain_state, processor
 from engine.spark.chain_state import LEAST, LiveChains, digest_of, packed, unpacked
 from engine.spark.processor import SiteChain
 from engine.spark.typed_output import Staged
-from engine.speed.stream import FRAME_ROWS, event_frames, pattern_stream, sync_frame
 from tests.planted import Planted
 from tests.spark.pretend_state import Store
 

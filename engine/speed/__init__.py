@@ -1,1 +1,0 @@
-"""How fast this machine is: streams to measure with, and what ours takes beside plain programs."""
