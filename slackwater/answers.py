@@ -108,7 +108,6 @@ def query(
     window: str | None = None,
     monitor: str | None = None,
     constraints: str | Path | None = None,
-    history: str | Path | None = None,
     guard: str = "1s",
     clock: str | Sequence[str] = (),
     late: bool = False,
@@ -133,7 +132,6 @@ def query(
         window: how long after its end a window is corrected, as ``horizon=10m``.
         monitor: how traces under a constraint are followed, as ``horizon=10s,check=basic``.
         constraints: a file of constraints that queries name.
-        history: a file: what CHECK knows of runs before, and leaves to runs to come.
         guard: events stamped this far beyond their arrival are quarantined; ``off``: never.
         clock: of clocks without a sync: ``exact`` (one clock stamped all), offsets as
             ``badge=-3.2s±0.1s``, several in a list, or a TOML file of these; else they are unknown.
@@ -157,7 +155,7 @@ def query(
         asked = asked_of_queries(
             plans, unit, order=order, barrier=barrier, certainty=certainty, purge=purge, late=late,
             intervals=intervals, window=window, monitor=monitor, guard=guard, spill=spill,
-            on_spark=master is not None, history=history, matches_max=matches_max, clock=clock,
+            on_spark=master is not None, matches_max=matches_max, clock=clock,
         )  # fmt: skip
         check_plans(log, plans, attributes)
         doubt(before_pass(log, plans, asked, unit, arrival_given=arrives))

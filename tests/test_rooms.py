@@ -38,13 +38,13 @@ ROOMS = {
     "interval": {"barrier", "pattern", "query", "stream"},
     "kernels": set[str](),
     "live": {
-        "chain", "check", "kernels", "log", "passes", "pattern", "query", "results", "spark",
+        "chain", "kernels", "log", "passes", "pattern", "query", "results", "spark",
         "stream",
     },
     "log": {"kernels", "stream"},
     "order": {"clocks", "kernels", "query", "stream"},
     "passes": {
-        "barrier", "chain", "check", "clocks", "constraint", "kernels", "log", "order", "pattern",
+        "barrier", "chain", "clocks", "constraint", "kernels", "log", "order", "pattern",
         "query", "report", "results", "spark", "stream", "window",
     },
     "pattern": {"barrier", "clocks", "kernels", "log", "query", "results", "stream"},

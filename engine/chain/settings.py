@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.barrier.registry import BarrierSettings, barrier_of_windows
@@ -38,7 +37,6 @@ class ChainSettings:
     of patterns keep, and how; its certainty is the one above. ``spill``: what of it leaves
     memory; None: nothing. ``window``: of windows. ``monitor``: of patterns under a constraint.
     ``clock``: what the user says of clocks that no sync speaks of.
-    ``history``: file of results of runs before, and for runs to come; only in process.
     ``isolate_failures``: a query that fails at a site is set aside there, and all others go on;
     else the failure is raised.
 
@@ -64,7 +62,6 @@ class ChainSettings:
     spill: SpillSettings | None = None
     window: WindowSettings = field(default_factory=WindowSettings)
     monitor: MonitorSettings = field(default_factory=MonitorSettings)
-    history: Path | None = None
     isolate_failures: bool = False
     readers: tuple[Plan, ...] = field(init=False, repr=False, compare=False)
     looked_at: Mapping[str, bool] = field(init=False, repr=False, compare=False)

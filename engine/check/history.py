@@ -76,14 +76,6 @@ class History:
         joined = joined._replace(gone=gone, gone_place=gone_place)
         self._known[query] = joined.taken(np.flatnonzero(is_plus))
 
-    def begin(self, query: int, known: Known) -> None:
-        """``known`` of ``query`` before anything else."""
-        self._known[query] = known
-
-    def of(self, query: int) -> Known:
-        """All that is known of ``query``."""
-        return self._known[query]
-
     def forget(self, now: int, held: int) -> None:
         """What no result known from ``now - held`` on [ns] can ask for any more."""
         for query, known in self._known.items():

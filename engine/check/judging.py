@@ -6,15 +6,13 @@ their order; so the answer hangs neither on how the input is cut, nor on the ord
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from engine.check.history import History, Known
-from engine.check.history_file import KnownToRun, PastResults
-from engine.check.results import NewResults, keys_of, read_results
+from engine.check.history import History
+from engine.check.results import read_results
 from engine.check.rules import QueryJudge, Rules
 from engine.errors import UserError
 from engine.kernels.records import INT_MAX
@@ -22,9 +20,6 @@ from engine.operator import ResultPieces
 from engine.query.language.place import closest, listed
 from engine.query.plan import Checks, Plan, checks_of
 from engine.stream.released import Strings
-
-_SPARE: Final = 16
-"""Texts of keys that are kept, as a multiple of what is known."""
 
 
 class Judging:
@@ -53,48 +48,6 @@ class Judging:
         }
         self._holds = max((j.rules.longest_hold for j in self._judges.values()), default=0)
         self._told = [0] * len(plans)
-        self._names = [plan.name for plan in plans]
-        self._look_back = look_back
-        self._texts: dict[int, dict[int, str]] | None = None
-        """By query: what keys stand for; None: nobody will ask."""
-
-    def begin_with(self, past: Mapping[str, PastResults]) -> None:
-        """``past`` is known from before, and ``known`` will be asked for."""
-        self._texts = {number: {} for number in self._look_back}
-        for number, texts in self._texts.items():
-            rows = past.get(self._names[number])
-            if rows is None:
-                continue
-            n, key = len(rows.key), keys_of(pa.array(rows.key, pa.string()))
-            self._told[number] = n
-            gone_place = np.where(rows.gone < INT_MAX, 0, INT_MAX)  # before any of this run
-            self._history.begin(
-                number, Known(key, rows.identity, rows.at, np.arange(n), rows.gone, gone_place)
-            )
-            texts.update(zip(key.tolist(), rows.key, strict=True))
-
-    def known(self) -> dict[str, KnownToRun]:
-        """By query: all that rules may still look into."""
-        found = {}
-        for number, texts in (self._texts or {}).items():
-            known = self._history.of(number)
-            keys = [texts[key] for key in known.key.tolist()]
-            horizon_ns = self._look_back[number] + self._holds
-            results = PastResults(keys, known.identity, known.at, known.gone)
-            found[self._names[number]] = KnownToRun(results, horizon_ns)
-        return found
-
-    def _note_texts(self, number: int, new: NewResults) -> None:
-        """Remembers what keys stand for, of those in the history."""
-        if self._texts is None or number not in self._texts or not len(new.key):
-            return
-        texts = self._texts[number]
-        first = np.unique(new.key, return_index=True)[1]
-        named = pa.concat_arrays(new.key_texts).take(pa.array(first)).to_pylist()
-        texts.update(zip(new.key[first].tolist(), named, strict=True))
-        held = self._history.of(number).key
-        if len(texts) > _SPARE * (len(held) + 1):
-            self._texts[number] = {key: texts[key] for key in np.unique(held).tolist()}
 
     def judge(
         self, results: list[ResultPieces], strings: Strings, now: int, *, end: bool = False
@@ -115,7 +68,6 @@ class Judging:
             )
             self._told[number] += len(found.at)
             self._history.add(number, found.key, found.identity, found.at, found.place, found.plus)
-            self._note_texts(number, found)
             new[number] = found
         for number, judge in self._judges.items():
             given = judge.settle(new[number], self._history, strings, now, end=end)
@@ -138,7 +90,6 @@ class Judging:
             "history": self._history.snapshot(),
             "judges": {number: judge.snapshot() for number, judge in self._judges.items()},
             "told": list(self._told),
-            "texts": None if self._texts is None else dict(self._texts),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -147,7 +98,6 @@ class Judging:
         for number, saved in state["judges"].items():
             self._judges[number].restore(saved)
         self._told = list(state["told"])
-        self._texts = None if state["texts"] is None else dict(state["texts"])
 
 
 def _number(query: str, numbers: dict[str, int]) -> int:

@@ -43,7 +43,6 @@ class NewResults:
         plus: bool.
         place: int64, their numbers among all that the query has told.
         values: of what its rules ask for.
-        key_texts: of each piece, what ``key`` stands for.
     """
 
     tables: list[pa.Table]
@@ -54,7 +53,6 @@ class NewResults:
     plus: np.ndarray
     place: np.ndarray
     values: list[Value]
-    key_texts: list[pa.Array]
 
 
 def read_results(
@@ -91,7 +89,6 @@ def read_results(
         np.concatenate([np.zeros(0, np.bool_), *plus]),
         np.arange(first, first + n),
         [_joined(column, lengths) for column in values],
-        keys,
     )
 
 

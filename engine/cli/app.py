@@ -33,7 +33,6 @@ _NAMES: Final = {
     "validate": "Is this hardware good enough?",
     "clocks": "Whose clock is off, and by how much.",
     "constraint": "What a recording says of its traces.",
-    "history": "What runs found before, by key.",
     "log": "Between arrival logs and JSONL, CSV, Parquet.",
     "doctor": "Can this machine run slackwater?",
 }
@@ -108,10 +107,6 @@ def _command(name: str) -> Any:
             from engine.cli.constraint_commands import constraint_app
 
             return constraint_app
-        case "history":
-            from engine.cli.history_command import show_history
-
-            return show_history
         case "log":
             from engine.cli.log_commands import log_app
 

@@ -61,10 +61,6 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "constraint draw": (
         "slackwater constraint draw 'EVENT A a UNDER CONSTRAINT c FOR TRACE BY id AS A | B'",
     ),
-    "history": (
-        "slackwater query @checked.txt --input trace.jsonl --history found.db",
-        "slackwater history found.db",
-    ),
     "log": (
         "slackwater log import rows.csv --time-unit us --out rows.log",
         "slackwater log show rows.log",

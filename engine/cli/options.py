@@ -332,11 +332,3 @@ ConstraintsFile = Annotated[
         help="Constraints that queries name: CONSTRAINT name FOR TRACE BY ... AS ...;",
     ),
 ]
-HistoryPath = Annotated[
-    Path | None,
-    typer.Option(
-        "--history",
-        metavar="FILE",
-        help="What CHECK knows of runs before, and leaves to runs to come; made if absent.",
-    ),
-]

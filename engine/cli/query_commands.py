@@ -17,7 +17,6 @@ from engine.cli.options import (
     Against,
     ConstraintsFile,
     DeadLetter,
-    HistoryPath,
     InProcess,
     Master,
     MonitorText,
@@ -193,7 +192,6 @@ def query(
     window: WindowText = None,
     monitor: MonitorText = None,
     constraints: ConstraintsFile = None,
-    history: HistoryPath = None,
     out: Out = None,
     on_spark: OnSpark = False,
     master: Master = None,
@@ -228,7 +226,7 @@ def query(
         plans, time_unit, order=order_text, barrier=barrier_text, certainty=certainty,
         purge=purge_text, intervals=intervals, window=window, monitor=monitor, guard=guard,
         late=late is not None, spill=spill, on_spark=host.master is not None, joins=joins,
-        history=history, matches_max=matches_max, clock=clock or (),
+        matches_max=matches_max, clock=clock or (),
     )  # fmt: skip
     asked = asked if report is None else replace(asked, ordered="bare")
     letters = _letters(on_bad, dead_letter, out, source)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.cli.options import HistoryPath
 from engine.cli.visible import tell
 from engine.errors import UserError
 from engine.live.questions import check_claim
@@ -101,7 +100,6 @@ def serve_site(
         Engine | None,
         typer.Option(help="Who answers the queries, instead of what the settings say."),
     ] = None,
-    history: HistoryPath = None,
     check: Annotated[
         bool,
         typer.Option("--check", help="Only say whether the settings are right, and print them."),
@@ -121,13 +119,13 @@ def serve_site(
             tell(f"{line}\n")
 
     if demo:
-        if config is not None or engine is not None or history is not None or check:
+        if config is not None or engine is not None or check:
             raise UserError("--demo has settings of its own: give no others")
         demonstrate(say)
         return
     if config is None:
         raise UserError("--config FILE must be given; --demo shows what it is like")
-    settings = read_site(config, None if engine is None else engine.value, history)
+    settings = read_site(config, None if engine is None else engine.value)
     if check:
         if settings.tls is not None:
             settings.tls.context()

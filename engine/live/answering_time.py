@@ -46,7 +46,7 @@ def answering_time_ns(beside: Path, questions: Questions) -> int:
         UserError: a question is at fault, or ``beside`` cannot be written.
     """
     # What is tried is no result, and must not fail in silence.
-    settings = replace(questions.chain_settings(), history=None, isolate_failures=False)
+    settings = replace(questions.chain_settings(), isolate_failures=False)
     with tempfile.TemporaryDirectory(prefix=".slackwater-validate-", dir=beside) as scratch:
         folder = Path(scratch)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
@@ -16,7 +16,6 @@ from engine.chain.identity import identity_of
 from engine.chain.output_parts import end_parts, failed_parts, next_parts
 from engine.chain.site_chain import SNAPSHOT_VERSION
 from engine.chain.state_bytes import StateDamagedError
-from engine.check import HistoryFile, KnownOfSite, LogOverlapsError
 from engine.errors import UserError
 from engine.log.files.folder import retired
 from engine.log.files.log_files import file_mark
@@ -116,64 +115,6 @@ def _missing(plan: Plan, known: dict[str, str]) -> str:
     return ""
 
 
-# The history of results of an engine over a log that grows, in the file of ``--history``.
-#
-# A chain's state has all that its rules look into. The file has what was known before the log
-# began, and, as of each saved state, what is known now: for the log that follows, and for whoever
-# asks.
-
-
-class KeptHistory:
-    """``since``: when each site's log began [ns], which is part of the engine's state."""
-
-    def __init__(self, path: Path, tell: Callable[[str], None]) -> None:
-        self._file = HistoryFile(path)
-        self._tell = tell
-        self._waits: dict[str, Chain] = {}
-        """What the file lacks, as it could not be written."""
-        self.since: dict[str, int] = {}
-
-    def begin(self, site: str, chain: Chain, since_ns: int) -> None:
-        """``chain``, whose log begins at ``since_ns``, knows what was known before.
-
-        Where the beginning of the log has been removed, what was known then is told to be gone:
-        unlike a run, an engine has no other log to go to.
-
-        Raises:
-            UserError: the file cannot be used.
-        """
-        self.since[site] = since_ns
-        if chain.judging is None:
-            return
-        try:
-            past = self._file.before(site, since_ns)
-        except LogOverlapsError as error:
-            self._tell(f"{error}; nothing is known of before")
-            past = {}
-        chain.judging.begin_with(past)
-
-    def keep(self, chains: Mapping[str, Chain]) -> None:
-        """Writes what ``chains`` know. Where that fails it is told, and tried again next time."""
-        waited = bool(self._waits)
-        self._waits.update(chains)
-        known = {
-            site: KnownOfSite(
-                self.since[site], chain.counters()["last_arrival"], chain.judging.known()
-            )
-            for site, chain in self._waits.items()
-            if chain.judging is not None
-        }
-        try:
-            self._file.keep(known)
-        except UserError as error:
-            if not waited:
-                self._tell(f"{error}; tried again whenever the state is saved")
-            return
-        self._waits.clear()
-        if waited:
-            self._tell(f"{self._file.path}: written again")
-
-
 # Chains inside one process, over a log that grows: milliseconds from durable to answered.
 #
 # What is read of the log, and in which order, is all that the answers depend on. Now and then the
@@ -226,7 +167,6 @@ class EmbeddedEngine:
         self._snapshots: dict[str, bytes] = {}
         self._changed: set[str] = set()
         self.done = self.saved = 0
-        self._history = None if settings.history is None else KeptHistory(settings.history, tell)
         self._answers = self._opened(open_answers)
         self._saved_at = time.monotonic()
         self._saving_s = 0.0
@@ -265,8 +205,6 @@ class EmbeddedEngine:
                 ) from damaged
         answers = open_answers(state["answers"])
         self._snapshots = dict(state["chains"])
-        if self._history is not None:
-            self._history.since = dict(state["since"])
         self._watch = AttributeWatch(self._settings, dict(state["attributes"]))
         self.done = self.saved = state["done"]
         return answers
@@ -358,11 +296,8 @@ class EmbeddedEngine:
                 "attributes": self._watch.known,
                 "answers": self._answers.state(),
                 "chains": self._snapshots,
-                "since": {} if self._history is None else self._history.since,
             },
         )
-        if self._history is not None:
-            self._history.keep(changed)
         self.saved = self.done
         self._saved_at = time.monotonic()
         self._saving_s = self._saved_at - begun
@@ -386,8 +321,6 @@ class EmbeddedEngine:
         for site, of_site in sorted(of_sites.items()):
             if site not in self._chains:
                 self._chains[site] = Chain(self._settings, site, self._chunks(site))
-                if self._history is not None:
-                    self._history.begin(site, self._chains[site], of_site[0].first_arrival)
             self._changed.add(site)
             for parts in next_parts(self._chains[site], of_site):
                 self._answers.take(parts)

@@ -14,13 +14,13 @@ from engine.chain.operators import build_operator
 from engine.errors import UserError
 from engine.log.files.log_files import file_mark
 from engine.log.whole_file import whole_file
-from engine.passes.options import asked_of_queries, history_file
+from engine.passes.options import asked_of_queries
 from engine.pattern.spill.settings import STATE
 from engine.query import query
 from engine.query.analysis.cascade import read_statements
 from engine.query.endpoints.joins import COST, IBP
 from engine.query.language.statements import several, statements
-from engine.query.plan import Plan, checks_of
+from engine.query.plan import Plan
 from engine.query.purge_settings import MATCHES_MAX
 from engine.query.results_as_events import whole_text
 from engine.results.side_output import SIDE_OUTPUT
@@ -126,8 +126,6 @@ class Questions:
     """Empty: by default."""
     monitor: str = ""
     """Empty: by default."""
-    history: str = ""
-    """File of results of logs before, and for logs to come; empty: none. The engine is embedded."""
     guard: str = "1s"
     clock: str = ""
     """What ``--clock`` says, a line each; empty: clocks without a sync are unknown."""
@@ -174,8 +172,7 @@ class Questions:
             late=self.late, spill=self.spill or None, on_spark=True, joins=self.joins,
             matches_max=self.matches_max, clock=self.clock.splitlines(),
         )  # fmt: skip
-        history = history_file(self.history or None, plans, on_spark=False)
-        settings = replace(settings, history=history, isolate_failures=True)
+        settings = replace(settings, isolate_failures=True)
         for plan in plans if self.spill else ():
             build_operator(plan, settings, DEFAULT_SITE)  # which refuses what cannot spill
         taken = {plan.name for plan in plans}.intersection(SIDE_OUTPUT.folders)
@@ -195,15 +192,13 @@ class Questions:
     def of_each(self) -> dict[str, dict[str, Any]]:
         """By name, all that a query's answers depend on beside the log."""
         shared = asdict(self)
-        for name in ("queries", "late", "history", *_SAME_ANSWERS):
+        for name in ("queries", "late", *_SAME_ANSWERS):
             del shared[name]
         if self.order.partition(":")[0] in _READ_QUERIES:
             shared["beside"] = [text for _, text in self.queries]
         found: dict[str, dict[str, Any]] = {}
         for plan in self.plans():
             found[plan.name] = {"query": whole_text(plan), **shared}
-            if self.history and checks_of(plan) is not None:
-                found[plan.name]["history"] = self.history
         if self.late:
             of_order: dict[str, Any] = {name: shared[name] for name in _OF_ORDER if name in shared}
             for name in SIDE_OUTPUT.folders:

@@ -17,7 +17,7 @@ from engine.pattern.settings import PatternSettings
 from engine.pattern.spill.settings import SpillSettings
 from engine.query.endpoints.joins import COST, IBP, check_index, check_joins
 from engine.query.language.definitions import Definition, definitions
-from engine.query.plan import Plan, checks_of
+from engine.query.plan import Plan
 from engine.query.purge_settings import MATCHES_MAX, PurgeSettings, parse_purge
 from engine.units import parse_duration, unit_ns
 from engine.window.settings import read_window
@@ -77,7 +77,6 @@ def asked_of_queries(
     spill: str | None = None,
     on_spark: bool = False,
     joins: str = COST,
-    history: str | Path | None = None,
     matches_max: int = MATCHES_MAX,
     clock: str | Sequence[str] = (),
 ) -> ChainSettings:
@@ -98,7 +97,6 @@ def asked_of_queries(
         spill: where old events of patterns go; None: nowhere.
         on_spark: where the chains run.
         joins: in which order the steps of a SEQ/PAL tree are found.
-        history: file of results of runs before, and for runs to come; None: nothing is kept.
         matches_max: matches that one event may complete or change.
         clock: what is known of clocks without a sync (``engine.clocks.choice``).
 
@@ -125,27 +123,7 @@ def asked_of_queries(
         spill=_spill(spill, time_unit, plans, purged, on_spark=on_spark),
         window=read_window(window, time_unit, plans),
         monitor=read_monitor(monitor, time_unit, plans),
-        history=history_file(history, plans, on_spark=on_spark),
     )
-
-
-def history_file(
-    given: str | Path | None, plans: tuple[Plan, ...], *, on_spark: bool
-) -> Path | None:
-    """The file of ``--history``; None: none is asked for.
-
-    Raises:
-        UserError: it would have nothing to keep, or cannot.
-    """
-    if given is None:
-        return None
-    if on_spark:
-        raise UserError(
-            "--history is of runs in this process; on Spark the checkpoint in --work has it"
-        )
-    if all(checks_of(plan) is None for plan in plans):
-        raise UserError("--history is of queries with CHECK or HISTORY BY; no query has one")
-    return Path(given)
 
 
 def asked_of_order(

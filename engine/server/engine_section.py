@@ -47,9 +47,7 @@ class EngineSettings:
         )
 
 
-def read_engine(
-    whole: Table, folder: Path, log: Path, kind: str | None, history: Path | None = None
-) -> EngineSettings | None:
+def read_engine(whole: Table, folder: Path, log: Path, kind: str | None) -> EngineSettings | None:
     """What the file says; None: nothing is asked, or nobody is to answer.
 
     Args:
@@ -57,7 +55,6 @@ def read_engine(
         folder: to which files are relative.
         log: the arrival log.
         kind: of the engine, instead of the file's; None: as the file says.
-        history: file of it, instead of the file's; None: as the file says.
 
     Raises:
         SettingsError: a mistake in the tables.
@@ -83,12 +80,7 @@ def read_engine(
     parquet_every = table.duration_ns("parquet_every", _PARQUET_NS, low=10**6)
     if "jsonl" not in formats or not set(formats) <= {"jsonl", "parquet"}:
         raise table.wrong("formats", 'write ["jsonl"] or ["jsonl", "parquet"]')
-    kind, kept = said if kind is None else kind, table.text("history", "")
-    if kind == "spark" and (kept or history is not None):
-        told = f"is of {_EMBEDDED}; on Spark the checkpoint has the history"
-        raise table.wrong("history", told) if kept else UserError(f"--history {told}")
-    if kept or history is not None:
-        options["history"] = str((folder / kept if history is None else history).resolve())
+    kind = said if kind is None else kind
     settings = EngineSettings(
         kind=kind,
         questions=Questions(queries=asked, **options),

@@ -158,27 +158,26 @@ def plain_tokens(settings: SiteSettings) -> list[tuple[str, str]]:
     return found
 
 
-def read_site(path: Path, engine: str | None = None, history: Path | None = None) -> SiteSettings:
+def read_site(path: Path, engine: str | None = None) -> SiteSettings:
     """The settings in the file ``path``; files that it names are relative to its folder.
 
     Args:
         path: of the file.
         engine: the kind that is to answer, whatever the file says; None: as it says.
-        history: of results, whatever the file says; None: as it says.
 
     Raises:
         UserError: a mistake in it; names the place and the remedy.
     """
     try:
         with told_of(path):
-            return _site(read_toml(path), path.parent, engine, history)
+            return _site(read_toml(path), path.parent, engine)
     except SettingsError as error:
         raise UserError(str(error)) from error
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
 
 
-def _site(whole: Table, folder: Path, kind: str | None, history: Path | None) -> SiteSettings:
+def _site(whole: Table, folder: Path, kind: str | None) -> SiteSettings:
     table = whole.table("gateway")
     listen = table.text("listen", "127.0.0.1")
     port = table.integer("port", PORT, 0, 65_535)
@@ -193,7 +192,7 @@ def _site(whole: Table, folder: Path, kind: str | None, history: Path | None) ->
     given = "page" in whole
     page = read_page(whole.table("page"), given=given, has_tls=tls is not None)
     keep = read_keep(whole.table("log"))
-    engine = read_engine(whole, folder, log, kind, history)
+    engine = read_engine(whole, folder, log, kind)
     whole.done()
     return SiteSettings(
         gateway=GatewaySettings(

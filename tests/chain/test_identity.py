@@ -39,7 +39,7 @@ def chosen(**more: Any) -> ChainSettings:
     texts = tuple(query(text, name=f"q{at}") for at, text in enumerate(QUERIES))
     made = ChainSettings(
         parse_order("sequence"), texts, parse_barrier("immediate"), Guards(guard_ns=5),
-        carried=frozenset({"one", "two", "three", "four"}), history=Path("a b"),
+        carried=frozenset({"one", "two", "three", "four"}),
     )  # fmt: skip
     return replace(made, **more) if more else made
 
@@ -91,7 +91,6 @@ CASES: dict[str, Callable[[], ChainSettings]] = {
     "barrier": lambda: chosen(barrier=parse_barrier("bounded:1s")),
     "guards": lambda: chosen(guards=Guards(guard_ns=6)),
     "carried": lambda: chosen(carried=frozenset({"one", "two"})),
-    "history": lambda: chosen(history=Path("a", "b")),
     "flows": lambda: chosen(plans=plans(), barrier=parse_barrier("bounded:9")),
     "flows that wait": lambda: chosen(plans=plans(keep_ns=3), barrier=parse_barrier("immediate")),
     "function": lambda: flows(with_default),
