@@ -16,6 +16,7 @@ import pytest
 from edge_agent.drivers.agent_file import read_agent
 from edge_agent.drivers.measure.inputs import measured_inputs
 from edge_agent.measure.findings import DeviceFindings
+from tests.inputs.test_mqtt import Broker
 from tests.live.conftest import free_port
 from tests.live.test_device_clocks import Reader
 
@@ -80,6 +81,93 @@ def test_a_monitors_clock_is_read_from_its_message(tmp_path: Path, ahead: float,
     sender.join()
     assert f"the monitor's clock is {told}" in found.said
     assert found.width_ns == 10**9 + 3000  # twice delay_min_max, and the time's grain
+
+
+async def soccer_findings(folder: Path, ahead: float, more: str = "") -> DeviceFindings:
+    port = free_port()
+    over = asyncio.Event()
+
+    async def send() -> None:
+        with socket.socket(type=socket.SOCK_DGRAM) as sender:
+            while not over.is_set():
+                ps = int((time.time() + ahead) * 1e12)
+                sender.sendto(b"4,%d,1,2,3,0,0,0,0,0,0,0,0\n" % ps, ("127.0.0.1", port))
+                await asyncio.sleep(0.05)
+
+    sending = asyncio.create_task(send())
+    found = await found_of(folder, f'kind = "soccer-udp"\nport = {port}\n{more}')
+    over.set()
+    await sending
+    return found
+
+
+async def found_of(folder: Path, table: str) -> DeviceFindings:
+    file = folder / "agent.toml"
+    file.write_text(f'[[stream]]\nname = "events"\nattrs = {{ v = "int" }}\n[[input]]\n{table}')
+    if "soccer" in table:
+        file.write_text(f"[[input]]\n{table}")
+    settings = read_agent(file, lambda: 0, lambda: "ward")
+    (found,) = await measured_inputs(settings, folder, patience_s=0.4)
+    assert found.clock is not None
+    return found.clock
+
+
+@pytest.mark.parametrize(("ahead", "told"), [(14.0, "14.0 s ahead"), (-20.0, "20.0 s slow")])
+def test_the_clock_of_a_locating_system_is_read(tmp_path: Path, ahead: float, told: str) -> None:
+    found = asyncio.run(soccer_findings(tmp_path, ahead))
+    assert f"soccer-udp's clock is {told}; its events are stamped by it" in found.said
+    assert not found.wrong
+    found = asyncio.run(soccer_findings(tmp_path, ahead, 'clock = "agent"\n'))
+    assert f"clock is {told}" in found.said
+    assert found.wrong
+    found = asyncio.run(soccer_findings(tmp_path, ahead, 'clock = "arrival"\n'))
+    assert found.said == "events are stamped on arrival, up to 10 s late"
+
+
+def test_a_locating_system_that_is_silent_is_not_judged(tmp_path: Path) -> None:
+    found = asyncio.run(found_of(tmp_path, f'kind = "soccer-udp"\nport = {free_port()}\n'))
+    assert found.said == ("the device's clock was not read: no message with a time of its own came")
+
+
+async def mqtt_findings(folder: Path, aheads: dict[str, float], more: str) -> DeviceFindings:
+    broker = Broker()
+    port = await broker.start()
+    over = asyncio.Event()
+
+    async def publish() -> None:
+        while not broker.subscribed:
+            await asyncio.sleep(0.005)
+        broker.publish(0, b'{"v": 1}', qos=0)  # no time: the agent's
+        while not over.is_set():
+            for name, ahead in aheads.items():
+                ts = int((time.time() + ahead) * 1e9)
+                broker.publish(0, b'{"v": 1, "clock": "%s", "ts": %d}' % (name.encode(), ts), qos=0)
+            await asyncio.sleep(0.05)
+
+    publishing = asyncio.create_task(publish())
+    found = await found_of(
+        folder, f'kind = "mqtt"\nport = {port}\ntopics = ["ward/#"]\nclient_id = "me"\n{more}'
+    )
+    over.set()
+    await publishing
+    assert broker.acknowledged == []
+    (connect,) = broker.connects
+    assert connect[7] & 2, "a session that the broker does not keep"
+    assert connect.endswith(b"me-validate"), "the agent's own session is left alone"
+    await broker.stop()
+    return found
+
+
+def test_the_clocks_of_publishers_are_read_beside_the_agent(tmp_path: Path) -> None:
+    found = asyncio.run(mqtt_findings(tmp_path, {"a": 0.0, "b": -20.0}, ""))
+    assert "mqtt/b's clock is 20.0 s slow; its events are stamped by it" in found.said
+    assert found.said.endswith("(the worst of 2 devices)")
+    assert not found.wrong
+    found = asyncio.run(mqtt_findings(tmp_path, {"b": 3.0}, 'clock = "agent"\n'))
+    assert "clock is 3.0 s ahead" in found.said
+    assert found.wrong
+    found = asyncio.run(mqtt_findings(tmp_path, {}, ""))
+    assert "was not read: no message with a time of its own came" in found.said
 
 
 def test_a_monitor_that_says_nothing_is_not_judged(tmp_path: Path) -> None:

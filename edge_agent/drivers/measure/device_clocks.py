@@ -1,4 +1,5 @@
-"""The clocks of devices behind inputs, read once: a reader's greeting, a monitor's message.
+"""The clocks of devices behind inputs: a reader's greeting, a monitor's message, and what else
+comes in a few seconds.
 
 A message of a monitor is taken and not acknowledged, so that its sender keeps it for the agent.
 """
@@ -6,10 +7,13 @@ A message of a monitor is taken and not acknowledged, so that its sender keeps i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
+from edge_agent.device_clock import ClockBound, device_of
 from edge_agent.errors import AgentError
+from edge_agent.inputs.base import Input
 from edge_agent.inputs.hl7.listener import MESSAGE_MAX
 from edge_agent.inputs.hl7.message import (
     Framing,
@@ -21,6 +25,7 @@ from edge_agent.inputs.hl7.message import (
 from edge_agent.inputs.llrp.reader import reader_time
 from edge_agent.inputs.stamping import AGENT, ARRIVAL
 from edge_agent.measure.findings import DeviceFindings
+from edge_agent.packing import Row
 from edge_agent.settings_file import quantity, shown_ns
 from edge_agent.units import NS_PER
 
@@ -89,13 +94,91 @@ async def monitor_reading(
             return None
 
 
+class ClockListener:
+    """An outlet that compares stamps with their arrival and keeps no event."""
+
+    def __init__(self, wall_ns: Callable[[], int], *, is_named: bool) -> None:
+        """``is_named``: events of devices name their clock, and others are the agent's own."""
+        self._wall_ns = wall_ns
+        self._is_named = is_named
+        self.ahead: dict[str, int] = {}
+        """Device -> how far its clock is ahead at least [ns]: its fastest message says so."""
+        self.why = ""
+        """The last fault, of a message or the connection."""
+
+    async def take(self, stream: str, rows: Sequence[Row], keys: Sequence[bytes] = ()) -> bool:
+        """Each device's newest event of a message tells most."""
+        del stream, keys
+        came = self._wall_ns()
+        for row in rows:
+            if self._is_named and row.clock is None:
+                continue
+            device = device_of(row.clock or "")
+            self.ahead[device] = max(self.ahead.get(device, row.ts - came), row.ts - came)
+        return True
+
+    def knows(self, key: bytes) -> bool:
+        """Nothing is kept."""
+        del key
+        return False
+
+    async def session(self, sender: str, *, kept: bool) -> int:
+        """Of no meaning here."""
+        del sender, kept
+        return 0
+
+    async def durable(self) -> None:
+        """At once: the messages are copies."""
+
+    async def clocks(self, bounds: Sequence[ClockBound]) -> None:
+        """Bounds take a window to be narrow."""
+        del bounds
+
+    def bad(self, what: str, place: str) -> None:
+        """A record that is no event."""
+        self.trouble(what, place)
+
+    def trouble(self, what: str, place: str) -> None:
+        """Why nothing may have been heard."""
+        self.why = f"{place}: {what}"
+
+
+async def heard_clocks(
+    source: Input, table: Mapping[str, Any], wall_ns: Callable[[], int], patience_s: float
+) -> DeviceFindings:
+    """What the messages of the next ``patience_s`` say of the clocks that stamp them: of the one
+    that is furthest off, where there are several.
+    """
+    if table["clock"] == ARRIVAL:
+        return judged("device", table, None, None)
+    listener = ClockListener(wall_ns, is_named=table["clock"] != AGENT)
+    try:
+        async with asyncio.timeout(patience_s):
+            await source.run(listener)
+    except TimeoutError:
+        pass
+    except AgentError as error:
+        listener.why = str(error)
+    if not listener.ahead:
+        found = judged("device", table, None, None)
+        return replace(
+            found, said=f"{found.said}: {listener.why or 'no message with a time of its own came'}"
+        )
+    device, ahead = max(listener.ahead.items(), key=lambda each: abs(each[1]))
+    grain = NS_PER[table["time_unit"]] if table.get("time_unit", "ns") != "ns" else 0
+    found = judged(device or "device", table, Reading(ahead, ahead + grain, grain), None)
+    if len(listener.ahead) == 1:
+        return found
+    return replace(found, said=f"{found.said} (the worst of {len(listener.ahead)} devices)")
+
+
 def judged(
     what: str, table: Mapping[str, Any], reading: Reading | None, answer_ns: int | None
 ) -> DeviceFindings:
     """What a stamping clock means for the agent's events.
 
     Args:
-        what: ``reader``, ``monitor``, ``device``.
+        what: ``reader``, ``monitor``, ``device``, or a device's name.
         table: the input's settings in effect.
         reading: of its clock; None: it was not read.
         answer_ns: how long an answer took, where the device is asked; None: it is never.

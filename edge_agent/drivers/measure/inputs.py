@@ -11,13 +11,22 @@ import time
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from edge_agent.drivers.agent_file import AgentSettings
-from edge_agent.drivers.measure.device_clocks import judged, monitor_reading, reader_reading
+from edge_agent.drivers.measure.device_clocks import (
+    heard_clocks,
+    judged,
+    monitor_reading,
+    reader_reading,
+)
 from edge_agent.inputs.llrp import protocol
 from edge_agent.inputs.llrp.protocol import LlrpError
+from edge_agent.inputs.registry import NamedInput
 from edge_agent.measure.findings import DeviceFindings, InputFindings
+
+if TYPE_CHECKING:
+    from edge_agent.inputs.mqtt.subscription import MqttInput
 
 _DEVICES: Final = "/dev/"
 
@@ -37,17 +46,17 @@ async def measured_inputs(
     tables = tomllib.loads(settings.printed).get("input", [])
     return tuple(
         [
-            await _tried(named.name, table, folder, patience_s, wall_ns)
+            await _tried(named, table, folder, patience_s, wall_ns)
             for named, table in zip(settings.inputs, tables, strict=True)
         ]
     )
 
 
 async def _tried(
-    name: str, table: Mapping[str, Any], folder: Path, patience_s: float,
+    named: NamedInput, table: Mapping[str, Any], folder: Path, patience_s: float,
     wall_ns: Callable[[], int],
 ) -> InputFindings:  # fmt: skip
-    kind = str(table["kind"])
+    name, kind = named.name, str(table["kind"])
     clock: DeviceFindings | None = None
     match kind:
         case "rfid-llrp":
@@ -56,6 +65,9 @@ async def _tried(
                 clock = await _readers_clock(table, wall_ns)
         case "mqtt":
             found = await _broker(table["host"], table["port"], patience_s)
+            if found[0]:
+                listener = cast("MqttInput", named.input).listener()
+                clock = await heard_clocks(listener, table, wall_ns, 2 * patience_s)
         case "hl7-mllp":
             found = _bindable(table["listen"], table["port"], socket.SOCK_STREAM)
             if found[0]:
@@ -63,7 +75,8 @@ async def _tried(
                 clock = judged("monitor", table, reading, None)
         case "soccer-udp":
             found = _bindable(table["listen"], table["port"], socket.SOCK_DGRAM)
-            clock = judged("sensors", table, None, None)
+            if found[0]:
+                clock = await heard_clocks(named.input, table, wall_ns, 2 * patience_s)
         case "replay":
             file = folder / table["file"]
             found = (file.is_file() and os.access(file, os.R_OK), f"file {file}")

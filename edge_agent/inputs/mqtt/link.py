@@ -32,6 +32,8 @@ class BrokerSettings:
     password: str
     topics: tuple[str, ...]
     keepalive_s: int
+    is_kept: bool = True
+    """Whether the broker keeps the session, and messages until they are acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +71,8 @@ class Link:
         self._paused = False
         self._socket: Any = None
         self._client = client = paho.Client(
-            CallbackAPIVersion.VERSION2, settings.client_id, clean_session=False,
-            protocol=paho.MQTTv311, manual_ack=True, reconnect_on_failure=False,
+            CallbackAPIVersion.VERSION2, settings.client_id, protocol=paho.MQTTv311,
+            clean_session=not settings.is_kept, manual_ack=True, reconnect_on_failure=False,
         )  # fmt: skip
         if settings.username:
             client.username_pw_set(settings.username, settings.password or None)
@@ -107,7 +109,8 @@ class Link:
     def subscribe(self) -> None:
         """To all topics."""
         if not self._lost.is_set():
-            self._client.subscribe([(topic, 1) for topic in self._settings.topics])
+            qos = int(self._settings.is_kept)
+            self._client.subscribe([(topic, qos) for topic in self._settings.topics])
             self._write_on()
 
     def acknowledge(self, mid: int) -> None:

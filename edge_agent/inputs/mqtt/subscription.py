@@ -8,7 +8,7 @@ import json
 import ssl
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -146,6 +146,20 @@ class MqttInput:
         self._came = asyncio.Event()
         self._link: Link | None = None
         self._sender = f"mqtt {settings.client_id} {settings.host} {settings.port}"
+
+    def listener(self) -> MqttInput:
+        """An input that reads the same and leaves the agent's session at the broker alone: it has
+        a client id of its own and asks for copies that nobody acknowledges.
+        """
+        settings = replace(
+            self._settings, client_id=f"{self._settings.client_id}-validate", is_kept=False
+        )
+        made = MqttInput(
+            self._name, settings, self._tls, self._payloads, self._backoff, self._wall_ns,
+            retained=False,
+        )  # fmt: skip
+        made.stamped = self.stamped
+        return made
 
     async def run(self, outlet: Outlet) -> None:
         outlet = self.stamped(outlet)
