@@ -30,13 +30,14 @@ class Pass:
 
     ``guards``: what the order does before it trusts an event time. ``barrier``: short form; the
     queries run in the passes that name one and in the first; if that names none, as each query's
-    REALTIME says.
+    REALTIME says. ``clock``: as of ``--clock``.
     """
 
     label: str
     order: str
     guards: Guards = field(default_factory=Guards)
     barrier: str | None = None
+    clock: tuple[str, ...] = ("exact",)
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,7 +161,7 @@ def query(
         doubt(before_pass(log, plans, asked, unit, arrival_given=arrives))
         doubt(unseen_types(log, plans))
         folder, parts, counters = _pass(given, asked, Host(master))
-        doubt([*_after(given, counters), *of_clocks(counters), *of_streams(plans, counters)])
+        doubt([*_after(given, counters), *of_streams(plans, counters)])
         aside = _set_aside(Events(parts, unit), counters, folder, late=late)
         return Results(Answers(parts, plans, unit), counters, folder, aside)
 
@@ -247,7 +247,10 @@ def _after(given: Input, counters: dict[str, Any]) -> list[str]:
     """Warnings that need a pass."""
     excluded = excluded_lines(counters, given.log)
     told = of_numbers(counters, _SEE, given.log, numbered=given.numbered)
-    return [*excluded, *of_counted(given.counted), *told, *of_refuted_clocks(counters)]
+    return [
+        *excluded, *of_clocks(counters), *of_counted(given.counted), *told,
+        *of_refuted_clocks(counters),
+    ]  # fmt: skip
 
 
 def _set_aside(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from edge_agent.errors import did_you_mean
 from edge_agent.units import NS_PER
 from engine.barrier.registry import parse_barrier
+from engine.clocks.choice import read_clock
 from engine.errors import UserError
 from engine.order.base import Guards
 from engine.order.registry import parse_order
@@ -61,6 +62,7 @@ __all__ = [
     "parse_queries",
     "parse_query",
     "percent",
+    "read_clock",
     "read_results",
     "sources_of",
     "statement_names",

@@ -398,7 +398,8 @@ class Chain:
 
     def _mark(self, stream: int, released: Released | None) -> None:
         """Which rows come when clocks are mixed of which one is unknown."""
-        if released is None or not self.settings.plans or self.settings.clock.exact:
+        is_read = bool(self.settings.plans) or self.settings.ordered != "no"
+        if released is None or not is_read or self.settings.clock.exact:
             return
         if released.n:
             if stream not in self._clocks_seen:

@@ -245,7 +245,7 @@ def query(
         own = Asked(source, plans, order_text, barrier_text, typed())
         excluded = _report(own, given, made, counters, report)
     _tell_bad(given, letters, kept=dead_letter is not None)
-    _tell_after(given, counters, [*excluded, *of_clocks(counters)], source)
+    _tell_after(given, counters, excluded, source)
     if not quiet:
         tell_summary(counters, host)
         tell_streams(plans, counters)
@@ -335,7 +335,7 @@ def _tell_after(
     given: Prepared, counters: dict[str, Any], of_sources: list[str], source: str
 ) -> None:
     """What a pass has shown, first of all events that are in no result; also with --quiet."""
-    _warn([*of_sources, *of_counted(given.counted)])
+    _warn([*of_sources, *of_clocks(counters), *of_counted(given.counted)])
     see = f"slackwater compare --input {source}"
     _warn(of_numbers(counters, see, given.log, numbered=given.numbered))
     _warn(of_refuted_clocks(counters))

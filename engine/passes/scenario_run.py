@@ -19,11 +19,13 @@ from edge_agent.errors import near_miss
 from edge_agent.local_files import taking_name
 from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
+from engine.clocks.choice import read_clock
 from engine.errors import UserError
 from engine.order.registry import parse_order
 from engine.passes.automata_drawn import drawings_of
+from engine.passes.foreseen import with_clocks_foreseen
 from engine.passes.pipeline import Advanced, Host, check_plans
-from engine.passes.warnings import of_promises
+from engine.passes.warnings import of_clocks, of_promises
 from engine.query.analysis.cascade import parse_queries
 from engine.query.plan import Plan
 from engine.report.write import write_report
@@ -224,12 +226,15 @@ def _answer(
     """Runs the passes, each with its chain, over the log in ``folder``."""
     log = folder / "log"
     check_plans(log, plans, declared)
-    for each, chain in passes:
+    for each, of_pass in passes:
+        chain = with_clocks_foreseen(log, of_pass)
         for line in of_promises(log, chain.plans, chain.order, chain.barrier):
             warn(f"{each.label}: {line}")
         what = f"{each.order}, {each.barrier}" if each.barrier else each.order
         with passing(f"{each.label}: {what}") as advanced:
-            host.run(log, chain, PartStore(folder / "runs" / each.label), advanced)
+            counters = host.run(log, chain, PartStore(folder / "runs" / each.label), advanced)
+        for line in of_clocks(counters, '[engine] clock = ["{}"]'):
+            warn(f"{each.label}: {line}")
 
 
 def _declared(scenario: RunnableScenario, options: Mapping[str, Any]) -> Mapping[str, str]:
@@ -244,6 +249,7 @@ def _chains(passes: Sequence[Pass], plans: tuple[Plan, ...]) -> list[ChainSettin
             parse_order(each.order),
             plans if number == 0 or each.barrier else (),
             None if each.barrier is None else parse_barrier(each.barrier),
+            clock=read_clock(each.clock),
             guards=each.guards,
             ordered="bare",
             aside="bare",

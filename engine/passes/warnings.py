@@ -359,8 +359,11 @@ def of_streams(plans: Sequence[Plan], counters: dict[str, Any]) -> list[str]:
     ]
 
 
-def of_clocks(counters: dict[str, Any]) -> list[str]:
-    """Sources of which nobody knows how far their clocks are off, where there are others."""
+def of_clocks(counters: dict[str, Any], how: str = "--clock {}") -> list[str]:
+    """Sources of which nobody knows how far their clocks are off, where there are others.
+
+    ``how``: to say what is known of a clock.
+    """
     names = sorted({name for site in counters["sites"].values()
                     for name in site.get("unknown_clocks", ())})  # fmt: skip
     if not names:
@@ -369,8 +372,8 @@ def of_clocks(counters: dict[str, Any]) -> list[str]:
     text = (
         f"nothing is known of the {'clock' if len(names) == 1 else 'clocks'} of {shown}: what "
         "compares their events with those of another clock is unknown, as if they were right. If "
-        f"one clock stamped all, say --clock exact; if one is off, --clock {names[0]}=-3.2s±0.1s; "
-        "or give sync rows"
+        f"one clock stamped all, say {how.format('exact')}; if one is off, "
+        f"{how.format(f'{names[0]}=-3.2s±0.1s')}; or give sync rows"
     )
     return [text]
 

@@ -90,7 +90,7 @@ class FromFile:
 
     def passes(self, options: Mapping[str, Any]) -> Sequence[Pass]:
         answering = self._of(options).answering
-        return (Pass(MAIN, answering.order, barrier=answering.barrier),)
+        return (Pass(MAIN, answering.order, barrier=answering.barrier, clock=answering.clock),)
 
     def queries(self, options: Mapping[str, Any]) -> Mapping[str, str]:
         return self._of(options).queries

@@ -21,6 +21,7 @@ from slackwater.scenario import (
     parse_barrier,
     parse_order,
     parse_queries,
+    read_clock,
     statement_names,
 )
 from slackwater.simulation import FileScenario, build_from_tables, line_numbers, line_of
@@ -105,12 +106,14 @@ class ScenarioText:
         return self.wrong(f"queries.{name}", f"queries.{name}: {error}", values)
 
     def check_answering(self, scenario: FileScenario, values: Mapping[str, Any]) -> None:
-        """Reads its order and barrier.
+        """Reads its order, barrier and clocks.
 
         Raises:
             UserError: one is wrong; names the line.
         """
-        for name, read in (("order", parse_order), ("barrier", parse_barrier)):
+        for name, read in (
+            ("order", parse_order), ("barrier", parse_barrier), ("clock", read_clock)
+        ):  # fmt: skip
             text = getattr(scenario.answering, name)
             try:
                 if text is not None:

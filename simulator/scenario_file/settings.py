@@ -24,6 +24,19 @@ _WAYS: Final = ("up", "down")
 COUNT_MAX: Final = 10_000
 
 
+def parse_texts(given: object, place: str) -> tuple[str, ...]:
+    """A list of texts.
+
+    Raises:
+        UserError: it is not.
+    """
+    texts = isinstance(given, Sequence) and not isinstance(given, str)
+    if not texts or not all(isinstance(each, str) for each in given):  # type: ignore[attr-defined]
+        how = f"; write [{json.dumps(given, ensure_ascii=False)}]" if isinstance(given, str) else ""
+        raise UserError(f"{place}: expected a list of texts, found {shown(given)}{how}")
+    return tuple(given)  # type: ignore[arg-type]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupClock:
     """Clocks of one group of sources.
@@ -83,11 +96,13 @@ class Answering:
     Attributes:
         order: as of ``slackwater query --order``.
         barrier: as of ``--barrier``; None: as each query's REALTIME says.
+        clock: as of ``--clock``, of clocks without a sync; none: they are unknown.
         answers_after_ns: what a live engine and its disk take from a closed frame to its answers.
     """
 
     order: str = "sequence"
     barrier: str | None = None
+    clock: tuple[str, ...] = field(default=("exact",), metadata=parsed_by(parse_texts))
     answers_after_ns: int = 0
 
     def __post_init__(self) -> None:
@@ -219,16 +234,3 @@ def parse_workload(
     """
     found: Workload = parse_model({**GENERATED, **(worlds or {})}, given, place)
     return found
-
-
-def parse_texts(given: object, place: str) -> tuple[str, ...]:
-    """A list of texts.
-
-    Raises:
-        UserError: it is not.
-    """
-    texts = isinstance(given, Sequence) and not isinstance(given, str)
-    if not texts or not all(isinstance(each, str) for each in given):  # type: ignore[attr-defined]
-        how = f"; write [{json.dumps(given, ensure_ascii=False)}]" if isinstance(given, str) else ""
-        raise UserError(f"{place}: expected a list of texts, found {shown(given)}{how}")
-    return tuple(given)  # type: ignore[arg-type]

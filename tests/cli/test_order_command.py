@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import slackwater
+
 Record = dict[str, Any]
 
 QUIET = ("--in-process", "--quiet")
@@ -254,3 +256,15 @@ def test_a_work_folder_is_used_again_by_the_same_input_alone(
     assert (other.code, other.out) == (2, "")
     assert other.err == ("slackwater: w/log: is the log of another input; choose another --work\n")
     assert cli("order", "--input", trace(*GOLDEN), *again).out == first.out
+
+
+def test_a_source_of_which_nothing_is_known_is_named(cli: Any, trace: Any) -> None:
+    events = [{"source": name, "ts": ts, "arrival": ts} for name, ts in (("a", 1), ("b", 2))]
+    ran = cli("order", "--input", trace(*events), *QUIET)
+    assert ran.err.startswith("warning: nothing is known of the clocks of a, b: ")
+    assert "mixed" not in ran.lines[0]
+    for clock in ("exact", "a=0s"):
+        assert cli("order", "--input", trace(*events), "--clock", clock, *QUIET).err == ""
+    assert cli("order", "--input", trace(events[0]), *QUIET).err == ""
+    with pytest.warns(UserWarning, match="nothing is known of the clocks of a, b"):
+        slackwater.order({"source": ["a", "b"], "ts": [1, 2]}).close()

@@ -49,6 +49,8 @@ CHANGES = [
     ('model = "periodic"', 'model = "periodical"', "use one of periodic, poisson"),
     ("low = 18", "low = 99", "attrs.celsius.low: must not lie above high"),
     ('period = "500 ms"', 'period = "1 ns"', "sources: would make 120,000,000,000 events; at most"),
+    ("[engine]", '[engine]\nclock = ["sharp"]', "engine.clock: --clock sharp: write exact"),
+    ("[engine]", '[engine]\nclock = "exact"', "a list of texts, found 'exact'; write [\"exact\"]"),
     ("seed = 1 ", "gateway.frame_rows = 0\nseed = 1 ", "gateway.frame_rows: must be positive"),
     ("seed = 1 ", 'gateway.tick_every = "-1 ms"\nseed = 1 ', "tick_every: must not be negative"),
     ('every = "300 ms"', 'every = "0 ms"', "machines[0].every: must be positive"),

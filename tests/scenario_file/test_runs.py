@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,23 @@ def test_a_perfect_world_is_answered_perfectly(tmp_path: Path) -> None:
         assert found["events"]["disorder"] == 0
         # An event waits for its poll, 20 ms at most; the link takes nothing.
         assert 0 < found["stays"]["detection_delay_max"] <= 20e6
+
+
+def test_what_is_known_of_clocks_without_a_sync_is_said(tmp_path: Path) -> None:
+    """As ``--clock`` says it: no answer to a question of time comes within a second."""
+    uncertain = {}
+    for clock in ('["exact"]', "[]", '["door-1=0s±1s"]'):
+        text = f"{BASE}clock = {clock}\n"
+        how = r"nothing is known of the clocks of door-1, door-2.*say .engine. clock = ..exact"
+        warned = pytest.warns(UserWarning, match=how) if clock == "[]" else nullcontext()
+        with warned, ran(tmp_path / "slow.toml", text, **{"link.delay": "2 s"}) as done:
+            uncertain[clock] = metrics(done)["stays"]["uncertain"]
+            assert metrics(done)["stays"]["recall"] == 1.0
+            found = {each["certainty"] for each in done.results if each["query"] == "stays"}
+            assert ("unknown" in found) == (clock == "[]")
+    assert uncertain['["exact"]'] == 0
+    assert uncertain["[]"] > 0.2
+    assert 0 < uncertain['["door-1=0s±1s"]'] < uncertain["[]"]
 
 
 def test_a_query_for_what_never_happens_says_so(tmp_path: Path) -> None:
