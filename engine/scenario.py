@@ -118,15 +118,6 @@ class Timeline:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawing:
-    """A picture of the report that is drawn already, as SVG text of ours."""
-
-    title: str
-    caption: str
-    svg: str
-
-
-@dataclass(frozen=True, slots=True)
 class Tile:
     """A key number, shown large: ``value`` in ns, as a share or a count; ``shown`` for people.
 

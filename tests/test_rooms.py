@@ -27,7 +27,7 @@ ROOMS = {
     },
     "check": {"kernels", "query", "results", "stream"},
     "cli": {
-        "barrier", "chain", "compare", "constraint", "kernels", "live", "log", "order", "passes",
+        "barrier", "chain", "compare", "kernels", "live", "log", "order", "passes",
         "query", "report", "results", "server", "stream", "sweep", "validate",
     },
     "clocks": {"kernels", "stream"},

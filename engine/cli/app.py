@@ -32,7 +32,6 @@ _NAMES: Final = {
     "emulate": "A scenario's links between real sockets.",
     "validate": "Is this hardware good enough?",
     "clocks": "Whose clock is off, and by how much.",
-    "constraint": "What a recording says of its traces.",
     "log": "Between arrival logs and JSONL, CSV, Parquet.",
     "doctor": "Can this machine run slackwater?",
 }
@@ -103,10 +102,6 @@ def _command(name: str) -> Any:
             from engine.cli.clocks_command import show_clocks
 
             return show_clocks
-        case "constraint":
-            from engine.cli.constraint_commands import constraint_app
-
-            return constraint_app
         case "log":
             from engine.cli.log_commands import log_app
 

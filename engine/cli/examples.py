@@ -52,15 +52,6 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "slackwater clocks short.log",
         "slackwater clocks trace.jsonl --time-unit ms --out clocks",
     ),
-    "constraint": (
-        "slackwater constraint learn orders.jsonl --trace order --out flow.txt",
-        "slackwater constraint check orders.jsonl flow.txt",
-    ),
-    "constraint learn": ("slackwater constraint learn orders.jsonl --trace order --end SHIPPED",),
-    "constraint check": ("slackwater constraint check orders.jsonl flow.txt --json",),
-    "constraint draw": (
-        "slackwater constraint draw 'EVENT A a UNDER CONSTRAINT c FOR TRACE BY id AS A | B'",
-    ),
     "log": (
         "slackwater log import rows.csv --time-unit us --out rows.log",
         "slackwater log show rows.log",

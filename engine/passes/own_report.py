@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from engine.passes.automata_drawn import drawings_of
 from engine.passes.options import Asked
 from engine.report.against import EVENTS, keep_events
 from engine.report.page.document import check_page_folder
@@ -52,5 +51,5 @@ def write_own_report(asked: Asked, made: PartStore, into: Path, *, arrival_given
     return write_report(
         into, f"{count} over {name}", f"What is in {name}, as it came and in order.", queries,
         [Pass(label, asked.order, barrier=asked.barrier)], score, {}, asked.command,
-        Places({label: made.directory}, into, {}, arrival_given), drawings_of(asked.plans),
+        Places({label: made.directory}, into, {}, arrival_given),
     )  # fmt: skip

@@ -22,7 +22,6 @@ from engine.chain import ChainSettings
 from engine.clocks.choice import read_clock
 from engine.errors import UserError
 from engine.order.registry import parse_order
-from engine.passes.automata_drawn import drawings_of
 from engine.passes.foreseen import with_clocks_foreseen
 from engine.passes.pipeline import Advanced, Host, check_plans
 from engine.passes.warnings import of_clocks, of_promises
@@ -195,7 +194,7 @@ def run_scenario(
     score = scenario.score(folder, options)
     write_report(
         folder, scenario.title, scenario.what, {plan.name: plan.text.strip() for plan in plans},
-        passes, score, options, command, drawings=drawings_of(plans),
+        passes, score, options, command,
     )  # fmt: skip
     return ScenarioRun(folder, main, plans, manifest, score)
 

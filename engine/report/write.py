@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +26,7 @@ from engine.report.measure.window_results import measure_windows
 from engine.report.numbers import as_json, glossary, kpis, plain, versions
 from engine.report.page.run_page import page
 from engine.report.verdict import verdict
-from engine.scenario import Drawing, Pass, Score, Table
+from engine.scenario import Pass, Score, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,6 @@ def write_report(
     options: Mapping[str, Any],
     command: str = "",
     places: Places | None = None,
-    drawings: Iterable[Drawing] = (),
 ) -> dict[str, Any]:
     """Measures the run in ``directory`` and writes ``report.json`` and ``report.html``.
 
@@ -74,7 +73,6 @@ def write_report(
         options: of the scenario.
         command: that makes the run again; empty: none does.
         places: of the run's files; None: as a scenario's.
-        drawings: shown beside the results.
 
     Returns:
         what ``report.json`` holds: all numbers of the page. Times in ns; ``verdict.holds`` says
@@ -99,7 +97,6 @@ def write_report(
         **_of_results(directory / "results.jsonl", facts, score.tables),
         "charts": plain(score.charts),
         "timelines": plain(score.timelines),
-        "drawings": plain(tuple(drawings)),
         "units": plain(score.units),
         "facts": facts,
     }

@@ -11,9 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.cli.constraint_commands import automata_under
 from engine.errors import UserError
 from engine.passes.scenario_run import load, scenario_names
+from engine.query import query
+from engine.query.automata.verdicts import automata_of
+from engine.query.monitor_plan import MonitorPlan
 from engine.scenario import RunnableScenario, Score
 from scenarios.elder_care import ElderCare
 from scenarios.intervals import Endpoints, Interval, Readings, bands_of, pairs, stays_of
@@ -124,7 +126,9 @@ def test_what_is_certain_by_hand() -> None:
 
 def test_the_ways_are_those_of_the_constraint() -> None:
     text = tomllib.loads(FILE.read_text("utf-8"))["queries"]["waste"]
-    automata = automata_under(text)[1]
+    plan = query(text)
+    assert isinstance(plan, MonitorPlan)
+    automata = automata_of(plan)
     names = automata.alphabet.names
     accepted = set()
     left: list[tuple[tuple[str, ...], int]] = [((), 0)]

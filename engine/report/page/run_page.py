@@ -44,7 +44,7 @@ from engine.report.page.run_tables import (
 
 _CHAPTERS: Final = {
     "verdict": "Verdict", "story": "Before and after", "matches": "Matches", "windows": "Windows",
-    "automata": "Constraints", "tables": "Scenario", "conservation": "Events",
+    "tables": "Scenario", "conservation": "Events",
     "disorder": "Disorder", "holds": "Hold time",
     "clocks": "Clocks", "sources": "Sources", "run": "How it was made", "glossary": "Glossary",
 }  # fmt: skip
@@ -74,7 +74,6 @@ def page(report: Mapping[str, Any], *, against: bool = False) -> str:
     found = {
         "story": picture, "sources": report["sources"], "windows": report["windows"],
         "matches": report["matches"], "tables": report["tables"] or charts,
-        "automata": report["drawings"],
         "holds": run["arrival_given"], "clocks": report["clock_error"]["known"] or over["clocks"],
     }  # fmt: skip
     return document(
