@@ -7,14 +7,14 @@ the last report of the agent's own sync says how far that is from the engine's.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from edge_agent import messages as m
 from edge_agent import records as limits
 from edge_agent import wire
 from edge_agent.clock import Now
-from edge_agent.device_clock import NS_PER_S, ClockBound
-from edge_agent.timesync import SyncReport
+from edge_agent.device_clock import ARRIVAL, NS_PER_S, ClockBound, device_of, is_in_doubt
+from edge_agent.timesync import ClockStatus, SyncReport
 from edge_agent.unacked import Outgoing, Unacked
 
 _HEARD_NS: Final = 600 * NS_PER_S
@@ -56,6 +56,36 @@ class ClockReports:
         if len(self._bounds) > CLOCKS_MAX:
             del self._bounds[next(iter(self._bounds))]
         return control_next
+
+    def states(self, own: ClockStatus, now: Now) -> list[dict[str, Any]]:
+        """What is known of the agent's clock, then of each device's: ``clock`` (empty: its own),
+        ``offset`` (the gateway's clock minus it) and ``bound`` [ns] (None: unknown), ``status``.
+        """
+        offset = bound = None
+        report = self._own
+        if report is not None and report.offset_ns is not None:
+            offset, bound = report.offset_ns, report.bound_ns(now.mono_ns - self._own_mono)
+        found: list[dict[str, Any]] = [
+            {"clock": "", "offset": offset, "bound": bound, "status": own.value}
+        ]
+        newest = {device_of(each.clock): each for each, _ in self._bounds.values()}
+        for device, each in newest.items():
+            if ARRIVAL in device:
+                continue  # it names an event's arrival, and is nobody's
+            sync, age = self._sync(0, each), now.mono_ns - each.mono
+            status, bound = ClockStatus.UNKNOWN, None
+            if sync.delay is not None:
+                grown = age * sync.skew_error_ppb // NS_PER_S
+                bound = (sync.delay + 1) // 2 + sync.precision + grown
+                status = ClockStatus.SYNCHRONIZED
+                if is_in_doubt(each.clock):
+                    status = ClockStatus.DISRUPTED
+                elif age > _HEARD_NS:
+                    status = ClockStatus.FREE_RUNNING
+            found.append(
+                {"clock": device, "offset": sync.offset, "bound": bound, "status": status.value}
+            )
+        return found
 
     def without_clock(self, number: int, measured_at: int) -> m.Sync:
         """What a gateway that knows no clocks is sent in place of one's sync: the agent's own."""

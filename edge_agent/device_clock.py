@@ -25,6 +25,8 @@ from typing import Final, NamedTuple
 
 from edge_agent.errors import SettingsError
 
+ARRIVAL: Final = "/arrival."
+"""In the name of a clock that is the arrival of an event."""
 NS_PER_S: Final = 10**9
 WINDOW_MESSAGES: Final = 3
 """A window has so many messages at least."""
@@ -69,6 +71,15 @@ def device_of(clock: str) -> str:
     'monitor'
     """
     return clock.rpartition("#")[0] or clock
+
+
+def is_in_doubt(clock: str) -> bool:
+    """Whether ``clock`` stamps what an epoch's own clock may not have: late or old events.
+
+    >>> [is_in_doubt(name) for name in ("monitor#7", "monitor#7.2")]
+    [False, True]
+    """
+    return "." in clock.rpartition("#")[2] and "#" in clock
 
 
 class DeviceClock:

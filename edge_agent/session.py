@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from edge_agent import messages as m
 from edge_agent import wire
@@ -97,6 +98,10 @@ class AgentSession:
     @property
     def sync_state(self) -> SyncState:
         return self._sync.state
+
+    def clock_states(self, now: Now) -> list[dict[str, Any]]:
+        """As ``ClockReports.states``, for the status file."""
+        return self._clocks.states(self._sync.status(now), now)
 
     @property
     def sync_counts(self) -> Counter[str]:

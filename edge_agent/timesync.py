@@ -56,6 +56,17 @@ class SyncState(Enum):
     """At least one offset was reported."""
 
 
+class ClockStatus(Enum):
+    """How far a clock can be trusted, in the words of ClockBound (SPEC 2)."""
+
+    UNKNOWN = "unknown"
+    SYNCHRONIZED = "synchronized"
+    FREE_RUNNING = "free-running"
+    """No sync for long: the bound grows, and holds."""
+    DISRUPTED = "disrupted"
+    """It was set, or its bound was refuted: not trusted until the next sync."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncSettings:
     """How often and how patiently the server is asked. All durations on the monotonic clock."""
@@ -143,6 +154,10 @@ class TimeSync:
         self._active = False
         self._begun_anew = False
         self._last: SyncReport | None = None
+        self._measured_mono: int | None = None
+        """When the last report with an offset was made."""
+        self._is_set = False
+        """Whether the clock was found set since."""
         self._looked = Now(0, 0)
         self.look_due: int | None = None
         """Monotonic instant at which to look whether the clock was set."""
@@ -154,6 +169,15 @@ class TimeSync:
         self._told = False
         self._requests: list[bytes] = []
         self._reports: list[SyncReport] = []
+
+    def status(self, now: Now) -> ClockStatus:
+        """Of the source's clock; without a sync for two rounds it is free-running."""
+        if self._measured_mono is None:
+            return ClockStatus.UNKNOWN
+        if self._is_set:
+            return ClockStatus.DISRUPTED
+        is_old = now.mono_ns - self._measured_mono > 2 * self.settings.resync_ns
+        return ClockStatus.FREE_RUNNING if is_old else ClockStatus.SYNCHRONIZED
 
     def start(self, now: Now) -> None:
         """Begin a round, the first one or out of turn, unless one is on."""
@@ -187,6 +211,7 @@ class TimeSync:
         """Act on whatever is due; harmless when nothing is."""
         if self.look_due is not None and now.mono_ns >= self.look_due and self._was_set(now):
             self.counts["clock_set"] += 1
+            self._is_set = True
             self._begin(now)
             return
         if self.due is None or now.mono_ns < self.due:
@@ -343,6 +368,7 @@ class TimeSync:
             self._told = True
             self._reports.append(self._best)
             self._last, self._measured_at = self._best, self.place
+            self._measured_mono, self._is_set = now.mono_ns, False
             if self.place != GATEWAY:
                 self.counts["from_servers"] += 1
             self.due = now.mono_ns + limits.resync_ns

@@ -112,18 +112,21 @@ def status_of(channel: Channel, inputs: Sequence[NamedInput]) -> dict[str, Any]:
 
     ``at`` [ns, this device's wall clock]; ``interface`` and ``address`` of the newest connection;
     ``unacked_bytes``: kept for the gateway's ack; ``outlet``: what came from all inputs;
-    ``inputs``: what each of them counts; ``outbox``: per stream.
+    ``inputs``: what each of them counts; ``outbox``: per stream; ``clocks``: this agent's (empty
+    name) and those of its devices, ``offset`` (the gateway's minus it) and ``bound`` in ns.
     """
     driver = channel.driver
     session = driver.session
     interface = interface_of(driver.local_address) if driver.local_address else None
+    now = clock.read()
     return {
-        "at": clock.read().wall_ns,
+        "at": now.wall_ns,
         "site": session.settings.site,
         "source": session.settings.source,
         "incarnation": session.incarnation,
         "state": session.state.value,
         "clock": session.sync_state.value,
+        "clocks": session.clock_states(now),
         "interface": None if interface is None else interface.name,
         "address": driver.local_address or None,
         "last_error": driver.last_error or None,

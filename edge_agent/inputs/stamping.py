@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from edge_agent.device_clock import (
+    ARRIVAL as ARRIVAL_NAME,
+)
+from edge_agent.device_clock import (
     NS_PER_S,
     SAY_AGAIN_NS,
     ClockBound,
@@ -148,7 +151,7 @@ class StampingClocks:
         for row in rows:
             number = self._arrival(mono_ns)
             bound = ClockBound(
-                f"{self._name}/arrival.{number}", ahead - self._settings.delay_max_ns, ahead,
+                f"{self._name}{ARRIVAL_NAME}{number}", ahead - self._settings.delay_max_ns, ahead,
                 wall_ns, mono_ns, self._settings.skew_max_ppb,
             )  # fmt: skip
             before = self._said.get(number)

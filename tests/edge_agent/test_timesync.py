@@ -6,11 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from edge_agent import messages as m
 from edge_agent import ntp
 from edge_agent.clock import Now
+from edge_agent.clock_reports import ClockReports
+from edge_agent.device_clock import ClockBound
 from edge_agent.errors import SettingsError
 from edge_agent.ntp import NtpKey
-from edge_agent.timesync import SyncReport, SyncSettings, SyncState, TimeSync
+from edge_agent.timesync import ClockStatus, SyncReport, SyncSettings, SyncState, TimeSync
+from edge_agent.unacked import Unacked
 
 MS = 10**6
 
@@ -160,6 +164,49 @@ def test_an_answer_that_comes_after_its_timeout_is_not_taken_for_the_next_questi
     # It came while nothing was pending, after the second question was answered.
     assert source.sync.counts["timeout"] == 1
     assert source.reports[0].delay_ns == 2 * MS
+
+
+def test_a_clock_has_a_status() -> None:
+    legs = iter([(MS, MS)] * 10 + [None] * 4 + [(MS, MS)] * 100)
+    one = line(0, legs, retry_ns=200 * S)
+    assert one.sync.status(one.now()) is ClockStatus.UNKNOWN
+    one.run(119 * S)
+    assert one.sync.status(one.now()) is ClockStatus.SYNCHRONIZED
+    one.run(130 * S)
+    assert one.sync.status(one.now()) is ClockStatus.FREE_RUNNING
+    one.run(300 * S)
+    assert one.sync.status(one.now()) is ClockStatus.SYNCHRONIZED
+    one.offset += S
+    one.sync.wake(Now(one.now().wall_ns + S, one.time + S))
+    assert one.sync.status(one.now()) is ClockStatus.DISRUPTED
+    one.run(310 * S)
+    assert one.sync.status(one.now()) is ClockStatus.SYNCHRONIZED
+
+
+def test_what_is_known_of_an_agents_and_its_devices_clocks() -> None:
+    own = SyncReport(5 * S, 2 * MS, START, 1000, 50_000)
+    reports = ClockReports(Unacked([m.CONTROL], 1 << 20))
+    now = Now(START, 0)
+    slow = 20 * S
+    device = ClockBound("monitor#7", slow - START, slow - START + MS, START - slow, 0, 50_000)
+    unknown = {"offset": None, "bound": None, "status": "unknown"}
+    reports.put(device, 0)
+    assert reports.states(ClockStatus.UNKNOWN, now) == [
+        {"clock": "", **unknown}, {"clock": "monitor", **unknown}
+    ]  # fmt: skip
+    reports.own(own, now, 1)
+    reports.put(device._replace(clock="input/arrival.3"), 2)
+    agents, monitors = reports.states(ClockStatus.SYNCHRONIZED, now)
+    assert agents == {"clock": "", "offset": 5 * S, "bound": MS + 1000, "status": "synchronized"}
+    assert (monitors["clock"], monitors["status"]) == ("monitor", "synchronized")
+    assert monitors["offset"] == 25 * S + MS // 2
+    assert 1.5 * MS <= monitors["bound"] < 1.6 * MS
+    later = Now(START + 601 * S, 601 * S)
+    found = reports.states(ClockStatus.FREE_RUNNING, later)
+    assert [each["status"] for each in found] == ["free-running", "free-running"]
+    assert found[1]["bound"] > monitors["bound"] + 60 * MS
+    reports.put(device._replace(clock="monitor#7.3"), 3)
+    assert reports.states(ClockStatus.SYNCHRONIZED, now)[1]["status"] == "disrupted"
 
 
 def test_a_clock_that_is_set_is_measured_at_once() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from edge_agent import messages as m
 from edge_agent import wire
 from engine.server.page import view
 from engine.server.watch.overview import SORTS
-from tests.gateway.conftest import a_data, a_hello
+from tests.gateway.conftest import SYNC, a_data, a_hello
 from tests.page.conftest import EPOCH, S, Site, a_result
 
 
@@ -56,7 +57,53 @@ def test_a_source_that_said_hello_only_is_shown(site: Site) -> None:
     site.say("c", a_hello("shy"))
     (row,) = state(site)["rows"]
     assert (row["source"], row["offset"], row["lag"], row["seen"]) == ("shy", None, None, None)
-    assert state(site)["clocks"] == [{"site": "main", "source": "shy", "points": []}]
+    assert state(site)["clocks"] == [
+        {"site": "main", "source": "shy", "status": "unknown", "points": [], "devices": []}
+    ]
+
+
+def test_devices_behind_a_source_have_clocks_of_their_own(site: Site) -> None:
+    site.source("ward", offset=2 * S)
+    clocks = (("mon#1", 20 * S), ("mon#2", -3 * S), ("pump#1.2", S))
+    for number, (name, offset) in enumerate(clocks, 1):
+        at = replace(SYNC, number=number, offset=offset, clock=name)
+        site.say("main/ward", replace(at, measured_at=site.now))
+    row = state(site)["rows"][0]
+    assert (row["offset"], row["status"]) == (2.0, "synchronized")
+    found = [(each["name"], each["offset"], each["status"]) for each in row["devices"]]
+    assert found == [("mon", -3.0, "synchronized"), ("pump", 1.0, "disrupted")]
+    assert state(site)["clocks"][0]["devices"] == row["devices"]
+    site.later(301 * S)
+    site.source("a")
+    row = state(site)["rows"][1]
+    assert row["status"] == row["devices"][0]["status"] == "free-running"
+
+
+@pytest.mark.parametrize(
+    ("by", "alarm"),
+    [
+        (S // 2, ""),
+        (-S // 2, "its events came up to 500ms before they can have happened: a clock is ahead"),
+        (
+            20 * S,
+            "all its events of a minute came 20s or more after they can have happened: a slow",
+        ),
+    ],
+)
+def test_lag_that_no_bound_explains_is_an_alarm(site: Site, by: int, alarm: str) -> None:
+    """The agent is right, says its sync; its events are stamped by a clock that is not."""
+    site.source("ward", events=0, offset=0)
+    for number in range(130):
+        site.say("main/ward", a_data(number, 1, site.now - by))
+        site.later(S // 2)
+    told = state(site)
+    assert told["rows"][0]["alarm"].startswith(alarm)
+    assert told["alarms"]["total"] == bool(alarm)
+    assert [each["source"] for each in told["alarms"]["shown"]] == ["ward"] * bool(alarm)
+    assert told["rows"][0]["status"] == ("disrupted" if by < 0 else "synchronized")
+    site.later(121 * S)
+    site.source("other")
+    assert state(site)["alarms"]["total"] == 0
 
 
 def test_rows_are_sorted_by_what_is_asked_for_and_the_unknown_come_last(site: Site) -> None:

@@ -48,6 +48,9 @@ def a_frame(rows: list[dict[str, Any]], site: str) -> Frame:
     }
     if all(row["kind"] == Kind.EVENT for row in rows):
         del columns[r.KIND]
+    if any(row.get("clock") for row in rows):
+        names = [row.get("clock") and f"{row['source']}/{row['clock']}" for row in rows]
+        columns[r.CLOCK] = pa.array(names, pa.string())
     if any(row["offset"] is not None for row in rows):
         for name in (r.OFFSET, r.DELAY, r.PRECISION, r.SKEW_ERROR_PPB):
             columns[name] = pa.array([row["offset"] for row in rows], pa.int64())
@@ -66,7 +69,9 @@ class Twin:
         for row in rows:
             if row["source"] is not None:
                 of = self.sources.setdefault((site, row["source"]), dict(empty))
-                if row["kind"] == Kind.SYNC and row["offset"] is not None:
+                if row["clock"] and row["kind"] == Kind.SYNC and row["offset"] is not None:
+                    of[row["clock"]] = row["offset"]
+                elif row["kind"] == Kind.SYNC and row["offset"] is not None:
                     of["offset"] = row["offset"]
         events = [row for row in rows if row["kind"] == Kind.EVENT]
         for source in {row["source"] for row in events}:
@@ -78,7 +83,7 @@ class Twin:
             of["last"] = events[-1]["arrival"]
         for row in events:
             of = self.sources[site, row["source"]]
-            ref = row["ts"] + of["offset"]
+            ref = row["ts"] + (of.get(row["clock"], 0) if row["clock"] else of["offset"])
             seen = min(ref, row["arrival"])
             late = seen < self.newest.get(site, seen)
             self.newest[site] = max(self.newest.get(site, seen), seen)
@@ -96,6 +101,7 @@ ROW = st.fixed_dictionaries(
         "ts": st.integers(-5 * S, 65 * S),
         "offset": st.none() | st.integers(0, 2 * S),
         "step": st.integers(0, 3 * S),
+        "clock": st.sampled_from([None, None, "m", "n"]),
     }
 )
 
@@ -110,7 +116,7 @@ def test_as_a_plain_loop_counts(frames: list[tuple[str, list[dict[str, Any]]]]) 
             now += row["step"]
             row["arrival"] = now
             if row["kind"] == Kind.TICK:
-                row["source"] = None
+                row["source"] = row["clock"] = None
         figures.append(a_frame(rows, site))
         twin.take(rows, site)
     means = figures.means(now)

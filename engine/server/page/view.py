@@ -164,6 +164,7 @@ def state(overview: Overview, feed: ResultFeed, wish: Wish) -> dict[str, Any]:
         "pages": pages,
         "rows": [asdict(overview.row(number)) for number in numbers],
         "answers": _answers(overview.answers),
+        "alarms": _alarms(overview),
         "clocks": [_clock(overview, number) for number in numbers[:CLOCKS]],
     }
 
@@ -179,6 +180,16 @@ def _answers(answers: AnswersState) -> dict[str, Any]:
     }
 
 
+def _alarms(overview: Overview) -> dict[str, Any]:
+    numbers = overview.alarms().tolist()
+    shown = [overview.row(number) for number in numbers[:ROWS]]
+    return {
+        "total": len(numbers),
+        "shown": [{name: getattr(row, name) for name in ("site", "source", "alarm")}
+                  for row in shown],
+    }  # fmt: skip
+
+
 def _clock(overview: Overview, number: int) -> dict[str, Any]:
     """Points of one source: seconds before now, offset and bound [s]; the last one is now."""
     site, source = overview.figures.keys[number]
@@ -188,7 +199,11 @@ def _clock(overview: Overview, number: int) -> dict[str, Any]:
     ]
     if points:
         points.append([0.0, points[-1][1], overview.figures.bound_ns(number, overview.now) / 1e9])
-    return {"site": site, "source": source, "points": points}
+    row = overview.row(number)
+    return {
+        "site": site, "source": source, "status": row.status, "points": points,
+        "devices": [asdict(each) for each in row.devices],
+    }  # fmt: skip
 
 
 def results(feed: ResultFeed, after: int) -> dict[str, Any]:

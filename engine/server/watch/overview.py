@@ -13,6 +13,8 @@ from engine.gateway.core import GatewayCore
 from engine.gateway.peers import Source
 from engine.gateway.pull_back import COUNTS as PULL_BACK_COUNTS
 from engine.server.watch.source_figures import NEVER, ClockPoint, Means, SourceFigures
+from engine.server.watch.stamping_clocks import DeviceRow
+from engine.units import neat
 
 # Whether queries are answered: what the page, the metrics and ``/readyz`` say of the engine.
 
@@ -45,6 +47,8 @@ EVENT_COUNTS: Final = ("received", "recorded", "duplicate", "refused", "put_off"
 _NOT_MESSAGES: Final = {
     *EVENT_COUNTS, "promise_waited", "promise_dropped", "duplicate_control",
 }  # fmt: skip
+FAR_NS: Final = 1_000_000_000
+"""An alarm is about events that all come so much later than they can have happened."""
 SORTS: Final = (
     "source", "state", "offset", "delay", "rate", "lag", "disorder", "missing", "seen", "events",
 )  # fmt: skip
@@ -73,6 +77,12 @@ class Row:
     disordered: int
     counts: dict[str, int]
     """``EVENT_COUNTS`` since the start."""
+    status: str
+    """Of its clock: ``ClockStatus``."""
+    devices: list[DeviceRow]
+    """Clocks of devices behind it."""
+    alarm: str
+    """What its events show that no bound explains; empty: nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +123,7 @@ class Overview:
         self._gaps = np.zeros(0, np.int64)
         self._missing = np.zeros(0, np.int64)
         self._means: Means = figures.means(0)
+        self._slow = self._ahead = np.zeros(0, np.int64)
         self._names: list[str] = []
         self._places = np.zeros(0, np.int64)
         """Of each row among all, by name."""
@@ -130,6 +141,7 @@ class Overview:
         self._look_at_sources()
         self._look_at_names()
         self._means = self.figures.means(self.now)
+        self._slow, self._ahead = self.figures.slow_ns(self.now), self.figures.ahead_ns(self.now)
         self.sums = self._summed()
         taken = time.monotonic() - begun
         self._due = begun + max(AGE_LEAST_S, _SHARE * taken)
@@ -176,7 +188,27 @@ class Overview:
             events=column["events"],
             disordered=column["disordered"],
             counts={reason: counts[site, name, reason] for reason in EVENT_COUNTS},
+            status=self.figures.status(number, self.now).value,
+            devices=self.figures.devices.rows((site, name), self.now),
+            alarm=self._alarm(number),
         )
+
+    def alarms(self) -> np.ndarray:
+        """Numbers of the sources whose row has an ``alarm``."""
+        return np.flatnonzero((self._ahead > 0) | (self._slow >= FAR_NS))
+
+    def _alarm(self, number: int) -> str:
+        if ahead := int(self._ahead[number]):
+            return (
+                f"its events came up to {neat(ahead)} before they can have happened: a clock is "
+                "ahead by more than its bound"
+            )
+        if (slow := int(self._slow[number])) >= FAR_NS:
+            return (
+                f"all its events of a minute came {neat(slow)} or more after they can have "
+                "happened: a slow clock, a slow link, or an outbox that is emptied"
+            )
+        return ""
 
     def clock(self, number: int) -> list[ClockPoint]:
         """The offsets of one source lately."""

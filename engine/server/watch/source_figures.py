@@ -10,7 +10,10 @@ import pyarrow as pa
 
 from edge_agent import records as r
 from edge_agent.records import Kind
+from edge_agent.timesync import ClockStatus
+from engine.gateway.frames import clock_name
 from engine.gateway.outputs import Sink
+from engine.server.watch.stamping_clocks import ClockSync, DeviceClocks, status_of
 from engine.stream.frame import Frame
 
 # How each source's offset went: some points of its last hour, in bounded memory.
@@ -78,9 +81,17 @@ _COLUMNS: Final = {
     "events": np.int64, "disordered": np.int64, "last_event": np.int64, "last_record": np.int64,
     "first_event": np.int64, "weight": np.float64, "lag": np.float64, "disorder": np.float64,
     "offset": np.int64, "delay": np.int64, "precision": np.int64, "skew_error_ppb": np.int64,
-    "synced": np.int64,
+    "synced": np.int64, "refuted": np.int64, "ahead": np.int64,
+    "window": np.int64, "excess": np.int64, "excess_before": np.int64,
 }  # fmt: skip
-_INSTANTS: Final = ("last_event", "last_record", "first_event", "synced")
+_INSTANTS: Final = ("last_event", "last_record", "first_event", "synced", "refuted", "window")
+WINDOW_NS: Final = 60_000_000_000
+"""The fastest event of so long counts for ``slow_ns``."""
+REFUTED_NS: Final = 1_000
+"""An event that arrives less than that before it happened refutes no bound."""
+_UNKNOWN: Final = -1
+_NOTHING: Final = 1 << 62
+"""As an excess: no event had one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +104,17 @@ class Means:
     rate: np.ndarray
     lag: np.ndarray
     disorder: np.ndarray
+
+
+class _Stamped(NamedTuple):
+    """What stamped the events of a frame: each event's ``place`` among the ``stamps`` (row, clock),
+    its clock's offset, and how wrong that may be (``_UNKNOWN``).
+    """
+
+    stamps: list[tuple[int, str]]
+    place: np.ndarray
+    offset: np.ndarray
+    bound: np.ndarray
 
 
 class SourceFigures:
@@ -112,6 +134,7 @@ class SourceFigures:
         self.events = 0
         """Given to the log, of all sources."""
         self.history = ClockHistory()
+        self.devices = DeviceClocks()
         self._sink = sink
         self._rows: dict[tuple[str, str], int] = {}
         self._newest: dict[str, int] = {}
@@ -155,10 +178,32 @@ class SourceFigures:
         """How wrong a source's offset may be: half the delay, both clocks' precision, and what
         grows with the age of its last sync.
         """
-        of = {name: int(column[row]) for name, column in self.columns.items()}
-        age = max(now - of["synced"], 0)
-        grown = age * of["skew_error_ppb"] // 1_000_000_000
-        return (of["delay"] + 1) // 2 + of["precision"] + grown
+        sync = self._sync(row)
+        return 0 if sync is None else sync.bound_ns(now)
+
+    def status(self, row: int, now: int) -> ClockStatus:
+        """Of a source's own clock."""
+        synced = int(self.columns["synced"][row])
+        key = self.keys[row]
+        refuted = self.devices.is_refuted(key, clock_name(key[1]))
+        return status_of(None if synced == NEVER else synced, now, refuted=refuted)
+
+    def slow_ns(self, now: int) -> np.ndarray:
+        """Of every source by how much all events of a whole minute came later than they can have
+        happened, beyond the bounds of the clocks that stamped them; 0: no such minute was lately.
+        """
+        of = {name: column[: len(self.keys)] for name, column in self.columns.items()}
+        least = np.minimum(of["excess"], of["excess_before"])
+        is_late = now - of["last_event"] <= 2 * WINDOW_NS
+        is_whole = (of["window"] != NEVER) & (of["excess_before"] != _NOTHING)
+        return np.where(is_whole & is_late & (least != _NOTHING), np.maximum(least, 0), 0)
+
+    def ahead_ns(self, now: int) -> np.ndarray:
+        """Of every source by how much events of the last minutes came before they can have
+        happened.
+        """
+        of = {name: column[: len(self.keys)] for name, column in self.columns.items()}
+        return np.where(now - of["refuted"] <= 2 * WINDOW_NS, of["ahead"], 0)
 
     # --- inside
 
@@ -184,7 +229,8 @@ class SourceFigures:
         event &= heard
         if event.any():
             ts = _ints(batch, r.TS, 0)[event]
-            self._events(frame.site, rows[event], ts, arrival[event])
+            stamped = self._stamped(frame, rows, int(arrival[event][-1]), event)
+            self._events(frame.site, rows[event], ts, arrival[event], stamped)
 
     def _syncs(
         self, batch: pa.RecordBatch, rows: np.ndarray, arrival: np.ndarray, kind: np.ndarray
@@ -195,9 +241,23 @@ class SourceFigures:
         said = batch.column(r.OFFSET).is_valid().to_numpy(zero_copy_only=False)
         fields = {name: _ints(batch, name, 0) for name in (r.OFFSET, r.DELAY, r.PRECISION)}
         fields[r.SKEW_ERROR_PPB] = _ints(batch, r.SKEW_ERROR_PPB, 0)
+        codes, clocks = np.full(batch.num_rows, -1), list[str]()
+        if r.CLOCK in batch.schema.names:
+            codes, clocks = _codes(batch.column(r.CLOCK))
         before: tuple[int, int, int] | None = None
         for place in np.flatnonzero(said & (kind == Kind.SYNC) & (rows >= 0)).tolist():
             row = int(rows[place])
+            sync = ClockSync(
+                offset=int(fields[r.OFFSET][place]), delay=int(fields[r.DELAY][place]),
+                precision=int(fields[r.PRECISION][place]),
+                skew_error_ppb=int(fields[r.SKEW_ERROR_PPB][place]), synced=int(arrival[place]),
+            )  # fmt: skip
+            source = self.keys[row][1]
+            clock = clocks[codes[place]] if codes[place] >= 0 else clock_name(source)
+            if clock != clock_name(source):
+                self.devices.synced(self.keys[row], clock, sync)
+                continue
+            self.devices.trusted(self.keys[row], clock)
             for name, values in fields.items():
                 self.columns[name][row] = values[place]
             self.columns["synced"][row] = arrival[place]
@@ -207,10 +267,61 @@ class SourceFigures:
                 self.history.add(row, *now[1:], self.bound_ns(row, now[1]))
             before = now
 
-    def _events(self, site: str, rows: np.ndarray, ts: np.ndarray, arrival: np.ndarray) -> None:
+    def _sync(self, row: int) -> ClockSync | None:
+        if self.columns["synced"][row] == NEVER:
+            return None
+        return ClockSync(*(int(self.columns[name][row]) for name in ClockSync._fields))
+
+    def _stamped(self, frame: Frame, rows: np.ndarray, now: int, event: np.ndarray) -> _Stamped:
+        """The clocks of a frame's events, as the last syncs say at its end."""
+        clock, names = np.full(frame.batch.num_rows, -1), list[str]()
+        if r.CLOCK in frame.batch.schema.names:
+            clock, names = _codes(frame.batch.column(r.CLOCK))
+        pairs = rows[event] * (len(names) + 1) + clock[event] + 1
+        which, place = np.unique(pairs, return_inverse=True)
+        stamps = list[tuple[int, str]]()
+        offset, bound = np.zeros(len(which), np.int64), np.full(len(which), _UNKNOWN)
+        for number, pair in enumerate(which.tolist()):
+            row, code = divmod(pair, len(names) + 1)
+            key = self.keys[row]
+            own = clock_name(key[1])
+            name = names[code - 1] if code else own
+            stamps.append((row, name))
+            sync = self._sync(row) if name == own else self.devices.of(key, name)
+            if sync is not None:
+                offset[number], bound[number] = sync.offset, sync.bound_ns(now)
+        return _Stamped(stamps, place, offset[place], bound[place])
+
+    def _against_bounds(
+        self, rows: np.ndarray, ref: np.ndarray, arrival: np.ndarray, of_events: _Stamped
+    ) -> None:
+        """What the instants of events say of their clocks: slow, or ahead."""
+        of, now = self.columns, int(arrival[-1])
+        which = np.unique(rows)
+        begins = which[now - of["window"][which] >= WINDOW_NS]
+        is_first = of["window"][begins] == NEVER
+        of["excess_before"][begins] = np.where(is_first, _NOTHING, of["excess"][begins])
+        of["excess"][begins], of["window"][begins] = _NOTHING, now
+        known = of_events.bound >= 0
+        late = arrival - ref
+        np.minimum.at(of["excess"], rows[known], (late - of_events.bound)[known])
+        ahead = np.zeros(len(of_events.stamps), np.int64)
+        np.maximum.at(ahead, of_events.place[known], (-late - of_events.bound)[known])
+        for number in np.flatnonzero(ahead >= REFUTED_NS).tolist():
+            row, clock = of_events.stamps[number]
+            self.devices.refuted(self.keys[row], clock)
+            if now - of["refuted"][row] > WINDOW_NS:
+                of["ahead"][row] = 0
+            of["ahead"][row] = max(int(of["ahead"][row]), int(ahead[number]))
+            of["refuted"][row] = now
+
+    def _events(
+        self, site: str, rows: np.ndarray, ts: np.ndarray, arrival: np.ndarray, of_events: _Stamped
+    ) -> None:
         """Events of one frame, with the offsets that hold at its end."""
         of = self.columns
-        ref = ts + of["offset"][rows]
+        ref = ts + of_events.offset
+        self._against_bounds(rows, ref, arrival, of_events)
         # What says to be of the future must not make all that follows look late.
         seen = np.minimum(ref, arrival)
         newest = np.maximum.accumulate(np.append(self._newest.get(site, NEVER), seen))

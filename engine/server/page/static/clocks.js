@@ -57,6 +57,18 @@ function clockPlot(points) {
   return picture;
 }
 
+function deviceList(devices) {
+  if (!devices.length) return [];
+  const list = document.createElement("ul");
+  list.className = "devices";
+  for (const { name, offset, bound, status } of devices) {
+    const line = document.createElement("li");
+    line.textContent = `${name}: ${seconds(offset, bound / 4)} ± ${seconds(bound)}, ${status}`;
+    list.append(line);
+  }
+  return [list];
+}
+
 function clockFigure(clock) {
   const figure = document.createElement("figure");
   const caption = document.createElement("figcaption");
@@ -65,17 +77,19 @@ function clockFigure(clock) {
   name.textContent = `${clock.site}/${clock.source}`;
   caption.append(name, value);
   figure.append(caption);
+  const devices = deviceList(clock.devices);
   if (!clock.points.length) {
-    value.textContent = "never synchronised";
+    value.textContent = "unknown: never synchronised";
+    figure.append(...devices);
     return figure;
   }
   const [, offset, bound] = clock.points[clock.points.length - 1]; // now: the last sync's offset is held
-  value.textContent = `${seconds(offset, bound / 4)} ± ${seconds(bound)}`;
+  value.textContent = `${seconds(offset, bound / 4)} ± ${seconds(bound)}, ${clock.status}`;
   const first = clock.points[0][1];
   figure.setAttribute("aria-label", `Clock of ${name.textContent}: offset ${value.textContent}, ` +
     `${seconds(offset - first)} more than ${ago(clock.points[0][0])} ago`);
   figure.setAttribute("role", "img");
-  figure.append(clockPlot(clock.points));
+  figure.append(clockPlot(clock.points), ...devices);
   return figure;
 }
 

@@ -89,6 +89,14 @@ function showState(told) {
   byId("after").disabled = told.page + 1 >= told.pages;
   wish.page = told.page;
   showClocks(told);
+  showAlarms(told.alarms);
+}
+
+function showAlarms({total, shown}) {
+  byId("alarms-total").hidden = !total;
+  const more = total > shown.length ? `, of which ${shown.length} are shown` : "";
+  setText(byId("alarms-total"), `Times that no declared bound explains, of ${numbers.format(total)} ${total === 1 ? "source" : "sources"}${more}:`);
+  byId("alarms").replaceChildren(...shown.map(({site, source, alarm}) => element("li", `${site}/${source}: ${alarm}`)));
 }
 
 function showSums(sums) {
@@ -190,6 +198,8 @@ function fillRow(line, row) {
   setText(delay.firstChild, row.delay === null ? "–" : seconds(row.delay));
   setText(rate.firstChild, row.rate >= 99.95 ? numbers.format(Math.round(row.rate)) : row.rate.toFixed(1));
   setText(lag.firstChild, row.lag === null ? "–" : seconds(row.lag));
+  lag.firstChild.className = row.alarm ? "mark" : "";
+  lag.title = row.alarm;
   setText(disorder.firstChild, row.disorder === null ? "–" : `${(100 * row.disorder).toFixed(1)} %`);
   const gone = row.counts.given_up ? `, ${numbers.format(row.counts.given_up)} given up` : "";
   setText(missing.firstChild, (row.missing ? `${numbers.format(row.missing)} in ${numbers.format(row.gaps)}` : "0") + gone);
