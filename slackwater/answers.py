@@ -130,7 +130,7 @@ def query(
         purge: when a pattern's events are dropped: ``late:10s``, ``slack:1s``, ``promises``.
         intervals: how an ISEQ is searched, with the same results: ``naive``, ``indexed``, ``ibp``.
         window: how long after its end a window is corrected, as ``horizon=10m``.
-        monitor: how traces under a constraint are followed, as ``horizon=10s,check=basic``.
+        monitor: how traces under a constraint are followed, as ``horizon=10s``.
         constraints: a file of constraints that queries name.
         guard: events stamped this far beyond their arrival are quarantined; ``off``: never.
         clock: of clocks without a sync: ``exact`` (one clock stamped all), offsets as

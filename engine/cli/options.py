@@ -320,8 +320,8 @@ MonitorText = Annotated[
     typer.Option(
         "--monitor",
         metavar="MONITOR",
-        help="How traces under a constraint are followed: horizon=10s (late events rewrite), "
-        "check=basic. Default: in release order, check=light.",
+        help="How traces under a constraint are followed: horizon=10s (late events rewrite). "
+        "Default: in release order.",
     ),
 ]
 ConstraintsFile = Annotated[

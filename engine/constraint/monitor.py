@@ -17,10 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from engine.constraint.alerts import Alerts, SoFar, alert_columns, lists_of, so_far
-from engine.constraint.basic import basic_of, not_basic
 from engine.constraint.open_traces import OpenTraces
 from engine.constraint.rewrite import follow_and_rewrite
-from engine.constraint.settings import BASIC, MonitorSettings
+from engine.constraint.settings import MonitorSettings
 from engine.constraint.step import TELLS, Moves, follow, moves_of, place_of_rows, sweep
 from engine.constraint.traces import LATER, TOLD, Events, Tables
 from engine.kernels.records import INT_MAX, INT_MIN, copy_of
@@ -47,9 +46,6 @@ class MonitorOperator:
         automata = automata_of(plan)
         self.plan, self.site = plan, site
         self._alphabet, both = automata.alphabet, automata.encoded
-        self._basic = (
-            basic_of(automata.constraint, both) if settings.check == BASIC else not_basic()
-        )
         self._allowed = _allowed(automata.alphabet.names, both.table, both.broken)
         self._tables = _tables(both, self._allowed, by_types=plan.by_types)
         self._timeout, self._horizon = plan.timeout_ns or 0, settings.horizon_ns
@@ -92,7 +88,7 @@ class MonitorOperator:
             self._sweep(found)
         if self._horizon is not None and released.n:
             self._clock = max(self._clock, int(columns["ref"].max()))
-            self.held.settle(self._limit(), self._timeout, self._tables, self._basic)
+            self.held.settle(self._limit(), self._timeout, self._tables)
         self._counts["over"] += self.held.forget(self._ended_before(), self._timeout)
         return self._results(found, released, moves)
 
@@ -139,7 +135,7 @@ class MonitorOperator:
             if 2 * TELLS * (wanted + 2) > len(self._told):
                 self._told = np.zeros(4 * TELLS * (wanted + 2), TOLD)
             keyed = held.keyed(keys, entry)
-            rest = (self._timeout, self._tables, self._basic, events, held.pool)
+            rest = (self._timeout, self._tables, events, held.pool)
             if self._horizon is None:
                 first, rows = follow(first, keyed, now, settled, *rest, self._told)
             else:

@@ -6,7 +6,6 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from engine.constraint.basic import Basic
 from engine.constraint.keyed import AT_ONCE, Keyed, enter_all, slots_for
 from engine.constraint.rewrite import Rewritable, kept_of, mark_over, settle
 from engine.constraint.step import TELLS, keep_open
@@ -119,13 +118,13 @@ class OpenTraces:
         self.pool.used[0] = self._left = len(kept)
         return len(kept)
 
-    def settle(self, limit: int, timeout: int, tables: Tables, basic: Basic) -> None:
+    def settle(self, limit: int, timeout: int, tables: Tables) -> None:
         """Events before ``limit`` are kept no longer, once they are many."""
         n = int(self.pool.used[0])
         if self._rewrites and n > max(_LEAST, 2 * self._left):
             self.make_room(n)
             kept, told = self.kept(), np.zeros(TELLS, TOLD)
-            _settle_all(self.open, limit, timeout, tables, basic, self.pool, kept, told)
+            _settle_all(self.open, limit, timeout, tables, self.pool, kept, told)
             self._tidy()
 
     def forget(self, limit: int, timeout: int) -> int:
@@ -199,8 +198,8 @@ def _mark(ends: np.ndarray, link: np.ndarray, wanted: np.ndarray) -> None:
 
 @kernel
 def _settle_all(
-    known: int, limit: int, timeout: int, tables: Tables, basic: Basic, pool: Pool,
+    known: int, limit: int, timeout: int, tables: Tables, pool: Pool,
     kept: Rewritable, told: np.ndarray,
 ) -> None:  # fmt: skip
     for entry in range(known):
-        settle(entry, limit, timeout, tables, basic, pool, kept, told, 0)
+        settle(entry, limit, timeout, tables, pool, kept, told, 0)

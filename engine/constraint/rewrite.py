@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from engine.constraint.basic import Basic
 from engine.constraint.keyed import AT_ONCE, Keyed, enter_traces
 from engine.constraint.step import TELLS, due, put, run_out, step
 from engine.constraint.traces import (
@@ -68,7 +67,7 @@ def _listed(entry: int, pool: Pool, kept: Rewritable) -> int:
 
 @kernel
 def settle(
-    entry: int, limit: int, timeout: int, tables: Tables, basic: Basic, pool: Pool,
+    entry: int, limit: int, timeout: int, tables: Tables, pool: Pool,
     kept: Rewritable, told: np.ndarray, rows: int,
 ) -> int:  # fmt: skip
     """Events before ``limit`` leave the list; gives how many are left, which ``order`` has.
@@ -78,7 +77,7 @@ def settle(
     n = _listed(entry, pool, kept)
     while n > 0 and pool.nodes[kept.order[n - 1]].ref < limit:
         n -= 1
-        step(kept.settled[entry], kept.order[n], LATER, timeout, INT_MIN, tables, basic,
+        step(kept.settled[entry], kept.order[n], LATER, timeout, INT_MIN, tables,
              kept.buffered, pool, told, rows)  # fmt: skip
         if n > 0:
             pool.nodes[kept.order[n - 1]].link = NONE
@@ -89,7 +88,7 @@ def settle(
 
 @inline
 def _told_by(
-    entry: int, key: int, n: int, row: int, now: int, timeout: int, tables: Tables, basic: Basic,
+    entry: int, key: int, n: int, row: int, now: int, timeout: int, tables: Tables,
     pool: Pool, kept: Rewritable, told: np.ndarray, rows: int,
 ) -> int:  # fmt: skip
     """Goes through the ``n`` events of ``order``; ``scratch`` is the trace after them."""
@@ -97,7 +96,7 @@ def _told_by(
     trace = kept.scratch[0]
     trace.key = key
     for place in range(n - 1, -1, -1):
-        rows = step(trace, kept.order[place], row, timeout, INT_MIN, tables, basic, kept.buffered,
+        rows = step(trace, kept.order[place], row, timeout, INT_MIN, tables, kept.buffered,
                     pool, told, rows)  # fmt: skip
     if due(trace, now, timeout):
         rows = run_out(trace, row, timeout, tables, told, rows)
@@ -146,7 +145,7 @@ def _difference(
 @kernel
 def follow_and_rewrite(
     first: int, keyed: Keyed, now: np.ndarray, limits: np.ndarray, timeout: int, tables: Tables,
-    basic: Basic, events: Events, pool: Pool, kept: Rewritable, told: np.ndarray,
+    events: Events, pool: Pool, kept: Rewritable, told: np.ndarray,
 ) -> tuple[int, int, int]:  # fmt: skip
     """As ``engine.constraint.step.follow``, but events may come late; ``limits`` are the times
     from which on events are kept, at each.
@@ -174,7 +173,7 @@ def follow_and_rewrite(
             rows = run_out(trace, LATER, timeout, tables, told, rows)
         again = trace.flags & RUN_OUT != 0 and ref <= trace.last_ref + timeout
         if ref >= trace.last_ref and not again:
-            rows = step(trace, i, i, timeout, INT_MIN, tables, basic, events, pool, told, rows)
+            rows = step(trace, i, i, timeout, INT_MIN, tables, events, pool, told, rows)
             if timeout > 0 and due(trace, now[i], timeout):
                 rows = run_out(trace, i, timeout, tables, told, rows)
             kept.tails[mine] = put(pool, i, events, kept.tails[mine], 0)
@@ -182,11 +181,9 @@ def follow_and_rewrite(
         n = _listed(mine, pool, kept)
         if rows + 2 * TELLS * (n + 2) > len(told) or pool.used[0] + 3 * (n + 2) > len(pool.nodes):
             return i, rows, n
-        n = settle(mine, limits[i], timeout, tables, basic, pool, kept, told, rows)
+        n = settle(mine, limits[i], timeout, tables, pool, kept, told, rows)
         before = rows
-        middle = _told_by(
-            mine, trace.key, n, i, now[i], timeout, tables, basic, pool, kept, told, before
-        )
+        middle = _told_by(mine, trace.key, n, i, now[i], timeout, tables, pool, kept, told, before)
         place = n
         while place > 0 and pool.nodes[kept.order[place - 1]].ref <= ref:
             place -= 1
@@ -197,9 +194,7 @@ def follow_and_rewrite(
         else:
             kept.tails[mine] = new
         n = _listed(mine, pool, kept)
-        end = _told_by(
-            mine, trace.key, n, i, now[i], timeout, tables, basic, pool, kept, told, middle
-        )
+        end = _told_by(mine, trace.key, n, i, now[i], timeout, tables, pool, kept, told, middle)
         traces[mine] = kept.scratch[0]
         rows = _difference(before, middle, end, tables.allowed, pool, told)
     return len(keyed.entry), rows, 0

@@ -1,4 +1,4 @@
-"""How monitored patterns are followed, and the short form ``horizon=10s,check=basic``."""
+"""How monitored patterns are followed, and the short form ``horizon=10s``."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from engine.query.plan import Plan
 from engine.results.schema import ALERTS
 from engine.units import DURATION_MAX_NS, parse_duration
 
-LIGHT: Final = "light"
-BASIC: Final = "basic"
-_FORM: Final = "use horizon=DURATION, check=light or check=basic, as in horizon=10s"
+_FORM: Final = "use horizon=DURATION, as in horizon=10s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,39 +19,32 @@ class MonitorSettings:
     """How traces are followed.
 
     ``horizon_ns``: events of the last so many ns are kept, so that a late one rewrites its trace;
-    None: events count in the order in which they are released. ``check``: ``light`` (L10 Algorithm
-    2) or ``basic`` (Algorithm 1); same results.
+    None: events count in the order in which they are released.
     """
 
     horizon_ns: int | None = None
-    check: str = LIGHT
 
 
 def parse_monitor(text: str, time_unit: str = "ns") -> MonitorSettings:
     """Settings of monitors from their short form.
 
-    >>> parse_monitor("horizon=10s,check=basic")
-    MonitorSettings(horizon_ns=10000000000, check='basic')
+    >>> parse_monitor("horizon=10s")
+    MonitorSettings(horizon_ns=10000000000)
 
     Args:
-        text: ``horizon=D`` and ``check=C``, or one of them.
+        text: ``horizon=D``.
         time_unit: unit of durations written without one.
 
     Raises:
         UserError: anything else.
     """
-    horizon, check = None, LIGHT
-    for part in text.split(","):
-        name, _, value = (each.strip() for each in part.partition("="))
-        if name == "horizon" and value:
-            horizon = parse_duration(value, time_unit)
-            if horizon > DURATION_MAX_NS:
-                raise UserError(f"monitor {part[:40]!r}: at most {DURATION_MAX_NS} ns")
-        elif name == "check" and value in (LIGHT, BASIC):
-            check = value
-        else:
-            raise UserError(f"monitor {part[:40]!r} is unknown; {_FORM}")
-    return MonitorSettings(horizon, check)
+    name, _, value = (each.strip() for each in text.partition("="))
+    if name != "horizon" or not value:
+        raise UserError(f"monitor {text[:40]!r} is unknown; {_FORM}")
+    horizon = parse_duration(value, time_unit)
+    if horizon > DURATION_MAX_NS:
+        raise UserError(f"monitor {text[:40]!r}: at most {DURATION_MAX_NS} ns")
+    return MonitorSettings(horizon)
 
 
 def read_monitor(text: str | None, time_unit: str, plans: Iterable[Plan]) -> MonitorSettings:

@@ -7,7 +7,6 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.clocks.epochs import UNKNOWN_EPOCH
-from engine.constraint.basic import Basic, derived
 from engine.constraint.keyed import AT_ONCE, Keyed, enter_traces
 from engine.constraint.traces import (
     ALERT,
@@ -91,7 +90,7 @@ def place_of_rows(rows: np.ndarray) -> np.ndarray:
 @kernel
 def follow(
     first: int, keyed: Keyed, now: np.ndarray, settled: np.ndarray, timeout: int, tables: Tables,
-    basic: Basic, events: Events, pool: Pool, told: np.ndarray,
+    events: Events, pool: Pool, told: np.ndarray,
 ) -> tuple[int, int]:  # fmt: skip
     """Take events from ``first`` on to their traces; ``now`` is how far progress was before each,
     ``settled``: before when no clock's error can take it.
@@ -114,9 +113,7 @@ def follow(
                 trace = keyed.traces[entry]
                 if timeout > 0 and due(trace, now[i], timeout):
                     rows = run_out(trace, LATER, timeout, tables, told, rows)
-                rows = step(
-                    trace, i, i, timeout, settled[i], tables, basic, events, pool, told, rows
-                )
+                rows = step(trace, i, i, timeout, settled[i], tables, events, pool, told, rows)
                 if timeout > 0 and due(trace, now[i], timeout):
                     rows = run_out(trace, i, timeout, tables, told, rows)
             i += 1
@@ -321,9 +318,9 @@ def _may_be_another(trace: Record, state: int) -> None:
 
 @inline
 def _arrive(trace: Record, i: int, row: int, timeout: int, settled: int, tables: Tables,
-            events: Events, told: np.ndarray, rows: int) -> tuple[int, bool, bool]:  # fmt: skip
-    """Begins a trace if need be; gives how many rows are told, whether event ``i`` is the first of
-    its trace, and whether it is surely after the one before it, as one clock says.
+            events: Events, told: np.ndarray, rows: int) -> tuple[int, bool]:  # fmt: skip
+    """Begins a trace if need be; gives how many rows are told, and whether event ``i`` is surely
+    after the one before it, as one clock says.
     """
     same_clock = (
         events.epoch[i] != NO_EPOCH
@@ -342,7 +339,7 @@ def _arrive(trace: Record, i: int, row: int, timeout: int, settled: int, tables:
             told[before].doubtful = True
     if first or surely or (over and trace.until < settled):
         begin(trace)
-        return rows, True, True
+        return rows, True
     if not same_clock:
         trace.flags |= MIXED
         if events.epoch[i] == UNKNOWN_EPOCH or trace.epoch == UNKNOWN_EPOCH:
@@ -357,21 +354,7 @@ def _arrive(trace: Record, i: int, row: int, timeout: int, settled: int, tables:
     elif timeout > 0 and gap + errs > timeout:
         trace.other = _open_state(tables, trace.other)
         _may_be_another(trace, START)
-    return rows, over or late, same_clock
-
-
-@inline
-def _verdict(
-    trace: Record, symbol: int, new: int, first: bool, tables: Tables, basic: Basic
-) -> int:
-    """What is known in state ``new``: looked up, or by Algorithm 1 compared if a state changes."""
-    if basic.first[0] == 0 or tables.broken[new]:
-        return int(tables.verdict[new])
-    before = basic.constraint[trace.state]
-    now = basic.table[basic.first[0] + before, symbol] - basic.first[0]
-    if new != trace.state or now != before or first:
-        return int(derived(basic, new, now))
-    return _known(trace)
+    return rows, same_clock
 
 
 @inline
@@ -394,7 +377,7 @@ def _leave(trace: Record, i: int, new: int, other: int, verdict: int, events: Ev
 
 @inline
 def step(
-    trace: Record, i: int, row: int, timeout: int, settled: int, tables: Tables, basic: Basic,
+    trace: Record, i: int, row: int, timeout: int, settled: int, tables: Tables,
     events: Events, pool: Pool, told: np.ndarray, rows: int,
 ) -> int:  # fmt: skip
     """Event ``i`` of ``trace``, which became known with ``row`` of a batch; gives how many rows are
@@ -404,7 +387,7 @@ def step(
     There is room for ``TELLS`` more rows of ``told`` and one more node. A trace is over after
     ``timeout`` ns without an event (0: never).
     """
-    rows, first, same_clock = _arrive(trace, i, row, timeout, settled, tables, events, told, rows)
+    rows, same_clock = _arrive(trace, i, row, timeout, settled, tables, events, told, rows)
     symbol, old = events.symbol[i], int(trace.state)
     new = int(tables.table[old, symbol])
     other = new
@@ -422,7 +405,7 @@ def step(
         doubt = doubtful or not tables.broken[other]
         _tell(trace, i, row, VIOLATION, doubt, old, events, told, rows)
         rows += 1
-    verdict = _verdict(trace, symbol, new, first, tables, basic)
+    verdict = int(tables.verdict[new])
     if verdict != _known(trace) and tables.told[verdict]:
         doubt = doubtful or tables.verdict[other] != verdict
         kind = ALERT if verdict == SATISFIABLE else CLEARED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -124,12 +124,9 @@ def test_with_one_pair_in_doubt_it_is_uncertain_exactly_if_the_other_order_denie
         assert result["certainty"] == ("confirmed" if sure else "uncertain")
 
 
-@pytest.mark.parametrize("check", ["light", "basic"])
 @pytest.mark.parametrize("horizon", [None, 10**6])
-def test_query_05_another_order_is_followed_past_the_end_of_a_trace(
-    check: Literal["light", "basic"], horizon: int | None
-) -> None:
-    made = MonitorSettings(check=check, horizon_ns=horizon)
+def test_query_05_another_order_is_followed_past_the_end_of_a_trace(horizon: int | None) -> None:
+    made = MonitorSettings(horizon)
 
     def found(expression: str, *events: tuple[str, int, int]) -> list[tuple[str, int, str]]:
         plan = plan_of(Seq((("A",),), ()), expression)

@@ -187,7 +187,7 @@ def asked(run: Run, source: Any, **more: Any) -> slackwater.Results:
             order=run.order_text, barrier=run.barrier, certainty=run.certainty, purge=run.purge,
             intervals=run.more[0], guard="off", late=True, clock="exact",
             window="horizon=600s" if any(plan.windows for plan in chosen.plans) else None,
-            monitor=f"horizon=600s,check={run.more[2]}" if alert else None, **more,
+            monitor="horizon=600s" if alert else None, **more,
         )  # fmt: skip
 
 

@@ -56,7 +56,7 @@ class Run:
     barrier: str | None
     certainty: str
     purge: str
-    more: tuple[str, str, str]
+    more: tuple[str, str]
     cuts: tuple[int, ...]
     seed: int
 
@@ -71,13 +71,13 @@ class Run:
         places = range(len(self.mine)) if which is None else which
         names = [f"asked{place}" for place in places]
         plans, _ = read_statements([self.mine[place][0].text for place in places], names=names)
-        intervals, joins, check = self.more
+        intervals, joins = self.more
         return asked_of_queries(
             plans, "ns", order=self.order_text, barrier=self.barrier, certainty=self.certainty,
             purge=self.purge, intervals=intervals, joins=joins, guard="off", late=True,
             clock="exact",
             window="horizon=600s" if any(plan.windows for plan in plans) else None,
-            monitor=f"horizon=600s,check={check}"
+            monitor="horizon=600s"
             if any(question.kind == "alert" for question, _ in (self.mine[p] for p in places))
             else None,
         )  # fmt: skip
@@ -105,8 +105,7 @@ def runs(draw: st.DrawFn) -> Run:
         world, tuple(mine), draw(st.sampled_from(orders)), draw(st.sampled_from(barriers)),
         draw(st.sampled_from(rules)), draw(st.sampled_from(purges)),
         (draw(st.sampled_from(["ibp", "naive", "indexed"])),
-         draw(st.sampled_from(["cost", "left", "right"])),
-         draw(st.sampled_from(["light", "basic"]))),
+         draw(st.sampled_from(["cost", "left", "right"]))),
         tuple(draw(st.lists(st.integers(1, 40), max_size=5))), draw(st.integers(0, 99)),
     )  # fmt: skip
 

@@ -35,11 +35,9 @@ from engine.query.render import quote, render_predicate, render_regular
 # the pattern's. Of the ways in which the constraint lets the trace end, all have a match
 # (SATISFIABLE: SPEC 4.6 for the definitions), none has (UNSATISFIABLE), or some have (OPEN).
 #
-# Two ways to know which, with equal answers (L10 Algorithms 1 and 2): ``engine.constraint.basic``
-# runs the constraint's automaton and the intersection side by side, and compares after each event
-# whether both accept the same from there on; ``Encoded`` has compared before (L10 Algorithm 3), so
-# that an event is one look-up. For that, states are merged only where the constraint's state is the
-# same (L10 Theorem 3.3). Algorithm 2's line 19 is read as of the state just entered.
+# ``Encoded`` has compared what both accept beforehand (L10 Algorithms 2 and 3), so that an event is
+# one look-up. For that, states are merged only where the constraint's state is the same (L10
+# Theorem 3.3). Algorithm 2's line 19 is read as of the state just entered.
 #
 # A trace that breaks its constraint is watched for the match itself from then on.
 

@@ -8,12 +8,12 @@ from typing import Final
 
 import numpy as np
 
-from engine.constraint.basic import basic_of, not_basic
 from engine.query import query
 from engine.query.automata.verdicts import Automata, automata_of
 from engine.query.fields import bare
 from engine.query.monitor_plan import MonitorPlan
 from engine.query.plan import Comparison, Constant, SeqPlan
+from scenarios.papers.l10.ch3.basic import basic_of, not_basic
 from scenarios.papers.l10.ch3.strategies import BASIC, LIGHT, NAIVE, Checked, Stacks, search
 from scenarios.papers.l10.ch3.workflow import EARLY, Items, items
 from slackwater.paper import PaperRun
