@@ -106,8 +106,8 @@ class SeqMatcher:
         """What finds matches."""
         drops = self._by_ends and self.settings.purge == "promises"
         return Kernel(
-            self._layout, self._rule, self._within_ns, self._keep_ns, self.settings.stacks,
-            most=self.settings.matches_max, drops=drops,
+            self._layout, self._rule, self._within_ns, self._keep_ns,
+            divider=self.settings.divider, most=self.settings.matches_max, drops=drops,
         )  # fmt: skip
 
     def required_columns(self) -> set[str]:

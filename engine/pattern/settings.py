@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from engine.errors import UserError
@@ -30,35 +30,18 @@ class Rule(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class StackOptions:
-    """How stacks are kept and searched (L10 4.5): other costs, the same results.
-
-    ``rip``, ``rin``: every event keeps the place of its most recent predecessor (first successor)
-    in the neighbouring stack, which late events shift; else places are found by binary search.
-    ``clock``: an event newer than all is appended without a look at its neighbours (AIS-CLOCK).
-    ``divider``: what lies before the window is left out by binary search, else by a test of each.
-    ``lazy_purge``: stacks lose what has expired when they are looked at, else only when rebuilt.
-    """
-
-    rip: bool = False
-    rin: bool = False
-    clock: bool = True
-    divider: bool = True
-    lazy_purge: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class PatternSettings:
     """``certainty``: ``pairwise``, ``max-delay`` or ``max-delay-r19``. ``keep_late_ns``: how late
     a row may be to find its partners; None means 60 s or WITHIN, whichever is longer.
     ``buffer_warn``: events held beyond which ``beyond_limit`` counts (without WITHIN nothing bounds
     them).
     ``purge`` and ``slack_ns`` (of ``slack``): see ``engine.query.purge_settings``. Rows that
-    break the promise meant find what is left. ``intervals``: how an ISEQ is searched
-    (``engine.query.endpoints.joins``). ``joins``: in which order the steps of a SEQ/PAL tree are
-    found (``engine.query.endpoints.joins``). ``matches_max``: as many may one event
-    complete or change; the events of one call, or the barrier hold back, ``MATCHES_TOGETHER`` times
-    as many.
+    break the promise meant find what is left. ``divider``: what lies before the window is left
+    out by binary search (L10 Opt. 4.3), else by a test of each; same results. ``intervals``: how an
+    ISEQ is searched (``engine.query.endpoints.joins``). ``joins``: in which order the steps of a
+    SEQ/PAL tree are found (``engine.query.endpoints.joins``). ``matches_max``: as many may one
+    event complete or change; the events of one call, or the barrier hold back,
+    ``MATCHES_TOGETHER`` times as many.
     """
 
     certainty: str = "pairwise"
@@ -66,7 +49,7 @@ class PatternSettings:
     buffer_warn: int = 1_000_000
     purge: str = "late"
     slack_ns: int = 0
-    stacks: StackOptions = field(default_factory=StackOptions)
+    divider: bool = True
     intervals: str = IBP
     joins: str = COST
     matches_max: int = MATCHES_MAX

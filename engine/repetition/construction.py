@@ -14,7 +14,7 @@ from typing import Final
 
 from engine.kernels.jit import inline, kernel
 from engine.kernels.tables import mixed
-from engine.pattern.search.stacks import Beside, find, insert, needed
+from engine.pattern.search.stacks import find, insert, needed
 from engine.repetition.asking import spread_of
 from engine.repetition.choosing import choose_late, choose_newest
 from engine.repetition.records import ALL_MATCHES, ANY, FAR, Chase
@@ -128,7 +128,7 @@ def _put_in(s: Chase, row: int) -> int:
     entries = needed(s.stacks, 0, key)
     if used.stacks == len(s.stacks.stack) or used.pool + entries > len(s.stacks.entry):
         return -1
-    insert(s.stacks, key, time, row, Beside(0, -1, -1, 0, 0, 1))
+    insert(s.stacks, 0, key, time, row)
     return find(s.stacks, 0, key)
 
 

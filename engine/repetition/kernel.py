@@ -145,7 +145,7 @@ class RepeatKernel:
                 marks, own = self._marks, self._own
                 self.stacks = stacks.rebuilt(
                     self.stacks, np.arange(store.n), left // 4 + known // 2 + 16,
-                    4 * left + 64 + used // 2, None,  # what is not used takes no memory
+                    4 * left + 64 + used // 2,  # what is not used takes no memory
                 )  # fmt: skip
                 self._forget()
                 numbers_of(self._marks)[:known] = numbers_of(marks)[:known]
@@ -203,7 +203,7 @@ class RepeatKernel:
         kept_rows = number >= 0
         self._chosen = self._chosen[: len(number)][kept_rows]
         self._ended = self._ended[: len(number)][kept_rows]
-        self.stacks = stacks.rebuilt(self.stacks, number, 16, 64, None)
+        self.stacks = stacks.rebuilt(self.stacks, number, 16, 64)
         self._forget()
         self._forget_runs(len(self._ended))
 

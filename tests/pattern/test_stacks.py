@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine.barrier.registry import parse_barrier
 from engine.pattern.seq import Alone, SeqMatcher
-from engine.pattern.settings import PatternSettings, StackOptions
+from engine.pattern.settings import PatternSettings
 from engine.query import query
 from engine.query.plan import OrPlan, SeqPlan
 from engine.stream.released import IN_ORDER, LATE, Strings
@@ -143,7 +142,6 @@ EVENT = {
     "status": st.just(LATE),
     "attrs": st.fixed_dictionaries({}, optional={"k": st.integers(0, 1), "v": st.integers(-2, 2)}),
 }  # fmt: skip
-OPTIONS = [StackOptions(*bits) for bits in itertools.product([False, True], repeat=5)]
 
 
 def pattern(text: str) -> SeqPlan | OrPlan:
@@ -154,7 +152,7 @@ def pattern(text: str) -> SeqPlan | OrPlan:
 
 @settings(max_examples=25, deadline=None)
 @given(data=st.data(), text=plans(), keep=st.sampled_from([0, 4, 1000]))
-def test_every_option_gives_the_same_results(
+def test_the_divider_changes_no_result(
     tools: Any, data: st.DataObject, text: str, keep: int
 ) -> None:
     asked = pattern(text)
@@ -163,16 +161,14 @@ def test_every_option_gives_the_same_results(
     steps = sorted(data.draw(st.lists(step, max_size=2)))
     cuts = data.draw(st.lists(st.integers(0, len(events)), max_size=3))
 
-    def results(options: StackOptions) -> Any:
-        chosen = PatternSettings(keep_late_ns=keep, stacks=options)
+    def results(divider: bool) -> Any:
+        chosen = PatternSettings(keep_late_ns=keep, divider=divider)
         return tools.run(lambda: SeqMatcher(asked, chosen), events, cuts, steps=steps)
 
-    wanted = results(StackOptions())
-    for options in data.draw(st.lists(st.sampled_from(OPTIONS), min_size=3, max_size=3)):
-        assert results(options) == wanted
+    assert results(False) == results(True)
 
 
-def test_every_option_on_long_streams_with_purge_and_growing_stacks(tools: Any) -> None:
+def test_the_divider_on_long_streams_with_purge_and_growing_stacks(tools: Any) -> None:
     asked = pattern("EVENT SEQ(A a, B b, !N n, C c) WHERE a.k = b.k AND b.k = c.k WITHIN 60")
     events = [
         tools.Event("ABCABCNABC"[i % 10], 2 * i - (i % 5 == 0) * (i % 37), attrs={"k": i % 2},
@@ -180,14 +176,13 @@ def test_every_option_on_long_streams_with_purge_and_growing_stacks(tools: Any) 
         for i in range(600)
     ]  # fmt: skip
 
-    def results(options: StackOptions) -> Any:
-        chosen = PatternSettings(keep_late_ns=60, stacks=options)
+    def results(divider: bool) -> Any:
+        chosen = PatternSettings(keep_late_ns=60, divider=divider)
         return tools.run(lambda: SeqMatcher(asked, chosen), events, (100, 101, 400))
 
-    wanted = results(StackOptions())
+    wanted = results(True)
     assert len(wanted) > 200
-    for options in OPTIONS:
-        assert results(options) == wanted
+    assert results(False) == wanted
 
 
 def promised(events: list[Any]) -> list[tuple[int, str | None, str | None, int]]:

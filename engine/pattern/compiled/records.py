@@ -34,11 +34,10 @@ above the least one before is the least that can be in a match.
 """
 PROBE: Final = record(
     "step", "index", "keys_from", "keys_to", "pairs_from", "pairs_to", "conditions_from",
-    "conditions_to", "bounds_from", "bounds_to", "tested", "beside", "sorted_by",
+    "conditions_to", "bounds_from", "bounds_to", "tested", "sorted_by",
 )  # fmt: skip
 """Finds an event of ``step`` in ``index``. ``tested``: 1: some of its relations are implied by no
-range of the index, if events are no points. ``beside``: FROM_RIP or FROM_RIN if its stack lies
-beside that of the probe before, else 0. ``sorted_by``: BY_START or BY_END, as the index is;
+range of the index, if events are no points. ``sorted_by``: BY_START or BY_END, as the index is;
 UNSORTED: all of the stack is looked through.
 """
 KEY: Final = record("register", "other", "other_register")
@@ -69,9 +68,8 @@ positive steps that clock errors change.
 """
 MEMBER: Final = record("step")
 """A positive step of a branch, in order."""
-INDEX: Final = record("step", "registers_from", "registers_to", "before", "after", "by_end")
-"""``before``, ``after``: the index of the neighbouring step with the same key, or -1.
-``by_end``: 1: sorted by the events' ends, else by their starts.
+INDEX: Final = record("step", "registers_from", "registers_to", "by_end")
+"""``by_end``: 1: sorted by the events' ends, else by their starts.
 """
 REGISTER: Final = record("number")
 
@@ -108,6 +106,3 @@ UNSORTED: Final = 2
 LOW: Final = 0
 """A probe finds the step at the low end of a scope, of which the high end is known."""
 HIGH: Final = 1
-FROM_RIP: Final = 1
-"""A probe's stack is that of the step before the one found last, with the same key."""
-FROM_RIN: Final = 2

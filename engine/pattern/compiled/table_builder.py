@@ -152,7 +152,7 @@ class Builder(Struct):
         if name not in self.indexes:
             self.indexes[name] = len(self.indexes)
             registers = self.add("registers", [(self.key(a.name),) for a in own])
-            self.add("indexes", [(step, *registers, NONE, NONE, by_end)])
+            self.add("indexes", [(step, *registers, by_end)])
         return self.indexes[name]
 
 

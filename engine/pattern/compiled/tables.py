@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from engine.errors import UserError
 from engine.kernels.records import NONE
-from engine.pattern.compiled.records import BY_START, FROM_RIN, FROM_RIP, HIGH, LOW, Tables
+from engine.pattern.compiled.records import BY_START, HIGH, LOW, Tables
 from engine.pattern.compiled.relations import (
     END,
     START,
@@ -213,7 +213,6 @@ class _Branch:
         }
         """By step, conditions on its event alone that clock errors change."""
         self.scopes: dict[int, CompiledScope] = {}
-        self.indexes: dict[tuple[int, tuple[int, ...], int], int] = {}
 
     def build(self) -> None:
         add = self.builder.add
@@ -315,9 +314,7 @@ class _Branch:
 
     def _index(self, step: int, groups: list[int], by_end: int = 0) -> int:
         own = [self.groups[group][step] for group in groups]
-        number = self.builder.index(step, own, by_end)
-        self.indexes[step, tuple(groups), by_end] = number
-        return number
+        return self.builder.index(step, own, by_end)
 
     def _steps_of(self, predicate: Predicate) -> set[int]:
         return {self.builder.place(a.alias) for a in attributes_in(predicate)}
@@ -338,9 +335,7 @@ class _Branch:
             ready = [p for p in pending if self._steps_of(p) <= {*known, step}]
             pending = [p for p in pending if p not in ready]
             pivot = self.scopes[start] if negated else None
-            *probe, _, by = self._probe(step, known, ready, pivot)
-            beside = self._beside(probe, probes[-1] if probes else None)
-            probes.append((*probe, beside, by))
+            probes.append(self._probe(step, known, ready, pivot))
             known.append(step)
         scope = self.scopes[start].number if negated else NONE
         range_ = self.builder.add("probes", probes)
@@ -386,7 +381,7 @@ class _Branch:
             *self.builder.pairs(step, related).pairs,
             *self.builder.add("conditions", [self.builder.condition(p) for p in ready]),
             *self.builder.add("bounds", self._bounds(step, known, pivot)),
-            int(reads(START if by_end else END, step, relations)), 0, by,
+            int(reads(START if by_end else END, step, relations)), by,
         )  # fmt: skip
 
     def _fewest(
@@ -401,21 +396,6 @@ class _Branch:
             for other, of in related.items()
         }
         return {other: of for other, of in kept.items() if of}
-
-    def _beside(self, probe: Sequence[int], last: Sequence[int] | None) -> int:
-        """Whether the stacks of two probes lie side by side; then their indexes are told so."""
-        if last is None or self.plan.pattern is not None:
-            return 0
-        groups = {number: of for (_, of, _), number in self.indexes.items()}
-        (step, index), (last_step, last_index) = probe[:2], last[:2]
-        mine, its = self.positive.index(step), self.positive.index(last_step)
-        if groups[index] != groups[last_index] or abs(mine - its) != 1:
-            return 0
-        first, second = (index, last_index) if mine < its else (last_index, index)
-        indexes = self.builder.rows["indexes"]
-        indexes[second] = (*indexes[second][:3], first, *indexes[second][4:])
-        indexes[first] = (*indexes[first][:4], second, indexes[first][5])
-        return FROM_RIP if mine < its else FROM_RIN
 
     def _bounds(
         self, step: int, known: list[int], pivot: CompiledScope | None

@@ -9,9 +9,9 @@ import numpy as np
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import NONE, record
 from engine.kernels.tables import mixed
-from engine.pattern.compiled.records import FROM_RIN, FROM_RIP, LOW, UNSORTED, Tables
+from engine.pattern.compiled.records import LOW, UNSORTED, Tables
 from engine.pattern.search.purge import admit, cascade, drop, purge_until, raised
-from engine.pattern.search.stacks import Beside, find, first_not_below, insert, needed
+from engine.pattern.search.stacks import find, first_not_below, insert, needed
 from engine.pattern.search.state import (
     CERTAIN,
     IMPOSSIBLE,
@@ -267,40 +267,16 @@ def _open(s: Search, probe: np.record, depth: int, row: int) -> None:
         return
     entry, stack, frontier = s.stacks.entry, s.stacks.stack[found], s.events[row].horizon
     start, size = stack.start, stack.size
-    taken, most = 0, size if now.lazy else 0
-    while taken < most and s.events[entry[start + taken].row].expires < frontier:
+    taken = 0
+    while taken < size and s.events[entry[start + taken].row].expires < frontier:
         taken += 1
     if taken:
         start, size = start + taken, size - taken
         stack.start, stack.size = start, size
         stack.room -= taken
-        stack.gone += taken
-    kept = _kept_place(s, probe, depth, low, high)
-    at = start + max(0, kept - stack.gone)
-    from_rip = probe.beside == FROM_RIP
-    first, stop = at, at
-    if kept < 0 or from_rip:
-        first = first_not_below(entry, start, size, low)
-    if kept < 0 or not from_rip:
-        stop = first_not_below(entry, start, size, high + 1)
+    first = first_not_below(entry, start, size, low)
+    stop = first_not_below(entry, start, size, high + 1)
     candidates.low, candidates.high = first, max(first, stop)
-
-
-@inline
-def _kept_place(s: Search, probe: np.record, depth: int, low: int, high: int) -> int:
-    """What the event found by the probe before keeps of the place where this range ends or begins,
-    as a number of entries; -1 if nothing or if the range is bounded otherwise.
-    """
-    now = s.state[0]
-    if depth == 0 or probe.beside == 0 or spread_of(now):
-        return -1
-    at = s.depths[depth - 1].low - 1
-    last = s.stacks.entry[at].time
-    if probe.beside == FROM_RIP and now.rip and high == last - 1:
-        return int(s.stacks.place[at].rip)
-    if probe.beside == FROM_RIN and now.rin and low == last + 1:
-        return int(s.stacks.place[at].rin)
-    return -1
 
 
 @inline
@@ -522,20 +498,12 @@ def construct(s: Search, first: int, stop: int) -> tuple[int, int]:
         for i in range(now.indexes_n):
             if (wanted >> s.t.indexes[i].step) & 1:
                 time = event.ref_end if s.t.indexes[i].by_end else event.ref
-                insert(s.stacks, _own_key(s.t, s.same, i, row), time, row, _beside(s, i, row))
-        now.clock = max(now.clock, event.ref)
+                insert(s.stacks, i, _own_key(s.t, s.same, i, row), time, row)
         now.unpurged += 1
         if now.drops:
             cascade(s, row + 1)
     purge_until(s, FOR_EVER, stop)
     return stop, DONE
-
-
-@inline
-def _beside(s: Search, index: int, row: int) -> Beside:
-    now, of = s.state[0], s.t.indexes[index]
-    newest = now.ais_clock * (s.events[row].ref > now.clock)
-    return Beside(index, of.before, of.after, now.rip, now.rin, newest)
 
 
 @inline

@@ -22,7 +22,7 @@ from engine.pattern.search import construction as scopes
 from engine.pattern.search import stacks
 from engine.pattern.search import state as search
 from engine.pattern.search.machine import Programs
-from engine.pattern.settings import Rule, StackOptions
+from engine.pattern.settings import Rule
 from engine.pattern.store import Store
 from engine.query.purge_settings import MATCHES_MAX, MATCHES_TOGETHER
 from engine.stream.released import ClockBound, Strings
@@ -92,14 +92,14 @@ class Kernel:
         rule: how uncertain the order of two events is.
         within_ns: WITHIN, or None.
         keep_ns: how long beyond its ref an event is kept, or None.
-        options: of the stacks.
+        divider: stacks are searched from where the window begins.
         most: matches that one event may complete or change.
         drops: intervals are dropped as promises say (``engine.pattern.search.purge``).
     """
 
     def __init__(
         self, layout: Layout, rule: Rule, within_ns: int | None, keep_ns: int | None,
-        options: StackOptions, *, most: int = MATCHES_MAX, drops: bool = False,
+        *, divider: bool = True, most: int = MATCHES_MAX, drops: bool = False,
     ) -> None:  # fmt: skip
         self._budget = MatchBudget(layout.branches[0].name, most)
         self._layout = layout
@@ -110,18 +110,14 @@ class Kernel:
         now["keep"] = -1 if keep_ns is None else keep_ns
         now["join_orders_n"] = len(layout.tables.join_orders)
         now["indexes_n"] = len(layout.tables.indexes)
-        now["clock"] = LONG_AGO
-        now["rip"], now["rin"] = options.rip, options.rin
-        now["ais_clock"], now["divider"] = options.clock, options.divider
-        now["lazy"] = options.lazy_purge
-        self._beside = layout.tables.indexes if options.rip or options.rin else None
+        now["divider"] = divider
         now["drops"] = drops
         self._begun = np.empty(0, search.BEGUN)
         steps = len(layout.steps)
         self._open_at, self._open_n = np.empty((steps, 0), np.int64), np.zeros(steps, np.int64)
         self._heard, self._lost = (np.full(steps, _NEVER) for _ in range(2))
         self._covered = np.full(steps, LONG_AGO)
-        self._stacks = stacks.empty_stacks(places=self._beside is not None)
+        self._stacks = stacks.empty_stacks()
         self._programs: Programs | None = None
         self._kinds = np.empty(0, np.int8)
         self._texts, self._generation = -1, 0
@@ -232,9 +228,11 @@ class Kernel:
                 # In proportion to what there is: keys that rotate fill them again and again.
                 known, used = self._stacks.used[["stacks", "pool"]][0].tolist()
                 self._stacks = stacks.rebuilt(
-                    self._stacks, same, left // 4 + known // 2 + 16, entries + used // 2,
-                    self._beside,
-                )  # fmt: skip
+                    self._stacks,
+                    same,
+                    left // 4 + known // 2 + 16,
+                    entries + used // 2,
+                )
             else:
                 room = self._budget.larger(len(found), found["cause"][: int(now["found_n"])])
                 found, rows, doubts = (_longer(part, room) for part in (found, rows, doubts))
@@ -289,7 +287,7 @@ class Kernel:
         self._state["doubted"] = kept["doubted"].any()
         self._state["widest"] = kept["unc"].max(initial=0)
         self._state["widest_t_a"] = kept["t_a"].max(initial=0)
-        self._stacks = stacks.rebuilt(self._stacks, number, 16, 64, self._beside)
+        self._stacks = stacks.rebuilt(self._stacks, number, 16, 64)
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""

@@ -16,16 +16,9 @@ from engine.kernels.jit import inline, kernel
 from engine.kernels.records import copy_of, record
 from engine.kernels.tables import mixed
 
-STACK: Final = record("index", "key", "start", "size", "room", "gone")
-"""A range of the pool: ``size`` entries from ``start`` on, with ``room`` for so many. ``gone``:
-entries taken off at the low end so far: places that others keep count from there.
-"""
+STACK: Final = record("index", "key", "start", "size", "room")
+"""A range of the pool: ``size`` entries from ``start`` on, with ``room`` for so many."""
 ENTRY: Final = record("time", "row")
-PLACE: Final = record("rip", "rin")
-"""What an entry keeps of the stacks beside its own. ``rip``: how many entries of the stack before
-are older (L10: the most recent one is the last of them); ``rin``: how many of the one after are not
-newer.
-"""
 USED: Final = record("stacks", "pool", "moved", "looked")
 """How much of the arrays is used; entries that insertions shifted and candidates looked at, so far.
 """
@@ -41,38 +34,21 @@ class Stacks(NamedTuple):
     """Arrays of all stacks.
 
     ``table``: int64, open addressing, a power of two long; numbers of stacks or -1. ``stack``: of
-    STACK; ``entry``: the pool, of ENTRY; ``place``: as long, of PLACE, or empty where none are
-    kept; ``used``: one USED.
+    STACK; ``entry``: the pool, of ENTRY; ``used``: one USED.
     """
 
     table: np.ndarray
     stack: np.ndarray
     entry: np.ndarray
-    place: np.ndarray
     used: np.ndarray
 
 
-class Beside(NamedTuple):
-    """Of an index, and of the event that is put in one of its stacks.
-
-    ``own``: the index; ``before``, ``after``: those of the neighbouring steps with the same key, or
-    -1. ``rip``, ``rin``: which places are kept. ``newest``: it is, so it shifts nobody's place.
-    """
-
-    own: int
-    before: int
-    after: int
-    rip: int
-    rin: int
-    newest: int
-
-
-def empty_stacks(stacks: int = 16, pool: int = 128, *, places: bool = False) -> Stacks:
-    """With room for ``stacks`` stacks and ``pool`` entries, which keep ``places`` or not."""
+def empty_stacks(stacks: int = 16, pool: int = 128) -> Stacks:
+    """With room for ``stacks`` stacks and ``pool`` entries."""
     length = 1 << max(stacks * 2, 2).bit_length()
     return Stacks(
         np.full(length, _EMPTY, np.int64), np.zeros(stacks, STACK), np.zeros(pool, ENTRY),
-        np.zeros(pool if places else 0, PLACE), np.zeros(1, USED),
+        np.zeros(1, USED),
     )  # fmt: skip
 
 
@@ -118,9 +94,9 @@ def needed(stacks: Stacks, index: int, key: int) -> int:
 
 
 @kernel
-def insert(stacks: Stacks, key: int, ref: int, row: int, beside: Beside) -> None:
+def insert(stacks: Stacks, index: int, key: int, ref: int, row: int) -> None:
     """Put an entry in, above those of equal time; there is room (``needed``)."""
-    place = _place(stacks.table, stacks.stack, beside.own, key)
+    place = _place(stacks.table, stacks.stack, index, key)
     entry, used = stacks.entry, stacks.used[0]
     found = stacks.table[place]
     if found == _EMPTY:
@@ -128,8 +104,8 @@ def insert(stacks: Stacks, key: int, ref: int, row: int, beside: Beside) -> None
         used.stacks += 1
         stacks.table[place] = found
         new = stacks.stack[found]
-        new.index, new.key = beside.own, key
-        new.start = new.size = new.room = new.gone = 0
+        new.index, new.key = index, key
+        new.start = new.size = new.room = 0
     stack = stacks.stack[found]
     if stack.size == stack.room:
         _move(stacks, found)
@@ -137,58 +113,10 @@ def insert(stacks: Stacks, key: int, ref: int, row: int, beside: Beside) -> None
     at = low + stack.size
     while at > low and entry[at - 1].time > ref:
         entry[at] = entry[at - 1]
-        if len(stacks.place):
-            stacks.place[at] = stacks.place[at - 1]
         at -= 1
         used.moved += 1
     entry[at].time, entry[at].row = ref, row
     stack.size += 1
-    if beside.rip or beside.rin:
-        _place_beside(stacks, at, key, ref, beside)
-
-
-@kernel
-def _place_beside(stacks: Stacks, at: int, key: int, ref: int, beside: Beside) -> None:
-    """The places that a new entry keeps, and those that others keep and it has shifted."""
-    if beside.rip and beside.before >= 0:
-        before = find(stacks, beside.before, key)
-        stacks.place[at].rip = _number_below(stacks, before, ref, beside.newest)
-    if beside.rin and beside.after >= 0:
-        after = find(stacks, beside.after, key)
-        stacks.place[at].rin = _number_below(stacks, after, ref + 1, beside.newest)
-    if not beside.newest:
-        if beside.rip and beside.after >= 0:
-            _shift(stacks, find(stacks, beside.after, key), ref + 1, 1, 0)
-        if beside.rin and beside.before >= 0:
-            _shift(stacks, find(stacks, beside.before, key), ref, 0, 1)
-
-
-@kernel
-def _number_below(stacks: Stacks, found: int, ref: int, newest: int) -> int:
-    """How many entries there ever were below ``ref``; all, if it is the newest time."""
-    if found == _EMPTY:
-        return 0
-    stack = stacks.stack[found]
-    size = stack.size
-    if not newest:
-        size = first_not_below(stacks.entry, stack.start, size, ref) - stack.start
-    return int(stack.gone + size)
-
-
-@kernel
-def _shift(stacks: Stacks, found: int, ref: int, rip: int, rin: int) -> None:
-    """A late entry moved what those from time ``ref`` on point to up by one, in the stack before
-    (``rip``) or after (``rin``).
-    """
-    if found == _EMPTY:
-        return
-    start = stacks.stack[found].start
-    at = start + stacks.stack[found].size - 1
-    while at >= start and stacks.entry[at].time >= ref:
-        stacks.place[at].rip += rip
-        stacks.place[at].rin += rin
-        stacks.used[0].moved += 1
-        at -= 1
 
 
 @inline
@@ -198,8 +126,6 @@ def _move(stacks: Stacks, found: int) -> None:
     start, size, end = stack.start, stack.size, stacks.used[0].pool
     for i in range(size):
         entry[end + i] = entry[start + i]
-        if len(stacks.place):
-            stacks.place[end + i] = stacks.place[start + i]
     stack.start = end
     stack.room = 2 * size if size else _LEAST_ROOM
     stacks.used[0].pool = end + stack.room
@@ -231,26 +157,10 @@ def _fill(old: Stacks, number: np.ndarray, new: Stacks) -> None:
                 at_new += 1
 
 
-@kernel
-def _point(stacks: Stacks, indexes: np.ndarray) -> None:
-    """The places that entries keep, anew."""
-    for found in range(stacks.used[0].stacks):
-        stack = stacks.stack[found]
-        index = indexes[stack.index]
-        for at in range(stack.start, stack.start + stack.size):
-            ref = stacks.entry[at].time
-            if index.before >= 0:
-                before = find(stacks, index.before, stack.key)
-                stacks.place[at].rip = _number_below(stacks, before, ref, 0)
-            if index.after >= 0:
-                after = find(stacks, index.after, stack.key)
-                stacks.place[at].rin = _number_below(stacks, after, ref + 1, 0)
-
-
 def packed(stacks: Stacks) -> list[tuple[int, np.ndarray]]:
     """Plain data: of each array its length and what is used of it, which may be far less."""
     (used,) = stacks.used[["stacks", "pool"]].tolist()
-    ends = (len(stacks.table), used[0], used[1], used[1], 1)
+    ends = (len(stacks.table), used[0], used[1], 1)
     return [(len(part), copy_of(part[:end])) for part, end in zip(stacks, ends, strict=True)]
 
 
@@ -262,9 +172,7 @@ def unpacked(state: list[tuple[int, np.ndarray]]) -> Stacks:
     return Stacks(*parts)
 
 
-def rebuilt(
-    old: Stacks, number: np.ndarray, stacks: int, pool: int, indexes: np.ndarray | None
-) -> Stacks:
+def rebuilt(old: Stacks, number: np.ndarray, stacks: int, pool: int) -> Stacks:
     """``old`` with rows renamed, in arrays with room for more.
 
     Args:
@@ -272,17 +180,14 @@ def rebuilt(
         number: what row i is called from now on, -1 if it goes.
         stacks: room for as many new stacks.
         pool: room for as many new entries.
-        indexes: of the query's tables, if places of entries are kept.
     """
     known = int(old.used["stacks"][0])
     held = int(old.stack["size"][:known].sum())
     # Pages that nothing was written to take no memory, and each time all of this is gone through.
     spare = 3 * held if _MANY <= held < _HUGE else held // 2
     room = held + spare + known + pool
-    new = empty_stacks(known + stacks, room, places=indexes is not None)
+    new = empty_stacks(known + stacks, room)
     _fill(old, number, new)
     for counter in ("moved", "looked"):
         new.used[counter] = old.used[counter]
-    if indexes is not None:
-        _point(new, indexes)
     return new

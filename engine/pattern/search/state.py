@@ -28,11 +28,10 @@ CERTAIN: Final = 2
 
 STATE: Final = record(
     # settings
-    "max_delay", "within", "keep", "join_orders_n", "indexes_n", "divider", "lazy", "rip", "rin",
-    "ais_clock", "drops",
+    "max_delay", "within", "keep", "join_orders_n", "indexes_n", "divider", "drops",
     # what changes
     "spans", "widest", "widest_t_a", "found_n", "doubts_n", "moves_n", "unpurged", "purge_from",
-    "clock", "bound_unc", "bound_rate", "bound_since", "bound_back", "bound_until",
+    "bound_unc", "bound_rate", "bound_since", "bound_back", "bound_until",
     "largest_t_a",
     "begun_n", "dropped", "cascaded", "doubted",
 )  # fmt: skip
@@ -41,17 +40,14 @@ STATE: Final = record(
 ``max_delay``: 1: R19's rule, else pairwise. ``within``: [ns]; -1: none. ``keep``: how long an event
 is kept beyond its time [ns]; -1: for ever. ``join_orders_n``: 0: matches are not looked for.
 ``divider``: 1: what lies before the window is left out by search, else by a test (L10 Opt. 4.3).
-``lazy``: 1: stacks lose what has expired when they are looked at, too. ``rip``: 1: each event keeps
-the place of its most recent predecessor in the stack before (L10 4.2); ``rin``: 1: of its first
-successor in the stack after (L10 Opt. 4.2). ``ais_clock``: 1: what is newer than all is appended;
-0: everything is treated as late (L10 Opt. 4.1). ``drops``: 1: intervals that promises leave
+``drops``: 1: intervals that promises leave
 without a chain below them are dropped (``dropping``).
 
 ``spans``: 1: an event held is no point. ``widest``: the largest uncertainty of an event yet;
 ``widest_t_a``: the largest T_a in force at one. ``found_n``, ``doubts_n``: rows written;
 ``moves_n``: moves taken in. ``unpurged``: events put in since the last purge by promises;
 ``purge_from``: so many must have been before the next.
-``clock``: the largest time in any stack. ``bound_unc`` ... ``bound_until``: how wrong the clock of
+``bound_unc`` ... ``bound_until``: how wrong the clock of
 any source may be (``engine.stream.released``).
 ``largest_t_a``: so far. ``begun_n``: IBPs taken in; ``dropped``, ``cascaded``: intervals dropped as
 they came, and later. ``doubted``: 1: an event held may not have happened.

@@ -18,7 +18,7 @@ from engine.pattern.compiled.membership import members
 from engine.pattern.compiled.tables import Layout
 from engine.pattern.search.host import Kernel
 from engine.pattern.seq import SeqMatcher
-from engine.pattern.settings import PatternSettings, Rule, StackOptions
+from engine.pattern.settings import PatternSettings, Rule
 from engine.pattern.spill.bounds import KEY, Keys, Wanted, keys_of, spill_bounds
 from engine.pattern.spill.chunks import (
     ChunkStore,
@@ -70,7 +70,7 @@ class Replay:
         """
         store = self.store
         first = int(np.argmax(late))
-        stacks = Kernel(self.layout, self.rule, self.within_ns, self.keep_ns, StackOptions())
+        stacks = Kernel(self.layout, self.rule, self.within_ns, self.keep_ns)
         stacks.take_in(store, 0, first, self.strings)
         member = store.columns[MEMBER][: store.n]
         negated = sum({1 << step for step, _ in self.layout.negated})

@@ -8,7 +8,6 @@ from typing import Final
 
 import numpy as np
 
-from engine.pattern.settings import StackOptions
 from scenarios.papers import drawing
 from scenarios.papers.drawing import Series
 from scenarios.papers.l10.ch4.built import built
@@ -46,7 +45,7 @@ OTHERS: Final = {
 """Other slacks [ns], and how many times fewer events: with more, whole stacks are dear."""
 STEPS: Final = len(TYPES)
 _OFF, _ON = "whole stacks", "with the partition"
-_OPTIONS: Final = {_OFF: StackOptions(divider=False), _ON: StackOptions()}
+_OPTIONS: Final = {_OFF: False, _ON: True}
 _LOOKED: Final = "looked_at"
 
 

@@ -1,4 +1,4 @@
-"""Passes of the matcher over a stream, with its stacks' options on and off."""
+"""Passes of the matcher over a stream, with its stacks' divider on and off."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from engine.chain.state_bytes import to_bytes
 from engine.pattern.seq import Alone, SeqMatcher
-from engine.pattern.settings import PatternSettings, StackOptions
+from engine.pattern.settings import PatternSettings
 from engine.query.plan import SeqPlan, Step
 from engine.stream.released import Released
 from scenarios.papers.l10.ch4.streams import TYPES, Stream, released
@@ -52,27 +52,27 @@ def sized(run: PaperRun, events: int) -> int:
 def costs(
     made: Stream,
     slack_ns: int,
-    variants: Mapping[str, StackOptions],
+    variants: Mapping[str, bool],
     advanced: Advanced,
     turns: int = TURNS,
 ) -> dict[str, Cost]:
     """The cost of each variant by its name. Their passes take turns."""
     batch = released(made)
 
-    def each(options: StackOptions) -> Callable[[], Passed]:
+    def each(divider: bool) -> Callable[[], Passed]:
         def one() -> Passed:
             advanced(len(made))
-            return one_pass(batch, slack_ns, options)
+            return one_pass(batch, slack_ns, divider)
 
         return one
 
-    timed = in_turns({name: each(options) for name, options in variants.items()}, turns)
+    timed = in_turns({name: each(divider) for name, divider in variants.items()}, turns)
     return {name: Cost(seconds, *found) for name, (seconds, found) in timed.items()}
 
 
-def one_pass(batch: Released, slack_ns: int, options: StackOptions) -> Passed:
+def one_pass(batch: Released, slack_ns: int, divider: bool) -> Passed:
     """Number of matches, and the counters, of a new matcher that takes the whole stream."""
-    matcher = Alone(SeqMatcher(plan(), settings(slack_ns, options)))
+    matcher = Alone(SeqMatcher(plan(), settings(slack_ns, divider)))
     return len(matcher.process(batch)), matcher.counters()
 
 
@@ -84,9 +84,9 @@ class Held:
     state_bytes: float
 
 
-def held_by(made: Stream, slack_ns: int, options: StackOptions, calls: int) -> Held:
+def held_by(made: Stream, slack_ns: int, divider: bool, calls: int) -> Held:
     """What our matcher holds while it takes the stream in so many calls."""
-    matcher = Alone(SeqMatcher(plan(), settings(slack_ns, options)))
+    matcher = Alone(SeqMatcher(plan(), settings(slack_ns, divider)))
     batch = released(made)
     events, sizes = [], []
     for rows in np.array_split(np.arange(len(made)), calls):
@@ -97,9 +97,9 @@ def held_by(made: Stream, slack_ns: int, options: StackOptions, calls: int) -> H
     return Held(float(np.mean(events)), float(np.mean(sizes)))
 
 
-def settings(slack_ns: int, options: StackOptions) -> PatternSettings:
-    """Stacks with ``options``, purged by the window plus K (Algorithm 9)."""
-    return PatternSettings(purge="slack", slack_ns=slack_ns, stacks=options)
+def settings(slack_ns: int, divider: bool) -> PatternSettings:
+    """Stacks with the divider or without, purged by the window plus K (Algorithm 9)."""
+    return PatternSettings(purge="slack", slack_ns=slack_ns, divider=divider)
 
 
 def in_turns(
