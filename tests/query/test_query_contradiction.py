@@ -42,7 +42,7 @@ def negated(inner: st.SearchStrategy[Predicate]) -> st.SearchStrategy[Predicate]
     return inner.map(lambda term: Logic("not", (term,)))
 
 
-EASY = st.lists(BETWEEN | WITH_CONSTANTS | negated(WITH_CONSTANTS), min_size=1, max_size=6)
+EASY = st.lists(WITH_CONSTANTS | negated(WITH_CONSTANTS), min_size=1, max_size=6)
 HARD = st.lists(
     BETWEEN
     | WITH_CONSTANTS
@@ -70,7 +70,7 @@ def possible(conditions: list[Predicate]) -> bool:
 
 @settings(max_examples=40, deadline=None)
 @given(EASY)
-def test_finds_every_contradiction_of_comparisons_with_constants_and_in_order(
+def test_finds_every_contradiction_of_comparisons_with_constants(
     conditions: list[Predicate],
 ) -> None:
     assert (find_conflict(conditions) is None) == possible(conditions)
@@ -111,29 +111,25 @@ def test_neither_a_condition_nor_not_of_it_is_true_of_null() -> None:
 
 
 def test_the_core_of_many() -> None:
-    plan_of = [Comparison("!=", Attribute("x"), Constant(number)) for number in range(200)]
-    chain: list[Predicate] = [
-        Comparison("<", Attribute(f"v{number}"), Attribute(f"v{number + 1}"))
-        for number in range(500)
-    ]
-    assert find_conflict([*plan_of, *chain]) is None
-    back = Comparison("<=", Attribute("v3"), Attribute("v1"))
-    assert find_conflict([*plan_of, *chain, back]) == Conflict(700, (201, 202), None)
+    x = Attribute("x")
+    conditions: list[Predicate] = [Comparison("!=", x, Constant(each)) for each in range(200)]
+    conditions += [Comparison(">=", x, Constant(7)), Comparison("<=", Attribute("y"), Constant(1))]
+    assert find_conflict(conditions) is None
+    assert find_conflict([*conditions, Comparison("<=", x, Constant(7))]) == Conflict(
+        202, (7, 200), None
+    )
 
 
-def test_text_and_number_through_others() -> None:
-    x, y, z = (Attribute(name) for name in "xyz")
-    conditions: list[Predicate] = [
-        Comparison("=", x, Constant("a")),
-        Comparison("<", y, Constant(1)),
-        Comparison("!=", x, z),
-        Comparison("<=", z, y),
-    ]
-    assert find_conflict(conditions[:3]) is None
-    found = find_conflict(conditions)
-    assert found is not None
-    assert (found.place, found.others) == (3, (0, 1, 2))
-    assert found.mixed is not None
+def test_times_of_two_steps_are_compared_by_their_distance() -> None:
+    for text in (
+        "EVENT SEQ(A a, B b) WHERE b.ts < a.ts",
+        "EVENT SEQ(A a, B b) WHERE a.ref >= b.ts",
+        "EVENT SEQ(A a, B b) WHERE a.ts - b.ts > -3 AND b.ref - a.ts > 4",
+        "EVENT AND(A a, B b) WHERE a.ts > b.ts AND b.ts - a.ts >= 0",
+        "EVENT AND(A a, B b) WHERE b.ts - a.ts > 6 WITHIN 5",
+    ):
+        with pytest.raises(UserError, match="can never be true"):
+            query(text)
 
 
 def test_a_query_may_still_say_what_only_looks_odd() -> None:
@@ -152,7 +148,7 @@ def test_a_query_may_still_say_what_only_looks_odd() -> None:
 
 @pytest.mark.parametrize(
     "asked",
-    ["n.id = 1 AND n.id = 2", "n.ts > b.ts", "a.x = 1 AND n.x = a.x AND b.x = 2 AND n.x > 1"],
+    ["n.id = 1 AND n.id = 2", "n.ts > b.ts"],
 )
 def test_a_negated_step_that_no_event_can_be_is_no_error(asked: str) -> None:
     """It stands against no match; EXPLAIN says so."""

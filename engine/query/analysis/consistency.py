@@ -1,13 +1,20 @@
-"""Refuses a WHERE that can never be true, and names the conditions that exclude each other."""
+"""Refuses a WHERE that can never be true, and names the conditions that exclude each other.
+
+Looks at comparisons with constants joined by AND, value by value: an attribute, an expression by
+its form, or by how much one step's time is later than another's. What it finds is certain; what it
+does not find may still be contradictory. A comparison with null is neither true nor false, so every
+value compared is there. What is merely not true (``untrue``) says something only of values that
+others show to be there.
+"""
 
 from __future__ import annotations
 
+import operator
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from graphlib import CycleError, TopologicalSorter
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from engine.errors import UserError
 from engine.query.analysis.typed import Context
@@ -29,95 +36,18 @@ from engine.query.plan import (
 from engine.query.shape import Shape, shape_of
 from engine.stream.timeline import ANY_TYPE
 
-# What comparisons with constants leave for one value.
-
-
-Value = int | float | str | bool
-
-
-class Bound(Struct, frozen=True):
-    """``value`` itself is allowed if ``inclusive``."""
-
-    value: Value
-    inclusive: bool
-
-
-class Range(Struct):
-    """Bounds, the values allowed (None: any) and those excluded; text and numbers never mix."""
-
-    low: Bound | None = None
-    high: Bound | None = None
-    allowed: tuple[Value, ...] | None = None
-    excluded: set[Value] = field(default_factory=set)
-
-    def narrow(self, op: str, constants: tuple[Value, ...]) -> None:
-        """Leaves what is ``op`` (one of ``= != < <= > >=``) one of ``constants``."""
-        constant = constants[0]
-        if op == "!=":
-            self.excluded.add(constant)
-        elif op == "=":
-            keep = constants if self.allowed is None else self.allowed
-            self.allowed = tuple(kept for kept in keep if kept in constants)
-        elif op in {">", ">="}:
-            self.raise_low(Bound(constant, op == ">="))
-        elif self.high is None or _less(constant, self.high.value):
-            self.high = Bound(constant, op == "<=")
-        elif constant == self.high.value:
-            self.high = Bound(constant, self.high.inclusive and op == "<=")
-
-    def raise_low(self, low: Bound) -> None:
-        """Leaves what is not below ``low``."""
-        if self.low is None or _less(self.low.value, low.value):
-            self.low = low
-        elif low.value == self.low.value:
-            self.low = Bound(low.value, self.low.inclusive and low.inclusive)
-
-    def least(self) -> Bound | None:
-        """Nothing allowed is below it; None: no such bound is known."""
-        inside = [value for value in self.allowed or () if self._inside(value)]
-        if not inside:
-            excluded = self.low is not None and self.low.value in self.excluded
-            return Bound(self.low.value, inclusive=False) if self.low and excluded else self.low
-        least = inside[0]
-        for value in inside:
-            least = value if _less(value, least) else least
-        return Bound(least, inclusive=True)
-
-    def empty(self) -> bool:
-        if self.allowed is not None:
-            return not any(self._inside(value) for value in self.allowed)
-        if self.low is None or self.high is None:
-            return False
-        low, high = self.low.value, self.high.value
-        if low == high:
-            both = self.low.inclusive and self.high.inclusive
-            return not (both and low not in self.excluded)
-        return _less(high, low)
-
-    def _inside(self, value: Value) -> bool:
-        if value in self.excluded:
-            return False
-        low, high = self.low, self.high
-        if low and (_less(value, low.value) or (value == low.value and not low.inclusive)):
-            return False
-        return not high or _less(value, high.value) or (value == high.value and high.inclusive)
-
-
-def _less(left: Value, right: Value) -> bool:
-    if isinstance(left, str) or isinstance(right, str):
-        return isinstance(left, str) and isinstance(right, str) and left < right
-    return left < right
-
-
-# Finds conditions that exclude each other: ``x > 5 AND x < 3``, ``a.x < b.x AND b.x < a.x``.
-#
-# Looks at comparisons joined by AND, between values (attributes, or sums and the like, each a value
-# by its form) and with constants. What it finds is certain; what it does not find may still be
-# contradictory. Values that must be equal become one; what must not be above another is ordered,
-# and a circle of it is one value too; the smallest value that each can still have is handed on
-# along that order. A comparison with null is neither true nor false, so every value compared is
-# there and not NaN. What is merely not true (``untrue``) says something only of values that others
-# show to be there.
+Term = tuple[Predicate, Span]
+"""One conjunct and its place in the text."""
+_Limit = tuple[Expression, str, tuple[int | float | str | bool, ...]]
+"""A value, how it compares, and with which constants: ``=`` with one of several."""
+_Known = tuple[_Limit, str]
+"""What holds without being written, and its reason for a message."""
+_COMPARE: Final = {
+    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
+    ">=": operator.ge,
+}  # fmt: skip
+_TIMES: Final = {"ts", "ref"}
+_SHOWN_CHARS: Final = 60
 
 
 class Conflict(Struct, frozen=True):
@@ -131,225 +61,102 @@ class Conflict(Struct, frozen=True):
 
 
 def find_conflict(
-    conditions: Sequence[Predicate], untrue: Sequence[Predicate] = ()
-) -> Conflict | None:
-    """The first of ``conditions`` that cannot be true together with those before it, and after
-    them of those that shall be ``untrue``: false or unknown.
+    conditions: Sequence[Predicate], untrue: Sequence[Predicate] = (),
+    known: Sequence[_Limit] = (),
+) -> Conflict | None:  # fmt: skip
+    """The first of ``known``, ``conditions`` and ``untrue``, counted through, that cannot hold
+    together with those before it. ``untrue``: false or unknown.
     """
-    facts = [list(_facts(each, truth=True, denied=False)) for each in conditions]
-    facts += [list(_facts(each, truth=False, denied=True)) for each in untrue]
-    if _System(facts).holds():
-        return None
-    place = _first(len(facts), lambda count: not _System(facts[: count + 1]).holds())
-    core = [place]
-    while _System([facts[each] for each in core]).holds():
-        # Of those before ``place``, the last one with which, and with all after it, the core is
-        # excluded: it belongs to the core, and those before it are not needed.
-        def fine(start: int) -> bool:
-            return _System([*facts[start:place], *(facts[each] for each in core)]).holds()
-
-        core.append(_first(place + 1, fine) - 1)
-    system = _System([facts[each] for each in core])
-    system.holds()
-    return Conflict(place, tuple(sorted(core[1:])), system.mixed)
-
-
-def _first(count: int, found: Callable[[int], bool]) -> int:
-    """The least number below ``count`` from which on ``found`` holds; it holds for the last."""
-    low, high = 0, count - 1
-    while low < high:
-        middle = (low + high) // 2
-        if found(middle):
-            high = middle
-        else:
-            low = middle + 1
-    return low
+    groups = [[each] for each in known] + [[*_limits(each, truth=True)] for each in conditions]
+    there = {value for group in groups for value, _, _ in group}
+    groups += [
+        [limit for limit in _limits(each, truth=False) if limit[0] in there or _is_time(limit[0])]
+        for each in untrue
+    ]
+    asked: dict[Expression, list[tuple[int, _Limit]]] = defaultdict(list)
+    for place, group in enumerate(groups):
+        for limit in group:
+            mine = asked[limit[0]]
+            mine.append((place, limit))
+            mixed = len({isinstance(each, str) for _, (*_, some) in mine for each in some}) > 1
+            if mixed:
+                is_text = isinstance(limit[2][0], str)
+                other = next(at for at, (*_, some) in mine if isinstance(some[0], str) != is_text)
+                return Conflict(place, (other,) if other != place else (), limit[0])
+            if not _possible(mine):
+                return Conflict(place, _core(mine, place), None)
+    return None
 
 
-class _Relation(Struct, frozen=True):
-    """``left op right``; ``op`` is one of ``= != < <=``. ``denied``: it holds if both are there."""
-
-    op: str
-    left: Expression
-    right: Expression
-    denied: bool
-
-    @property
-    def values(self) -> tuple[Expression, ...]:
-        return self.left, self.right
+def _core(asked: list[tuple[int, _Limit]], place: int) -> tuple[int, ...]:
+    """The places beside ``place`` without which ``asked`` is possible."""
+    others = sorted({at for at, _ in asked} - {place}, reverse=True)
+    for other in reversed(others):
+        rest = [each for each in asked if each[0] != other]
+        if not _possible(rest):
+            asked = rest
+    return tuple(sorted({at for at, _ in asked} - {place}))
 
 
-class _Limit(Struct, frozen=True):
-    """``value op one of constants``; more than one constant with ``=`` alone. ``denied``: it holds
-    if the value is there.
-    """
+def _possible(asked: list[tuple[int, _Limit]]) -> bool:
+    """Whether some value, all text or all numbers, keeps within every limit."""
+    limits = [(op, constants) for _, (_, op, constants) in asked]
 
-    op: str
-    value: Expression
-    constants: tuple[int | float | str | bool, ...]
-    denied: bool
+    def fits(value: Any) -> bool:
+        return all(any(_COMPARE[op](value, each) for each in some) for op, some in limits)
 
-    @property
-    def values(self) -> tuple[Expression, ...]:
-        return (self.value,)
+    for op, constants in limits:
+        if op == "=":
+            return any(map(fits, constants))
+    lows: list[Any] = [constants[0] for op, constants in limits if op in {">", ">="}]
+    highs: list[Any] = [constants[0] for op, constants in limits if op in {"<", "<="}]
+    if not lows or not highs:
+        return True
+    low, high = max(lows), min(highs)
+    return bool(low < high or (low == high and fits(low)))
 
 
-_Fact = _Relation | _Limit
-
-
-def _facts(condition: Predicate, *, truth: bool, denied: bool) -> Iterable[_Fact]:
-    """What follows of ``condition`` being ``truth``, as far as it is looked at; ``denied``: or
-    being unknown.
-    """
+def _limits(condition: Predicate, *, truth: bool) -> Iterator[_Limit]:
+    """What follows of ``condition`` being ``truth``, as far as it is looked at."""
     match condition:
         case Comparison(op=op, left=left, right=right):
-            yield from _compared(op if truth else OPPOSITE[op], left, right, denied=denied)
-        case Membership(item=item, options=options) if truth:
-            constants = tuple(option.value for option in options)
-            yield _Limit("=", _known_as(item), constants, denied)
+            op = op if truth else OPPOSITE[op]
+            if isinstance(left, Constant):
+                op, left, right = MIRRORED[op], right, left
+            if isinstance(left, Attribute) and isinstance(right, Attribute):
+                if {left.name, right.name} <= _TIMES and left.alias != right.alias:
+                    yield _limit(Arithmetic("-", left, right), op, (0,))
+            elif isinstance(right, Constant) and not isinstance(left, Constant):
+                yield _limit(left, op, (right.value,))
         case Membership(item=item, options=options):
-            for option in options:
-                yield _Limit("!=", _known_as(item), (option.value,), denied)
+            constants = tuple(option.value for option in options)
+            if truth:
+                yield _limit(item, "=", constants)
+            else:
+                yield from (_limit(item, "!=", (each,)) for each in constants)
         case Logic(op="not", terms=(term,)):
-            yield from _facts(term, truth=not truth, denied=denied)
+            yield from _limits(term, truth=not truth)
         case Logic(op=op, terms=terms) if (op == "and") == truth:
             for term in terms:
-                yield from _facts(term, truth=truth, denied=denied)
+                yield from _limits(term, truth=truth)
 
 
-def _compared(op: str, left: Expression, right: Expression, *, denied: bool) -> Iterable[_Fact]:
-    if isinstance(left, Constant) and isinstance(right, Constant):
-        return
-    if isinstance(left, Constant):
-        yield _Limit(MIRRORED[op], _known_as(right), (left.value,), denied)
-    elif isinstance(right, Constant):
-        yield _Limit(op, _known_as(left), (right.value,), denied)
-    elif op in {">", ">="}:
-        yield _Relation(MIRRORED[op], _known_as(right), _known_as(left), denied)
-    else:
-        yield _Relation(op, _known_as(left), _known_as(right), denied)
+def _limit(value: Expression, op: str, constants: tuple[int | float | str | bool, ...]) -> _Limit:
+    """In one form for one value: ``ref`` is another name of ``ts``, b - a the opposite of a - b."""
+    match value:
+        case Attribute(name="ref", alias=alias):
+            return Attribute("ts", alias), op, constants
+        case Arithmetic(op="-", left=Attribute(name, b), right=Attribute(other, a)) if a != b:
+            if {name, other} <= _TIMES:
+                if str(a) > str(b) and not any(isinstance(each, str) for each in constants):
+                    a, b, op = b, a, MIRRORED[op]
+                    constants = tuple(-each for each in constants if not isinstance(each, str))
+                value = Arithmetic("-", Attribute("ts", b), Attribute("ts", a))
+    return value, op, constants
 
 
-def _known_as(value: Expression) -> Expression:
-    """One form for one value: ``ref`` is another name of ``ts``."""
-    if isinstance(value, Attribute) and value.name == "ref":
-        return Attribute("ts", value.alias)
-    return value
-
-
-def _always_there(value: Expression) -> bool:
+def _is_time(value: Expression) -> bool:
     return isinstance(value, Attribute) and FIELDS.get(value.name) == ValueKind.TIME
-
-
-class _System:
-    """Everything that some conditions ask of the values they name."""
-
-    def __init__(self, facts: Iterable[Iterable[_Fact]]) -> None:
-        self._parent: dict[Expression, Expression] = {}
-        self._relations: list[_Relation] = []
-        self._limits: list[_Limit] = []
-        told = [fact for group in facts for fact in group]
-        there = {value for fact in told if not fact.denied for value in fact.values}
-        for fact in told:
-            if not all(value in there or _always_there(value) for value in fact.values):
-                continue
-            if isinstance(fact, _Limit):
-                self._limits.append(fact)
-            else:
-                self._relations.append(fact)
-        self.mixed: Expression | None = None
-
-    def holds(self) -> bool:
-        """Whether nothing was found that speaks against it."""
-        self.mixed = self._text_and_number()
-        if self.mixed is not None:
-            return False
-        self._parent = {}
-        for relation in self._relations:
-            if relation.op == "=":
-                self._unite(relation.left, relation.right)
-        downwards = self._downwards()
-        for relation in self._relations:
-            same = self._root(relation.left) == self._root(relation.right)
-            if same and relation.op in {"!=", "<"}:
-                return False
-        return self._ranges_hold(downwards)
-
-    def _text_and_number(self) -> Expression | None:
-        """A value that is compared with text and with a number, be it through others."""
-        self._parent = {}
-        for relation in self._relations:
-            self._unite(relation.left, relation.right)
-        kinds: dict[Expression, bool] = {}
-        for limit in self._limits:
-            text = isinstance(limit.constants[0], str)
-            if kinds.setdefault(self._root(limit.value), text) != text:
-                return limit.value
-        return None
-
-    def _root(self, value: Expression) -> Expression:
-        path = []
-        while (above := self._parent.get(value, value)) != value:
-            path.append(value)
-            value = above
-        for each in path:
-            self._parent[each] = value
-        return value
-
-    def _unite(self, left: Expression, right: Expression) -> None:
-        first, second = self._root(left), self._root(right)
-        if first != second:
-            self._parent[second] = first
-
-    def _edges(self) -> dict[Expression, list[tuple[Expression, bool]]]:
-        """By value, those that must not be below it, and whether they must be above it."""
-        edges: dict[Expression, list[tuple[Expression, bool]]] = defaultdict(list)
-        for relation in self._relations:
-            if relation.op in {"<", "<="}:
-                pair = self._root(relation.right), relation.op == "<"
-                edges[self._root(relation.left)].append(pair)
-        return edges
-
-    def _downwards(self) -> list[Expression]:
-        """Values, those that must not be below one before it; a circle of ``<=`` becomes one."""
-        while True:
-            above = {
-                value: [higher for higher, _ in edges if higher != value]
-                for value, edges in self._edges().items()
-            }
-            try:
-                return list(TopologicalSorter(above).static_order())
-            except CycleError as error:
-                first, *others = error.args[1]
-                for each in others:
-                    self._unite(first, each)
-
-    def _ranges_hold(self, downwards: Sequence[Expression]) -> bool:
-        ranges: dict[Expression, Range] = defaultdict(Range)
-        for limit in self._limits:
-            ranges[self._root(limit.value)].narrow(limit.op, limit.constants)
-        edges = self._edges()
-        for value in reversed(downwards):
-            if ranges[value].empty():
-                return False
-            least = ranges[value].least()
-            for above, strict in edges.get(value, ()):
-                if least is not None and above != value:
-                    ranges[above].raise_low(Bound(least.value, least.inclusive and not strict))
-        return not any(each.empty() for each in ranges.values())
-
-
-# Refuses a WHERE that can never be true, and says which of its conditions exclude which.
-#
-# Beside the conditions themselves, what the pattern says is known: who comes before whom, how far
-# apart they may be, and of which type they are.
-
-
-Term = tuple[Predicate, Span]
-"""One conjunct and where it stands."""
-_Known = tuple[Comparison, str]
-"""What holds without being written, and how it is told."""
-_SHOWN_CHARS: Final = 60
 
 
 def check_select(terms: Sequence[Term], context: Context) -> None:
@@ -366,16 +173,14 @@ def check_select(terms: Sequence[Term], context: Context) -> None:
 def check_pattern(terms: Sequence[Term], plan: SeqPlan, context: Context) -> None:
     """Refuses conjuncts that exclude each other or what the pattern of ``plan`` says.
 
-    What a negated step must not have is no condition on the others: each is looked at with them
-    alone. That no event can satisfy it is no fault, as nothing then stands against a match
-    (``never_counts``); but text beside a number is a slip there too.
+    Conditions on a negated step do not bind the others: each is looked at with them alone. That no
+    event can satisfy it is no fault (``never_counts``); text beside a number is a slip there too.
 
     Raises:
         UserError: with the first conjunct that those before it exclude.
     """
-    negated = {step.alias for step in plan.steps if step.negated}
     found: tuple[int, UserError] | None = None
-    for alias in [None, *sorted(negated)]:
+    for alias in [None, *sorted(step.alias for step in plan.steps if step.negated)]:
         conflict, chosen, known = _conflict(terms, alias, plan)
         if conflict is None or (alias is not None and conflict.mixed is None):
             continue
@@ -388,8 +193,7 @@ def check_pattern(terms: Sequence[Term], plan: SeqPlan, context: Context) -> Non
 
 def never_counts(predicates: Sequence[Predicate], alias: str, plan: SeqPlan) -> bool:
     """Whether what ``predicates`` ask of the negated step ``alias`` excludes itself."""
-    nowhere = (0, 0)
-    return _conflict([(each, nowhere) for each in predicates], alias, plan)[0] is not None
+    return _conflict([(each, (0, 0)) for each in predicates], alias, plan)[0] is not None
 
 
 def _conflict(
@@ -404,9 +208,33 @@ def _conflict(
     chosen = [place for place, names in enumerate(named) if names & negated <= scope]
     if scope and not any(named[place] & scope for place in chosen):
         return None, chosen, []
-    mine = [terms[place] for place in chosen]
+    mine = [terms[place][0] for place in chosen]
     known = list(_known(mine, plan, shape_of(plan)))
-    return find_conflict([each for each, _ in known] + [each for each, _ in mine]), chosen, known
+    return find_conflict(mine, known=[each for each, _ in known]), chosen, known
+
+
+def _known(conditions: Sequence[Predicate], plan: SeqPlan, shape: Shape) -> Iterator[_Known]:
+    """What the pattern says of the values that ``conditions`` compare with constants."""
+    places = {step.alias: place for place, step in enumerate(plan.steps)}
+    before = set(shape.before)
+    for between in shape.between:
+        before |= {(x, between.step) for x in between.left}
+        before |= {(between.step, y) for y in between.right}
+    limits = [limit for each in conditions for limit in _limits(each, truth=True)]
+    for value in dict.fromkeys(value for value, _, _ in limits):
+        match value:
+            case Attribute(name="type", alias=alias):
+                kind = plan.steps[places[str(alias)]].type
+                if kind != ANY_TYPE:
+                    yield (value, "=", (kind,)), f"the type of {alias}, {kind!r}"
+            case Arithmetic(op="-", left=Attribute("ts", b), right=Attribute("ts", a)) if a != b:
+                x, y = places[str(a)], places[str(b)]
+                for pair, op, (one, other) in (((x, y), ">", (a, b)), ((y, x), "<", (b, a))):
+                    if pair in before:
+                        yield (value, op, (0,)), f"the pattern, which has {one} before {other}"
+                if plan.within_ns is not None and {x, y} <= set(shape.positive):
+                    yield (value, "<=", (plan.within_ns,)), "WITHIN"
+                    yield (value, ">=", (-plan.within_ns,)), "WITHIN"
 
 
 def _refusal(
@@ -414,21 +242,16 @@ def _refusal(
 ) -> UserError:
     at = terms[conflict.place - len(known)][1]
     if conflict.mixed is not None:
-        value = conflict.mixed
-        name = "this value"
+        value, name = conflict.mixed, "this value"
         if isinstance(value, Attribute):
             name = f"{value.alias}.{value.name}" if value.alias else value.name
         hint = f"{name} is compared with text here and with a number elsewhere"
         return context.refuse(at, "this can never be true", hint)
-    written = [each for each in conflict.others if each >= len(known)]
-    implied = [each for each in conflict.others if each < len(known)]
-    phrases = [_shown(context.text, terms[each - len(known)][1]) for each in written]
-    phrases += [known[each][1] for each in implied]
-    hint = (
-        f"excluded by {printable(listed(dict.fromkeys(phrases)))}"
-        if phrases
-        else "no value can do this"
-    )
+    places = [each - len(known) for each in conflict.others]
+    phrases = [_shown(context.text, terms[place][1]) for place in places if place >= 0]
+    phrases += [known[place][1] for place in conflict.others if place < len(known)]
+    found = printable(listed(dict.fromkeys(phrases)))
+    hint = f"excluded by {found}" if phrases else "no value can do this"
     return context.refuse(at, "this can never be true", hint)
 
 
@@ -442,66 +265,3 @@ def _shown(text: str, at: Span) -> str:
         end += 1
     words = printable(" ".join(text[at[0] : end].split()))
     return words if len(words) <= _SHOWN_CHARS else words[: _SHOWN_CHARS - 3] + "..."
-
-
-def _known(terms: Sequence[Term], plan: SeqPlan, shape: Shape) -> Iterator[_Known]:
-    """What the pattern says of the values that ``terms`` name."""
-    places = {step.alias: place for place, step in enumerate(plan.steps)}
-    named = dict.fromkeys(each for predicate, _ in terms for each in attributes_in(predicate))
-    timed = {places[str(each.alias)] for each in named if each.name in {"ts", "ref"}}
-    for x, y in sorted(_order(shape)):
-        if x in timed and y in timed:
-            earlier, later = plan.steps[x].alias, plan.steps[y].alias
-            told = f"the pattern, which has {earlier} before {later}"
-            yield Comparison("<", Attribute("ts", earlier), Attribute("ts", later)), told
-    for each in named:
-        if each.name == "type":
-            kind = plan.steps[places[str(each.alias)]].type
-            if kind == ANY_TYPE:
-                continue
-            yield Comparison("=", each, Constant(kind)), f"the type of {each.alias}, {kind!r}"
-    for gap in dict.fromkeys(_gaps(terms)):
-        y, x = (places[str(each.alias)] for each in attributes_in(gap))
-        yield from _apart(gap, x, y, plan, shape)
-
-
-def _order(shape: Shape) -> Iterator[tuple[int, int]]:
-    yield from shape.before
-    for between in shape.between:
-        yield from ((x, between.step) for x in between.left)
-        yield from ((between.step, y) for y in between.right)
-
-
-def _apart(gap: Arithmetic, x: int, y: int, plan: SeqPlan, shape: Shape) -> Iterator[_Known]:
-    """What is known of ``gap``, by how much step y is later than step x."""
-    aliases = plan.steps[x].alias, plan.steps[y].alias
-    if (x, y) in shape.before:
-        told = f"the pattern, which has {aliases[0]} before {aliases[1]}"
-        yield Comparison(">", gap, Constant(0)), told
-    if (y, x) in shape.before:
-        told = f"the pattern, which has {aliases[1]} before {aliases[0]}"
-        yield Comparison("<", gap, Constant(0)), told
-    if plan.within_ns is not None and {x, y} <= set(shape.positive):
-        yield Comparison("<=", gap, Constant(plan.within_ns)), "WITHIN"
-        yield Comparison(">=", gap, Constant(-plan.within_ns)), "WITHIN"
-
-
-def _gaps(terms: Sequence[Term]) -> Iterator[Arithmetic]:
-    """The differences of two steps' times that ``terms`` compare with something."""
-    stack: list[Predicate] = [predicate for predicate, _ in reversed(terms)]
-    while stack:
-        match stack.pop():
-            case Logic(terms=inner):
-                stack += reversed(inner)
-            case Comparison(left=left, right=right):
-                yield from _gap(left)
-                yield from _gap(right)
-            case Membership(item=item):
-                yield from _gap(item)
-
-
-def _gap(value: Expression) -> Iterator[Arithmetic]:
-    match value:
-        case Arithmetic(op="-", left=Attribute() as y, right=Attribute() as x):
-            if {x.name, y.name} <= {"ts", "ref"} and x.alias != y.alias:
-                yield value
