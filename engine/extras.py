@@ -1,4 +1,4 @@
-"""Which extra of the installation brings what: an absent package is told in one line."""
+"""Which extra of the installation brings which package; one line of error for a missing one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OPTIONAL: Final = {"polars"}
 _OURS: Final = {"edge_agent", "engine", "scenarios", "simulator", "slackwater"}
 
 
-def told(error: ModuleNotFoundError) -> SlackwaterError:
+def missing_package(error: ModuleNotFoundError) -> SlackwaterError:
     """What to say instead of ``error``; raises it again where a module of ours is not found."""
     if error.name is None or error.name.partition(".")[0] in _OURS:
         raise error

@@ -98,7 +98,7 @@ class DeviceAbstraction:
             machine.finish()
 
     def outputs(self) -> Iterator[Made]:
-        """What is to be told: of each abstraction begins, then intervals. Drained."""
+        """What to send: begins of each abstraction, then intervals. Drained."""
         for machine in self._machines:
             made = machine.outputs()
             into = machine.settings.into

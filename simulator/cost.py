@@ -1,4 +1,4 @@
-"""What a run will take, told before it: messages, frames of the log, processor time and memory.
+"""Estimated cost of a run: messages, frames of the log, processor time and memory.
 
 Most of a long run of few events is idle agents: each promises progress every ``heartbeat``, asks
 for the time every ``sync.resync``, and the gateway writes silence down every ``tick_every`` into a

@@ -111,7 +111,7 @@ class Device:
         self._behind = None
         if behind is not None:
             self._behind = DeviceClock("device", behind.declared, count(1).__next__)
-        self.told = False
+        self.reported = False
         self._ended = False
         self._open: dict[int, Connection] = {}
         self._alarm = LocalAlarm(env, timer.when_reads, self._wake)
@@ -319,8 +319,8 @@ class Device:
         """Does what the session asks for, and waits for its next deadline."""
         self._send()
         self._wait()
-        if not self.told and self.session.state.ended:
-            self.told = True
+        if not self.reported and self.session.state.ended:
+            self.reported = True
             self._on_settled()
 
     def _wait(self) -> None:

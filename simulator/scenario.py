@@ -92,7 +92,7 @@ class SourceSettings:
         on_ns: after the start, when the device is switched on; nobody has what happens before.
         off_ns: after the start, when it is switched off in good order, with all that happened until
             then; None: it stays on until the end of the duration.
-        restarts_ns: instants after the start at which the agent starts anew, with a new
+        restarts_ns: instants after the start at which the agent restarts, with a new
             incarnation; what was not yet sent is gone.
         counts_boots: the device's disk keeps how often it was started; if not, each start says
             incarnation 0, and the gateway makes it take a larger one.

@@ -199,9 +199,9 @@ class World:
 
     def _look(self, _: Any = None) -> None:
         """Stops the run when every device is settled; looks again while messages are under way."""
-        if all(device.settled for device in self.devices):
+        if all(device.reported for device in self.devices):
             self._over()
-        elif all(device.told for device in self.devices):
+        elif all(device.reported for device in self.devices):
             self.env.call_at(self.env.now + SETTLE_NS, self._look)
 
     def _over(self, _: Any = None) -> None:

@@ -6,8 +6,8 @@
 >>> [match["certainty"] for match in found]
 ['confirmed']
 
-Importing it loads nothing else: what a name needs is loaded when the name is first used. Whoever
-lacks a package for it is told which extra of the installation has it.
+Importing it loads nothing else: what a name needs is loaded when the name is first used. If a
+package for it is missing, the error names the extra of the installation that has it.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ else:
         try:
             found = globals()[name] = getattr(import_module(home), name)
         except ModuleNotFoundError as error:
-            from engine.extras import told  # noqa: PLC0415
+            from engine.extras import missing_package  # noqa: PLC0415
 
-            raise told(error) from None
+            raise missing_package(error) from None
         return found
 
     def __dir__() -> list[str]:

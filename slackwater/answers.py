@@ -29,7 +29,7 @@ from engine.query import explain as explanation
 from engine.query import query as parse_query
 from engine.query.analysis.cascade import read_statements
 from engine.query.endpoints.joins import check_index
-from engine.query.explain import cascade_told
+from engine.query.explain import cascade_lines
 from engine.query.language.definitions import expanded
 from engine.query.language.statements import is_cascade
 from engine.query.plan import Plan
@@ -90,8 +90,8 @@ def order(
         folder, parts, counters = _pass(given, asked, Host(master))
         output = Events(parts, given.time_unit)
         found = Results(output, counters, folder, _set_aside(output, counters, folder, late=late))
-        told = _after(given, counters)
-    doubt(told)
+        warnings = _after(given, counters)
+    doubt(warnings)
     return found
 
 
@@ -192,8 +192,8 @@ def explain(
         check_attributes(plan, attributes or {})
     waits = None if barrier is None else parse_barrier(barrier, time_unit)
     purged, index = parse_purge(purge, time_unit), check_index(intervals)
-    told = [explanation(plan, waits, purged, index) for plan in plans]
-    return "\n".join([*told, *cascade_told(plans)])
+    explained = [explanation(plan, waits, purged, index) for plan in plans]
+    return "\n".join([*explained, *cascade_lines(plans)])
 
 
 def _plans(queries: Queries, time_unit: str, constraints: str | Path | None) -> tuple[Plan, ...]:
@@ -246,9 +246,9 @@ def _pass(
 def _after(given: Input, counters: dict[str, Any]) -> list[str]:
     """Warnings that need a pass."""
     excluded = excluded_lines(counters, given.log)
-    told = of_numbers(counters, _SEE, given.log, numbered=given.numbered)
+    numbers = of_numbers(counters, _SEE, given.log, numbered=given.numbered)
     return [
-        *excluded, *of_clocks(counters), *of_counted(given.counted), *told,
+        *excluded, *of_clocks(counters), *of_counted(given.counted), *numbers,
         *of_refuted_clocks(counters),
     ]  # fmt: skip
 

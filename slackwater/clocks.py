@@ -26,7 +26,7 @@ def clocks(source: Source | Input) -> list[dict[str, Any]]:
         (to be added to its times), ``low_ns``, ``high_ns``, ``skew_ppb``, ``steps``,
         ``resolution_ns``, ``jitter_ns``, ``syncs``, ``last_sync_ns``, ``age_ns``, ``declared_ns``
         (the largest bound of its events), ``clock`` (how to declare it), and ``at_ns`` with
-        ``series_ns``, its offset over time; None where it cannot be told.
+        ``series_ns``, its offset over time; None where it is unknown.
 
     >>> events = {"source": ["a"] * 5, "ts": [0, 10, 20, 30, 40], "arrival": [5, 16, 25, 35, 45]}
     >>> [(each["known_by"], each["high_ns"]) for each in clocks(events)]

@@ -135,6 +135,6 @@ def compare(
             given.time_unit,
             complete,
         )
-        told = of_counted(given.counted)
-    doubt([*told, *([] if measured.arrival_given else [NO_ARRIVALS])])
+        warnings = of_counted(given.counted)
+    doubt([*warnings, *([] if measured.arrival_given else [NO_ARRIVALS])])
     return Comparison(measured, given.name)

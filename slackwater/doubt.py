@@ -9,7 +9,7 @@ from typing import Final
 from slackwater.spoken import in_python
 
 _CALLER: Final = 4
-"""Frames from here to whoever called a public function, which is ``spoken``."""
+"""Frames from here to the caller of a public function, which is ``spoken``."""
 
 
 class Doubt(UserWarning):
@@ -19,6 +19,6 @@ class Doubt(UserWarning):
 
 
 def doubt(lines: Iterable[str]) -> None:
-    """Warns of each line, in the name of whoever called the public function that calls this."""
+    """Warns of each line at the caller of the public function that calls this."""
     for line in lines:
         warnings.warn(in_python(line), Doubt, stacklevel=_CALLER)

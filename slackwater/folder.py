@@ -43,7 +43,7 @@ class Folder:
             UserError: it was closed.
         """
         if not self._removal.alive:
-            raise UserError("this was closed, and what it held is gone; make it anew")
+            raise UserError("this was closed and its files are deleted; compute it again")
         return self._path
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A published evaluation made anew: findings with claims and figures, for ``slackwater paper``."""
+"""A published evaluation repeated: findings with claims and figures, for ``slackwater paper``."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import astuple
 
 from engine.barrier.registry import BarrierSettings
-from engine.cascade.progress import Reach, SourceProgress, Told, reach_of
+from engine.cascade.progress import ProgressSteps, Reach, SourceProgress, reach_of
 from engine.cascade.stage import DerivedStage
 from engine.operator import Operator, ResultPieces
 from engine.pattern.settings import PatternSettings
@@ -74,7 +74,7 @@ class Cascade:
         self._read: dict[int, int] = {}
 
     def begins(self) -> None:
-        """Results are gathered anew."""
+        """Starts to collect results."""
         self._read = {}
         failed = self._failures.reasons.keys()
         if any(number in failed for number, _ in self._stages):  # their memory becomes free
@@ -114,18 +114,18 @@ class Cascade:
     def _tell(self, number: int, results: Sequence[ResultPieces], strings: Strings) -> None:
         """What is new of statement ``number`` goes to its readers."""
         operator = self._operators[number]
-        told: list[Told] = []
+        steps: list[ProgressSteps] = []
         if number in self._progress:
-            told, self._progress[number].told = self._progress[number].told, []
+            steps, self._progress[number].steps = self._progress[number].steps, []
         elif isinstance(operator, DerivedStage):
-            told, operator.progress = operator.progress, []
+            steps, operator.progress = operator.progress, []
         if number not in self._readers:
             return
         if number in self._waits:
             bound = self._bound if self._err[number] else ClockBound()
-            told = [
-                Told(step.at, step.value - self._waits[number] - 3 * bound.at(step.value))
-                for step in told
+            steps = [
+                ProgressSteps(step.at, step.value - self._waits[number] - 3 * bound.at(step.value))
+                for step in steps
             ]
         pieces = results[number].pieces
         new = pieces[self._read.get(number, 0) :]
@@ -133,7 +133,7 @@ class Cascade:
         bound = self._bound if self._err[number] else ClockBound()
         for reader, stage, source in self._readers[number]:
             stage.strings = strings
-            self._failures.run(reader, partial(stage.take, source, new, told, bound))
+            self._failures.run(reader, partial(stage.take, source, new, steps, bound))
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data; stages have their own."""

@@ -196,9 +196,9 @@ def signs_of(piece: Sequence[Result]) -> np.ndarray:
 
 
 def _of_windows(piece: WindowResults, _strings: Strings) -> Found:
-    told, plan, n = piece.columns, piece.plan, len(piece)
+    fields, plan, n = piece.columns, piece.plan, len(piece)
     start, end = piece.extent()
-    counts = {name: told.counts[:, place] for place, name in enumerate(COUNTS)}
+    counts = {name: fields.counts[:, place] for place, name in enumerate(COUNTS)}
     own = Attributes(n)
     for name, column in counts.items():
         own.put(name, "int", column.astype(np.int64))
@@ -206,8 +206,8 @@ def _of_windows(piece: WindowResults, _strings: Strings) -> Found:
     for place, (key, kind) in enumerate(zip(plan.group_by, piece.keys.types, strict=True)):
         if kind is None:
             continue
-        absent = (told.nulls >> place & 1).astype(np.bool_)
-        values = _key(np.ascontiguousarray(told.keys[:, place]), kind)
+        absent = (fields.nulls >> place & 1).astype(np.bool_)
+        values = _key(np.ascontiguousarray(fields.keys[:, place]), kind)
         if key.name == r.SOURCE:
             columns[r.SOURCE] = np.where(absent, -1, values).astype(np.int32)
         else:
@@ -216,7 +216,7 @@ def _of_windows(piece: WindowResults, _strings: Strings) -> Found:
         _put_numbers(own, label, *piece.numbers(place, VALUE))
     last = end if plan.kind is WindowKind.ROWS else np.maximum(end - 1, start)
     return columns | own.columns | {
-        PLUS: told.plus, r.ARRIVAL: told.at, "ref": start, REF_END: last,
+        PLUS: fields.plus, r.ARRIVAL: fields.at, "ref": start, REF_END: last,
         MISSING: counts[MISSING].astype(np.int64),
         CHANCE: np.where(counts["ambiguous"] > 0, np.nan, 1.0),
     }, own.types  # fmt: skip
@@ -287,17 +287,17 @@ def _put_values(own: Attributes, label: str, mine: np.ndarray, value: Any) -> No
 
 
 def _of_alerts(piece: Alerts, strings: Strings) -> Found:
-    told, n = piece.columns, len(piece)
+    fields, n = piece.columns, len(piece)
     own = Attributes(n)
-    texts = {**told._asdict(), "event_type": told.type}
+    texts = {**fields._asdict(), "event_type": fields.type}
     for name in OF_ALERTS:
         codes, valid = _codes(texts[name], strings)
         own.put(name, "str", codes, valid)
-    source, _ = _codes(told.source, strings)
-    uncertain = np.asarray(told.certainty.cast(pa.string())) == "uncertain"
-    at = np.asarray(told.ts)
+    source, _ = _codes(fields.source, strings)
+    uncertain = np.asarray(fields.certainty.cast(pa.string())) == "uncertain"
+    at = np.asarray(fields.ts)
     return own.columns | {
-        PLUS: piece.plus, r.ARRIVAL: np.asarray(told.at), "ref": at, REF_END: at,
+        PLUS: piece.plus, r.ARRIVAL: np.asarray(fields.at), "ref": at, REF_END: at,
         r.SOURCE: source, CHANCE: np.where(uncertain, np.nan, 1.0),
     }, own.types  # fmt: skip
 

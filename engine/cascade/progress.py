@@ -29,7 +29,7 @@ _ERRORS: Final = 3
 
 
 @dataclass(slots=True)
-class Told:
+class ProgressSteps:
     """Steps of progress: from arrival-clock instant ``at[i]`` on none is below ``value[i]``."""
 
     at: np.ndarray
@@ -91,7 +91,7 @@ class SourceProgress:
     facts: ResultFacts = field(init=False)
     frontier: int = EARLIEST
     last_read: int = LONG_AGO
-    told: list[Told] = field(default_factory=list)
+    steps: list[ProgressSteps] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.facts = facts_of(self.plan)
@@ -117,7 +117,7 @@ class SourceProgress:
         value = np.maximum.accumulate(np.maximum(behind, self.frontier))
         self.frontier = int(value[-1])
         # Instants ascend but for steps that were due before rows which came with them.
-        self.told.append(Told(np.maximum.accumulate(at[order]), value))
+        self.steps.append(ProgressSteps(np.maximum.accumulate(at[order]), value))
 
     def _error(self, read: np.ndarray, released: Released) -> np.ndarray:
         """What clocks may err by, when progress is ``read``."""
@@ -130,10 +130,10 @@ class SourceProgress:
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
-        told = [(step.at.copy(), step.value.copy()) for step in self.told]
-        return {"frontier": self.frontier, "read": self.last_read, "told": told}
+        emitted = [(step.at.copy(), step.value.copy()) for step in self.steps]
+        return {"frontier": self.frontier, "read": self.last_read, "steps": emitted}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""
         self.frontier, self.last_read = state["frontier"], state["read"]
-        self.told = [Told(*step) for step in state["told"]]
+        self.steps = [ProgressSteps(*step) for step in state["steps"]]

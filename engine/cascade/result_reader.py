@@ -23,12 +23,12 @@ from engine.operator import Operator, Result, ResultPieces
 from engine.stream.ends import REF_END
 from engine.stream.released import IN_ORDER, ClockBound, Gaps, Progress, Released, Strings
 
-# An operator as it was before events that may still change: to go back there is to take a copy.
+# Checkpoints of an operator: copies of it from before events that may still change.
 #
-# The events that an operator has read and that may still change are its tail. A correction of the
-# tail is read from where it begins to matter, so copies of the operator are kept of some places in
-# it: of its beginning, and of where earlier corrections began, closer together towards its end, as
-# corrections are mostly of what is new. So a correction costs what follows it, not the whole tail.
+# The tail of an operator is the events that it has read and that may still change. A correction
+# replays the tail from the first changed event on. So there are checkpoints at some places of the
+# tail: at its start, and where earlier corrections began, denser towards the end, as most
+# corrections are of recent events. A correction costs what follows it, not the whole tail.
 
 
 _MOST: Final = 6
@@ -37,7 +37,7 @@ _FEW: Final = 256
 """Events that are read again rather than that a copy is kept for them."""
 
 
-class Rewinds:
+class Checkpoints:
     """Copies of an operator, by how much of its tail they have read.
 
     Args:
@@ -99,17 +99,17 @@ class Rewinds:
 
 
 def changes_between(
-    told: Sequence[Sequence[Result]], now: Sequence[Sequence[Result]], at: int
+    emitted: Sequence[Sequence[Result]], now: Sequence[Sequence[Result]], at: int
 ) -> ResultPieces:
-    """What makes of the results ``told`` those of ``now``: retractions, then insertions.
+    """The changes from results ``emitted`` to ``now``: retractions, then insertions.
 
     Args:
-        told: pieces of results, insertions and retractions, behind what both begin with.
-        now: pieces of the results that should have been told, behind the same.
+        emitted: pieces of results, insertions and retractions, behind what both begin with.
+        now: pieces of the results that should have been emitted, behind the same.
         at: the instant of the changes.
     """
-    pieces = [*columns_in(told), *columns_in(now)]
-    first_now = len(list(columns_in(told)))
+    pieces = [*columns_in(emitted), *columns_in(now)]
+    first_now = len(list(columns_in(emitted)))
     found = ResultPieces()
     if not pieces:
         return found
@@ -121,7 +121,7 @@ def changes_between(
     np.add.at(net, number, np.where(is_now, signs, -signs))
     for plus in (False, True):
         # Of each content as many as it has changed by, from those that brought that about: given
-        # now, or taken back as was told; or the other way round.
+        # now, or retracted as was emitted; or the other way round.
         mine = ((signs > 0) == is_now) == plus
         wanted = np.maximum(net if plus else -net, 0)
         rows = np.flatnonzero(mine)

@@ -87,7 +87,7 @@ def schedule(
         waiting: of earlier schedules.
         new: results in the order in which they came, each at one of ``instants``.
         instants: until now.
-        quantum: progress is told when it passes a multiple of that [ns].
+        quantum: progress is passed on when it passes a multiple of this [ns].
         back_ns: corrections so far behind progress are too late; None: none is.
     """
     n = len(instants.at)

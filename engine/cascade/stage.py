@@ -4,8 +4,8 @@ Results become events of the statement's stream. The statement's operator, which
 reads them in the order of their times, once progress has passed them (``engine.cascade.schedule``).
 So it never sees one late. Where a result is taken back, or comes behind progress, the operator is
 set back: a copy of it as it was before the first event that changes
-(``engine.cascade.result_reader``) reads the corrected events from there on, another one those that
-were told, and what their results differ by goes out (``-`` and ``+``).
+(``engine.cascade.result_reader``) reads the corrected events from there on, another one the events
+as they were read before; the difference of their results is emitted (``-`` and ``+``).
 
 Hence whatever the operator is, its net results are those of a run over the net results upstream.
 Corrections further back than an upstream result may change are counted, and change nothing.
@@ -20,8 +20,8 @@ import numpy as np
 from msgspec.structs import astuple
 
 from engine.cascade.derived_events import DerivedRows, columns_in, derived_events, joined
-from engine.cascade.progress import EARLIEST, Reach, Told
-from engine.cascade.result_reader import NO_STEPS, AskedOperator, Rewinds, changes_between
+from engine.cascade.progress import EARLIEST, ProgressSteps, Reach
+from engine.cascade.result_reader import NO_STEPS, AskedOperator, Checkpoints, changes_between
 from engine.cascade.schedule import Instants, Schedule, schedule
 from engine.errors import ContractViolation
 from engine.kernels.tables import places_of
@@ -33,7 +33,7 @@ from engine.stream.released import ClockBound, Progress, Released, Strings
 
 END: Final = 2**62
 _NO_NEWS: Final = 2**61
-"""Progress from which on none is told: the input has ended, which operators are told apart."""
+"""From here on operators get no progress: the input has ended, which they learn otherwise."""
 _FEW: Final = 256
 FOREVER: Final = 2**63 - 1
 
@@ -54,13 +54,13 @@ class DerivedStage:
     ) -> None:
         self.plan = plan
         self._operator = AskedOperator(build, 0 if facts_of(plan).on_clock else 1)
-        self._rewinds = Rewinds(self._operator.copy())
+        self._checkpoints = Checkpoints(self._operator.copy())
         backs = [each.back_ns for each in reach]
         self._back = None if None in backs else max(back for back in backs if back is not None)
         self._quantum = quantum_of(plan)
         self._inbox: list[DerivedRows] = []
-        self._told: dict[int, list[Told]] = {n: [] for n in range(len(plan.sources))}
-        self._reached = dict.fromkeys(self._told, EARLIEST)
+        self._steps: dict[int, list[ProgressSteps]] = {n: [] for n in range(len(plan.sources))}
+        self._reached = dict.fromkeys(self._steps, EARLIEST)
         self._tail, self._waiting = DerivedRows(), DerivedRows()
         self._frontier = EARLIEST
         self._step = EARLIEST
@@ -68,13 +68,13 @@ class DerivedStage:
         self.strings = Strings()
         """Of the site, as they are now."""
         self._counts = dict.fromkeys(("results_read", "results_corrected", "results_too_late"), 0)
-        self.progress: list[Told] = []
+        self.progress: list[ProgressSteps] = []
         """Of this statement's own results, since somebody took it."""
 
     # ---- what sources say -------------------------------------------------------------------
 
     def take(
-        self, source: int, pieces: Sequence[Sequence[Result]], told: Sequence[Told],
+        self, source: int, pieces: Sequence[Sequence[Result]], steps: Sequence[ProgressSteps],
         bound: ClockBound,
     ) -> None:  # fmt: skip
         """New results of a source, in order, and its progress."""
@@ -83,7 +83,7 @@ class DerivedStage:
             columns, types = derived_events(piece, name, self.strings)
             self._inbox.append(DerivedRows(len(piece), columns, types))
             self._counts["results_read"] += len(piece)
-        self._told[source] += told
+        self._steps[source] += steps
         self._bound = bound
 
     # ---- an operator ------------------------------------------------------------------------
@@ -104,8 +104,8 @@ class DerivedStage:
 
     def finish(self, at: int) -> ResultPieces:
         """End of the input at instant ``at``: all that waits is read."""
-        for steps in self._told.values():
-            steps.append(Told(np.array([at]), np.array([END])))
+        for steps in self._steps.values():
+            steps.append(ProgressSteps(np.array([at]), np.array([END])))
         results = self._read(self._until(FOREVER))
         results.extend(self._operator.operator.finish(at))
         return results
@@ -119,7 +119,7 @@ class DerivedStage:
         return {**self._operator.operator.counters(), **self._counts, **kept}
 
     def codes(self) -> np.ndarray | None:
-        held = [self._operator.codes(), *self._rewinds.codes()]
+        held = [self._operator.codes(), *self._checkpoints.codes()]
         if any(codes is None for codes in held):
             return None
         rows = [self._tail, self._waiting, *self._inbox]
@@ -135,13 +135,13 @@ class DerivedStage:
         self._inbox = [inbox.take(~mine)]
         new = new.take(np.argsort(new["arrival"], kind="stable")) if new.n else new
         times = np.unique(np.concatenate([self._waiting.time, new.time]))
-        told = {
-            source: self._telling(self._taken_until(source, now), times) for source in self._told
+        due = {
+            source: self._telling(self._taken_until(source, now), times) for source in self._steps
         }
         at = [new["arrival"]] if new.n else []
-        instants = np.unique(np.concatenate([*at, *(each.at for each in told.values())]))
+        instants = np.unique(np.concatenate([*at, *(each.at for each in due.values())]))
         value = np.full(len(instants), END)
-        for source, steps in told.items():
+        for source, steps in due.items():
             place = np.searchsorted(steps.at, instants, "right")
             reached = np.concatenate(([self._reached[source]], steps.value))
             value = np.minimum(value, reached[place])
@@ -151,20 +151,20 @@ class DerivedStage:
             self._frontier = int(found.value[-1])
         return new, found
 
-    def _taken_until(self, source: int, now: int) -> Told:
+    def _taken_until(self, source: int, now: int) -> ProgressSteps:
         """The steps of a source before ``now``, which are taken off."""
-        steps = self._told[source]
+        steps = self._steps[source]
         if not steps:
-            return Told(np.empty(0, np.int64), np.empty(0, np.int64))
+            return ProgressSteps(np.empty(0, np.int64), np.empty(0, np.int64))
         at = np.concatenate([step.at for step in steps])
         value = np.maximum.accumulate(np.concatenate([step.value for step in steps]))
         end = int(np.searchsorted(at, now, "left"))
-        self._told[source] = [Told(at[end:], value[end:])] if end < len(at) else []
-        return Told(at[:end], value[:end])
+        self._steps[source] = [ProgressSteps(at[end:], value[end:])] if end < len(at) else []
+        return ProgressSteps(at[:end], value[:end])
 
-    def _telling(self, steps: Told, times: np.ndarray) -> Told:
+    def _telling(self, steps: ProgressSteps, times: np.ndarray) -> ProgressSteps:
         """Those of ``steps`` at which something is due: an event of one of ``times``, or progress
-        that is told on; or an event is too late from then on; and the last one. An upstream that
+        that is passed on; or an event is too late from then on; and the last one. An upstream that
         reads the log has a step for each of its events.
         """
         if not len(steps.at):
@@ -175,7 +175,7 @@ class DerivedStage:
         due = [times] if self._back is None else [times, times + self._back]
         found = [np.searchsorted(steps.value, each, "right") for each in due]
         places = np.unique(np.concatenate([[0, last], moved, *found]).clip(0, last))
-        return Told(steps.at[places], steps.value[places])
+        return ProgressSteps(steps.at[places], steps.value[places])
 
     def _read(self, came: tuple[DerivedRows, Instants]) -> ResultPieces:
         new, instants = came
@@ -212,7 +212,7 @@ class DerivedStage:
         )
         reached = np.maximum.accumulate(np.maximum(value[order], self._step))
         self._step = int(reached[-1])
-        self.progress.append(Told(at[order], reached))
+        self.progress.append(ProgressSteps(at[order], reached))
 
     def _correct(self, plan: Schedule, at: int, now: int, results: ResultPieces) -> None:
         """Take in what changes at instant ``at``, which is ``now``."""
@@ -224,16 +224,16 @@ class DerivedStage:
         start = int(min([tail.n, *lost]))
         if late.n:
             start = min(start, int(np.searchsorted(tail.time, late.time.min(), "left")))
-        told = tail.cut(start, tail.n)
-        kept = np.ones(told.n, np.bool_)
+        before = tail.cut(start, tail.n)
+        kept = np.ones(before.n, np.bool_)
         kept[lost - start] = False
         released_at = int(tail["release"][start - 1]) if start else None
-        right = joined([told.take(kept), late]).in_order()
-        right = _released(right, told, released_at, now)
-        before = self._rewinds.back_to(tail, start, self.strings, self._bound)
+        right = joined([before.take(kept), late]).in_order()
+        right = _released(right, before, released_at, now)
+        checkpoint = self._checkpoints.back_to(tail, start, self.strings, self._bound)
         (_, was), (self._operator, shall_be) = (
-            before.run(rows, self._reached_at(rows.n, now), now, self.strings, self._bound)
-            for rows in (told, right)
+            checkpoint.run(rows, self._reached_at(rows.n, now), now, self.strings, self._bound)
+            for rows in (before, right)
         )
         results.extend(changes_between(was.pieces, shall_be.pieces, now))
         self._tail = joined([tail.cut(0, start), right])
@@ -250,7 +250,7 @@ class DerivedStage:
             return
         final = int(np.searchsorted(self._tail.time, self._frontier - self._back, "left"))
         if final >= max(_FEW, self._tail.n // 2):
-            self._rewinds.let_go(self._tail, final, self.strings, self._bound)
+            self._checkpoints.let_go(self._tail, final, self.strings, self._bound)
             # What is left is a copy: as a view it would hold all of the tail.
             self._tail = self._tail.take(np.arange(final, self._tail.n))
 
@@ -258,11 +258,11 @@ class DerivedStage:
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
-        told = {source: [(s.at.copy(), s.value.copy()) for s in steps]
-                for source, steps in self._told.items()}  # fmt: skip
+        waiting = {source: [(s.at.copy(), s.value.copy()) for s in steps]
+                for source, steps in self._steps.items()}  # fmt: skip
         return {
-            "operator": self._operator.snapshot(), "base": self._rewinds.snapshot(),
-            "inbox": [rows.snapshot() for rows in self._inbox], "told": told,
+            "operator": self._operator.snapshot(), "base": self._checkpoints.snapshot(),
+            "inbox": [rows.snapshot() for rows in self._inbox], "steps": waiting,
             "reached": dict(self._reached), "tail": self._tail.snapshot(),
             "waiting": self._waiting.snapshot(), "counts": dict(self._counts),
             "frontier": self._frontier, "step": self._step, "bound": list(astuple(self._bound)),
@@ -271,10 +271,10 @@ class DerivedStage:
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""
         self._operator.restore(state["operator"])
-        self._rewinds.restore(state["base"])
+        self._checkpoints.restore(state["base"])
         self._inbox = [DerivedRows.restored(rows) for rows in state["inbox"]]
-        self._told = {source: [Told(*each) for each in steps]
-                      for source, steps in state["told"].items()}  # fmt: skip
+        self._steps = {source: [ProgressSteps(*each) for each in steps]
+                      for source, steps in state["steps"].items()}  # fmt: skip
         self._reached, self._counts = dict(state["reached"]), dict(state["counts"])
         self._tail, self._waiting = (
             DerivedRows.restored(state["tail"]),
@@ -295,14 +295,14 @@ def _places(tail: np.ndarray, gone: np.ndarray) -> np.ndarray:
 
 
 def _released(
-    corrected: DerivedRows, told: DerivedRows, before: int | None, now: int
+    corrected: DerivedRows, emitted: DerivedRows, before: int | None, now: int
 ) -> DerivedRows:
-    """``corrected`` with instants of release that ascend: one that was taken in late has that of
-    the one before it, so that no other's changes.
+    """``corrected`` with ascending instants of release: a late one gets that of its predecessor, so
+    that no other changes.
 
     Args:
-        corrected: events, of which some are among those ``told``.
-        told: events with the instants of their release.
+        corrected: events; some are among ``emitted``.
+        emitted: events with the instants of their release.
         before: the release of the event before them, if there is any.
         now: in place of any.
     """
@@ -310,8 +310,8 @@ def _released(
         return corrected
     release = corrected.columns.get("release", np.zeros(corrected.n, np.int64))
     known = np.zeros(corrected.n, np.bool_)
-    if told.n:
-        known = places_of(told.contents(), corrected.contents()) >= 0
+    if emitted.n:
+        known = places_of(emitted.contents(), corrected.contents()) >= 0
     release = np.maximum.accumulate(np.where(known, release, np.iinfo(np.int64).min))
     if before is None:
         before = int(release[known.argmax()]) if known.any() else now

@@ -13,17 +13,17 @@ from engine.errors import ContractViolation
 from engine.operator import Result, ResultColumns
 from engine.query.plan import Attribute, Expression
 from engine.query.values import Value
-from engine.results.identity import TOLD, identities, numbers_of_texts
+from engine.results.identity import EMISSION, identities, numbers_of_texts
 
-_TOLD: Final = (*TOLD, "known_at")
+_TOLD: Final = (*EMISSION, "known_at")
 _NUMBERS: Final = {"int": np.int64, "float": np.float64, "str": np.int64}
 
 
 @runtime_checkable
-class Told(Protocol):
-    """Results that tell values by name, not only as lines."""
+class ValuedResults(Protocol):
+    """Results with values by name, not only as lines."""
 
-    def told(self, asked: Sequence[Attribute]) -> list[Value]:
+    def attribute_values(self, asked: Sequence[Attribute]) -> list[Value]:
         """Their values of these attributes, each an array as long as the results."""
 
     def history_keys(self, key: Sequence[Expression]) -> pa.Array:
@@ -32,16 +32,16 @@ class Told(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NewResults:
-    """Results of one query in the order told.
+    """Results of one query in order of emission.
 
     Attributes:
         tables: of their kind's schema, one after another.
         starts: the first result of each table, and behind the last one their number.
         identity: int64, equal where ``-`` takes ``+`` back.
         key: int64, equal where one history is.
-        at: int64 [ns], when they were told.
+        at: int64 [ns], when they were emitted.
         plus: bool.
-        place: int64, their numbers among all that the query has told.
+        place: int64, their numbers among all results of the query.
         values: of what its rules ask for.
     """
 
@@ -62,19 +62,19 @@ def read_results(
     """Results of ``kind`` as columns; ``first``: the number of the first one.
 
     Raises:
-        ContractViolation: a piece is not of columns that tell their values.
+        ContractViolation: a piece has no values by name.
     """
     tables: list[pa.Table] = []
     values: list[list[Value]] = [[] for _ in asked]
     lengths: list[int] = []
     keys: list[pa.Array] = []
     for piece in pieces:
-        if not isinstance(piece, ResultColumns) or not isinstance(piece, Told):
+        if not isinstance(piece, ResultColumns) or not isinstance(piece, ValuedResults):
             raise ContractViolation(f"{type(piece).__name__} tells no values: no CHECK of these")
         tables += type(piece).tables([piece])
         keys.append(piece.history_keys(key))
         lengths.append(len(piece))
-        for column, value in zip(values, piece.told(asked), strict=True):
+        for column, value in zip(values, piece.attribute_values(asked), strict=True):
             column.append(value)
     n = sum(lengths)
     none = [np.zeros(0, np.int64)]

@@ -16,7 +16,7 @@ from edge_agent.errors import refused
 from engine.cli.examples import epilog
 from engine.cli.visible import tell
 from engine.errors import Interrupted, SlackwaterError, UserError
-from engine.extras import told
+from engine.extras import missing_package
 
 _NAMES: Final = {
     "run": "A scenario: its log, its answers, its report.",
@@ -197,7 +197,7 @@ def run(arguments: Sequence[str]) -> int:
         gc.set_threshold(_NEW_OBJECTS)
         gc.enable()
         code = app(list(arguments), prog_name="slackwater", standalone_mode=False)
-        sys.stdout.flush()  # what cannot be written is told here, not as the process ends
+        sys.stdout.flush()  # a failure to write shows here, not at exit
     except KeyboardInterrupt:
         code = _INTERRUPTED
     except TyperException as error:
@@ -213,7 +213,7 @@ def run(arguments: Sequence[str]) -> int:
         tell(f"slackwater: {error}\n")
         return _INTERRUPTED
     except ModuleNotFoundError as error:
-        tell(f"slackwater: {told(error)}\n")
+        tell(f"slackwater: {missing_package(error)}\n")
         return 1
     except UserError as error:
         tell(f"slackwater: {error}\n")

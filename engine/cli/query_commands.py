@@ -64,7 +64,7 @@ from engine.passes.warnings import (
 from engine.query import explain
 from engine.query.analysis.cascade import read_statements
 from engine.query.endpoints.joins import COST, IBP, check_index, check_joins
-from engine.query.explain import cascade_told
+from engine.query.explain import cascade_lines
 from engine.query.language.definitions import expanded
 from engine.query.plan import Plan
 from engine.query.purge_settings import MATCHES_MAX, PurgeSettings, parse_purge
@@ -354,7 +354,7 @@ def _explain(
         raise UserError(f"{out}: EXPLAIN writes to standard output; leave out --out")
     index, how = check_index(intervals), check_joins(joins)
     told = [explain(plan, barrier, purge, index, how) for plan in plans]
-    sys.stdout.write("\n".join([*told, *cascade_told(plans)]))
+    sys.stdout.write("\n".join([*told, *cascade_lines(plans)]))
 
 
 def _plans(

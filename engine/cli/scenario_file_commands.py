@@ -19,7 +19,7 @@ from engine.passes.scenario_run import FILE, check_questions, foretold, load_fil
 from engine.report.page.document import check_page_folder
 from engine.sweep.cells import CELLS, Axis, Cell, answered, cells, jobs_of, nearest, read_axes
 from engine.sweep.findings import Findings
-from engine.sweep.page import HTML, JSON, told, write_sweep
+from engine.sweep.page import HTML, JSON, assess, write_sweep
 
 # ``slackwater new`` and ``slackwater check``: scenario files (``docs/scenarios.md``).
 
@@ -128,7 +128,7 @@ def sweep(
         answers = answered(path, jobs, out, advanced)
     findings = Findings.of(axes, answers)
     write_sweep(findings, scenario.title, own, typed(), out, seeds)
-    holds, headline = told(findings, own)
+    holds, headline = assess(findings, own)
     if not quiet:
         typer.echo(headline)
         for cell, why in findings.errors.items():

@@ -92,14 +92,14 @@ def _reason(best: Measures, able: Sequence[Measures], wanted: str, words: _Words
     """Why it suits, and which one would if the mean counted and not the p99."""
     if len(able) == 1:
         return f"No other order here puts {wanted} of the events in place."
-    told = (
+    shortest = (
         f"It has the shortest p99 hold of the {len(able)} orders with at least {wanted} in place."
     )
     least = min(able, key=lambda each: each.hold.mean_ns)
     if least.hold.mean_ns >= (1 - _SAME) * best.hold.mean_ns:
-        return told
+        return shortest
     return (
-        f"{told} If the mean counts more than the p99, take {least.order}: "
+        f"{shortest} If the mean counts more than the p99, take {least.order}: "
         f"{words.time(least.hold.mean_ns)} on average instead of "
         f"{words.time(best.hold.mean_ns)}."
     )
@@ -128,8 +128,8 @@ def _misled(measured: Sequence[Measures]) -> str:
                 f" {number(back)} of {number(each.arrived)} events lie before one of their source "
                 f"with a smaller number, by up to {readable_duration(each.backwards_ns or 0)}: the "
                 "input has no numbers (its lines are counted), or they do not follow event time. "
-                "So sequence, which is what commands take unless told otherwise, leaves these out "
-                "of their place; an order that goes by event time can mend them."
+                "So sequence, which commands take by default, leaves these out "
+                "of their place; an order that goes by event time can put them in place."
             )
     return ""
 
@@ -183,23 +183,23 @@ def _beside(each: Measures, best: Measures, words: _Words) -> str:
 
 def _times(duration_ns: int, beside_ns: int, words: _Words) -> str:
     """A p99 hold beside that of the order that suits."""
-    told = words.time(duration_ns)
+    duration = words.time(duration_ns)
     if not duration_ns and not beside_ns:
         return "p99 hold 0 as well"
     if not duration_ns:
         return "p99 hold 0"
     if not beside_ns:
-        return f"p99 hold {told} instead of 0"
+        return f"p99 hold {duration} instead of 0"
     if abs(duration_ns - beside_ns) < _SAME * beside_ns:
-        return f"p99 hold {told}, about the same"
+        return f"p99 hold {duration}, about the same"
     if 100 * duration_ns < beside_ns:
-        return f"p99 hold {told}, less than a hundredth"
-    return f"p99 hold {told}, {number(round(duration_ns / beside_ns, 2))} times as long"
+        return f"p99 hold {duration}, less than a hundredth"
+    return f"p99 hold {duration}, {number(round(duration_ns / beside_ns, 2))} times as long"
 
 
 def _hint(most: Measures) -> str:
     """Where the rest went, when the most complete order has not enough."""
-    told = [
+    rest = [
         f"{number(count)} {what}"
         for count, what in (
             (most.dropped, "came too late and were dropped"),
@@ -208,9 +208,9 @@ def _hint(most: Measures) -> str:
         )
         if count
     ]
-    if not told:
+    if not rest:
         return ""
     remedy = ""
     if most.dropped + most.late:
         remedy = "; a larger slack (kslack:K) or latency (sequence:latency=..) would wait for them"
-    return f" Of the others {' and '.join(told)}{remedy}."
+    return f" Of the others {' and '.join(rest)}{remedy}."

@@ -155,8 +155,8 @@ def arrival_facts(comparison: OrdersCompared) -> list[tuple[str, str]]:
     facts.append(("out of order on arrival", share if found.disorder else "none"))
     if len(found.lateness):
         late = lateness_ns(found)
-        told = (f"{name} {readable_duration(late[name])}" for name in _QUANTILES)
-        facts.append(("their lateness", ", ".join(told)))
+        quantiles = (f"{name} {readable_duration(late[name])}" for name in _QUANTILES)
+        facts.append(("their lateness", ", ".join(quantiles)))
     if numbered is not None:
         facts.append(("duplicates", number(numbered.duplicates)))
         facts.append(("missing numbers", number(numbered.missing)))

@@ -98,7 +98,7 @@ def compare(
             the future guard is off.
         time_unit: unit of durations without one.
         complete: share of the events that an order must release in their place to suit.
-        watch: called with a pass's name, gives the function that is told of its progress.
+        watch: called with a pass's name; returns the function that takes its progress.
 
     Raises:
         UserError: no log or an empty one, an unknown order, one given twice, a bad sweep, a

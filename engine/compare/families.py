@@ -104,10 +104,10 @@ def families(before: Arrivals) -> list[list[str]]:
 
     def sequence(timeout: str) -> list[str]:
         """One with each latency; the usual one goes without saying."""
-        told = (
+        options = (
             [timeout, "" if ns == _LATENCY_NS else f"latency={waits_ns[ns]}"] for ns in latencies
         )
-        return [f"sequence:{','.join(filter(None, each))}".removesuffix(":") for each in told]
+        return [f"sequence:{','.join(filter(None, each))}".removesuffix(":") for each in options]
 
     patient = [f"sequence:timeout=quantile:0.9999,latency={each}" for each in beyond]
     found = [

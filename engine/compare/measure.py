@@ -390,7 +390,7 @@ def measure(
         reading: where true times and departures are, if the events carry them.
         guards: what an order does before it trusts an event time.
         time_unit: unit of durations in ``order`` without one.
-        advanced: told the number of records after each batch of each pass, for progress.
+        advanced: called with the number of records after each batch of each pass, for progress.
 
     Raises:
         UserError: not a log, no events, unknown order, an attribute that events lack.

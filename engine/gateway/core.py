@@ -7,7 +7,7 @@ Numbers of a message whose *content* is refused count as received (the message i
 dead letters), since resending the same bytes would not help; the engine sees them as missing.
 
 A sink that fails (OSError) is tried again; nothing is acked until then, and when the memory for
-what waits is full, peers are told to come back later. A slow one is waited for: the gateway is
+what waits is full, peers must come back later. For a slow sink it waits: the gateway is
 ``congested``, its driver reads no more. What it must know of a log it goes on with is handed in.
 """
 

@@ -74,7 +74,7 @@ class GatewaySettings:
     listen: str = "127.0.0.1"
     """Address that the server binds."""
     without_tokens: bool = False
-    """Whoever reaches ``listen`` may send, though it is not this machine's own address."""
+    """Any client that reaches ``listen`` may send, even from other machines."""
     tick_every_ns: int = 100_000_000
     """A site silent for so long gets a tick record; 0: no ticks."""
     ticks_per_s_max: int = 1_000
@@ -90,7 +90,7 @@ class GatewaySettings:
     sink_retry_ns: int = 1_000_000_000
     """A sink that failed is tried again after so long."""
     waiting_bytes_max: int = 256 << 20
-    """Of all frames in the making; when the sink fails until then, peers are told to wait."""
+    """Of all frames in the making; while the sink fails and this is full, peers must wait."""
     connections_max: int = 4096
     connections_per_source: int = 64
     connections_per_address: int = 1024

@@ -3,8 +3,8 @@
 Numba hands a tuple on by value: seven machine words of each array of it. What the kernels of an
 operator share holds up to 160 arrays, so every call of one kernel by another moved 1,200 words, and
 LLVM spent minutes on those moves. Here the words stand once, in the frame of the function that
-Python calls, and kernels load those that they use. They never change while a kernel runs, which
-LLVM is told (``invariant.load``), so it takes loads out of loops as it does with arguments.
+Python calls, and kernels load those that they use. They never change while a kernel runs, and
+``invariant.load`` says so: LLVM hoists the loads out of loops as it does with arguments.
 
 Tuples without names, those of numbers alone, and those that a kernel makes itself stay values.
 """

@@ -156,10 +156,10 @@ def numbered(rows: np.ndarray) -> np.ndarray:
     return found
 
 
-# Counts in bins whose width grows with the value, and forgets: quantiles of times, cheaply.
+# Histogram with bins that widen with the value, and decay: cheap quantiles of durations.
 #
-# With ``bits`` = b, bins are 1 wide up to 2**b, then there are 2**b per octave: a value is told to
-# one part in 2**b, by a number that is its float's exponent and the first b bits of its fraction.
+# With ``bits`` = b, bins are 1 wide up to 2**b, then there are 2**b per octave: relative
+# resolution 2**-b, by a number that is its float's exponent and the first b bits of its fraction.
 
 
 _MILLION: Final = 1_000_000

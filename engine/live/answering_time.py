@@ -51,15 +51,15 @@ def answering_time_ns(beside: Path, questions: Questions) -> int:
         folder = Path(scratch)
 
         def opened(_: dict[str, Any]) -> LiveAnswers:
-            lines = AnswerLines(folder / "answers", questions.folders, {}, _nobody)
+            lines = AnswerLines(folder / "answers", questions.folders, {}, _ignore)
             failed = FailedQueries(
-                folder / "answers", (), None, again=True, tell=_nobody, changed=_nobody
+                folder / "answers", (), None, again=True, tell=_ignore, changed=_ignore
             )
-            return LiveAnswers(lines, None, 1, {}, _nobody, _at_once, failed)
+            return LiveAnswers(lines, None, 1, {}, _ignore, _at_once, failed)
 
         writer = LogWriter(folder / "log")
         place = Place(folder / "log", folder / "state", _NEVER_S)
-        engine = EmbeddedEngine(place, settings, opened, _nobody)
+        engine = EmbeddedEngine(place, settings, opened, _ignore)
         took = []
         for number in range(_FIRST + TRIALS):
             frame = _frame(number)
@@ -84,8 +84,8 @@ def _frame(number: int) -> Frame:
     return Frame("main", pa.RecordBatch.from_pydict(columns))
 
 
-def _nobody(_: object) -> None:
-    """Is told."""
+def _ignore(_: object) -> None:
+    """Takes lines that nobody reads."""
 
 
 def _at_once(what: Callable[[], Any]) -> Any:

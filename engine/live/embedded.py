@@ -179,7 +179,9 @@ class EmbeddedEngine:
         if state is None and self._place.state.exists():
             self._tell(f"{self._place.state}: is damaged: {_AGAIN}")
         if state is not None and not self._fits(state):
-            self._tell("the engine's state is of other queries, log or version: begins anew")
+            self._tell(
+                "the engine's state is of other queries, log or version: starts from scratch"
+            )
             state = None
         if state is not None:
             try:
@@ -328,5 +330,5 @@ class EmbeddedEngine:
     def _save_if_due(self) -> None:
         every = max(self._place.save_every_s, _SHARE * self._saving_s)
         if self._changed and time.monotonic() - self._saved_at >= every:
-            with suppress(OSError):  # told where answers are written; the last state holds
+            with suppress(OSError):  # reported where answers are written; the last state is valid
                 self.save()

@@ -305,16 +305,16 @@ def _patient(
     """Tries again each second what fails with OSError, as on a full disk."""
 
     def call(what: Callable[[], Any]) -> Any:
-        told = False
+        reported = False
         while True:
             try:
                 done = what()
             except OSError as error:
-                if not told:
+                if not reported:
                     tell(f"answers in {folder} wait: {error.strerror}; tried again each second")
-                told = True
+                reported = True
             else:
-                if told:
+                if reported:
                     tell(f"answers in {folder} are written again")
                 return done
             if notices.over_within(_RETRY_S):

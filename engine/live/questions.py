@@ -77,7 +77,7 @@ def check_claim(answers: Path, log: Path, of_each: Mapping[str, Mapping[str, Any
         if other:
             raise UserError(
                 f"query {name}: {folder} has answers with another {' and '.join(other)}: give the "
-                "query another name, or move that folder away; then its answers are made anew "
+                "query another name, or move that folder away; then its answers are made again "
                 "from the log"
             )
 
@@ -89,7 +89,7 @@ def _read(path: Path) -> dict[str, Any]:
         return dict(json.loads(path.read_bytes()))
     except ValueError as error:
         raise UserError(
-            f"{path}: damaged: move {path.parent} away; then its answers are made anew from the log"
+            f"{path}: damaged: move {path.parent} away; then they are made again from the log"
         ) from error
 
 

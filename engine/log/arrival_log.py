@@ -93,7 +93,7 @@ class LogWriter:
     One writer at a time.
 
     ``arrival_given`` is False while the arrivals are but the line numbers of a trace; readers of
-    the log see it, as nothing can be told from such arrivals about clocks. ``called``: what
+    the log check it, as such arrivals say nothing about clocks. ``called``: what
     messages say of a folder that takes its name later; None: ``directory``.
 
     Raises:
@@ -324,7 +324,7 @@ def frames_in(file: Path) -> list[Frame]:
 
 
 def streamed_frames(file: Path) -> Iterator[Frame]:
-    """As ``frames_in``, a few at a time; damage may be told only at the end.
+    """As ``frames_in``, a few at a time; damage may show only at the end.
 
     Raises:
         UserError: a damaged file.

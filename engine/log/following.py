@@ -18,10 +18,10 @@ from engine.log.files.folder import covering, file_name
 from engine.log.files.log_files import facts_in, reading
 from engine.stream.frame import Frame
 
-# A log that grows, file by file: what comes after the file that was read last.
+# Follows a growing log file by file, from the file after the last one read.
 #
-# Files are told by their numbers, so it does not matter whether one still lies there by itself or
-# in a merged one (``engine.log.retention``), nor where in that one a reader has stopped.
+# Files are identified by number: a file may since have been merged into a larger one
+# (``engine.log.retention``), and a reader may have stopped anywhere inside that one.
 
 
 class Piece(NamedTuple):

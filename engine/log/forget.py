@@ -40,7 +40,7 @@ class ForgottenStart:
 
 
 def forget(log: Path, site: str, source: str) -> ForgottenStart:
-    """Makes ``log`` anew without the records of the newest start of ``source``.
+    """Rewrites ``log`` without the records of the newest start of ``source``.
 
     Raises:
         UserError: no log, one that is being written, no such source, or no place for the former.

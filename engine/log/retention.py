@@ -138,10 +138,10 @@ def _last_arrival(file: LogFile) -> int:
 
 # Small files of a log become large ones, while it is written and read.
 #
-# A merged file has the rows of consecutive files as they were, and says how many each had: so every
-# number still names the same frames, and whoever has stopped at one of them goes on there. It takes
-# its name when it is whole and on disk; the files that it stands for are removed later, when nobody
-# reads (``engine.log.files.log_files``). A crash at any moment leaves nothing undone but work.
+# A merged file holds the rows of consecutive files unchanged, and how many rows each had: every
+# file number still names the same frames, and a reader that stopped at one continues there. It gets
+# its name once it is complete and on disk; the files that it replaces are removed later, when no
+# reader uses them (``engine.log.files.log_files``). A crash loses only work, never rows.
 #
 # Files are merged ``FAN`` at a time, and the merged ones again, until they are full: each event is
 # written three times at most, and there are never more than ``3 * FAN`` files that are not full.

@@ -75,7 +75,7 @@ def temporary(path: Path) -> Path:
 
 
 def open_temporary(path: Path) -> BinaryIO:
-    """The temporary file of ``path``, begun anew: never one that a link of its name leads to.
+    """Opens a new, empty temporary file for ``path``; never follows a link of that name.
 
     Raises:
         OSError: it cannot be made.

@@ -61,7 +61,7 @@ def clocks_set_back(names: set[tuple[str, str]], log: Path | Log) -> dict[tuple[
 
     Args:
         names: (site, source).
-        log: the input; nothing is told where it has no arrivals.
+        log: the input; without arrivals there is nothing to report.
     """
     reader = opened(log)
     found: dict[tuple[str, str], int] = {}

@@ -40,7 +40,7 @@ def run_in_process(
         log: an arrival log, or its folder.
         settings: of every site's chain.
         out: folder of this pass (see ``engine.results.run_writer``), or a store.
-        advanced: told the number of records after each batch, for progress.
+        advanced: called with the number of records after each batch, for progress.
 
     Returns:
         the counters, as in ``counters.json``. Of a log that grows meanwhile they are, as the
@@ -54,7 +54,7 @@ def run_in_process(
         writer = RunWriter(store)
         started, loaded = time.perf_counter(), loading.seconds
         if store.is_lasting:
-            writer.clear()  # this host always begins anew
+            writer.clear()  # this host always starts from scratch
         reader = opened(log)
         records = reader.rows()
         sites = list(records)

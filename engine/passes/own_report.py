@@ -23,7 +23,7 @@ FILES: Final = ("report.html", "report.json", RESULTS, EVENTS, "against.html", "
 
 
 def check_report(into: Path) -> None:
-    """What can be known to go wrong at the end is told before the work.
+    """Checks before the work what would fail at its end.
 
     Raises:
         UserError: the folder holds what is not ours.

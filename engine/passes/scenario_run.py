@@ -51,7 +51,7 @@ FILE: Final = ".toml"
 _NO_SCENARIOS: Final = ("papers", "from_file")
 """Folders under ``scenarios/`` that are none."""
 Watch = Callable[[str], AbstractContextManager[Advanced]]
-"""Given what is done, gives the function that is told of its progress."""
+"""Called with what is done; returns the function that takes its progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +298,7 @@ def _made(
                     shutil.rmtree(path)
                 else:
                     path.unlink(missing_ok=True)
-            # The manifest first: with it, a folder is known as a run's and may be made anew.
+            # The manifest first: with it, a folder is known as a run's and may be replaced.
             for path in sorted(unfinished.iterdir(), key=lambda path: path.name != _MANIFEST):
                 path.rename(folder / path.name)
     finally:

@@ -225,7 +225,7 @@ class Matches(ResultColumns):
                 views[own.alias] = View.of(columns, self.attr_types, self.strings)
         return views
 
-    def told(self, asked: Sequence[Attribute]) -> list[Value]:
+    def attribute_values(self, asked: Sequence[Attribute]) -> list[Value]:
         """Values of attributes ``alias.name``, and of the result's own probability, per result."""
         return [
             Value("float", self.given.chance, None)
@@ -347,17 +347,17 @@ def _array(value: Value, n: int, matches: Matches) -> pa.Array:
 
 def _computed(matches: Matches) -> pa.Array:
     """What RETURN computes; null where it computes nothing."""
-    rows, told = np.full(len(matches), -1), 0
+    rows, before = np.full(len(matches), -1), 0
     parts = []
     for mine, columns in matches.value_columns():
         n = len(mine)
         parts.append({name: _array(one, n, matches) for name, one in columns.items()})
-        rows[mine] = np.arange(told, told + n)
-        told += n
+        rows[mine] = np.arange(before, before + n)
+        before += n
     if not parts:
         return pa.nulls(len(matches), pa.string())
     found = pa.concat_arrays(one_kind(parts))
-    in_order = len(parts) == 1 and told == len(matches)
+    in_order = len(parts) == 1 and before == len(matches)
     return found if in_order else found.take(pa.array(rows, mask=rows < 0))
 
 

@@ -291,7 +291,7 @@ def kept_ns(within_ns: int | None, settings: PatternSettings) -> int | None:
     return within_ns + keep_late
 
 
-# A matcher with its barrier and its stream's clocks, but no order: for whoever has a stream.
+# A matcher with its barrier and its stream's clocks, without an order, for ordered streams.
 
 
 class Alone:

@@ -49,16 +49,14 @@ from engine.query.repeat_plan import RepeatPlan
 from engine.query.results_as_events import returned_columns
 from engine.query.shape import INTERVALS, Between, Shape, of_intervals, shape_of, whole_pattern
 
-# EXPLAIN: the plan of a query in words, for people.
-#
-# What is told is what the operators do: ``engine.pattern.seq`` (purge), ``engine.barrier`` (what
-# lets a match go); windows are told of in ``engine.query.explain_operators``.
+# EXPLAIN: the plan of a query in words. It describes what the operators do: ``engine.pattern.seq``
+# (purge) and ``engine.barrier`` (release of matches); windows: ``explain_operators``.
 
 
 WIDTH: Final = 100
 _LABEL: Final = 12
 Section = tuple[str, list[str]]
-"""What is told, and a line or more of it."""
+"""Heading and lines."""
 
 
 def explain(
@@ -96,7 +94,7 @@ def explain(
             by_promises = purge is not None and purge.name == "promises"
             found[1:2] = interval_sections(plan, intervals, promises=by_promises)
         return _text(plan, [*sections, *found, *whole])
-    told = f"{len(branches)}: each answers by itself; the matches are those of all"
+    union = f"{len(branches)}: each answers by itself; the matches are those of all"
     if isinstance(plan, JoinPlan):
         return _text(plan, [*sections, *join_sections(plan, force), *whole[1:]])
     sections += whole
@@ -105,7 +103,7 @@ def explain(
             sections += [("", []), (f"branch {number}", [])] if len(branches) > 1 else []
             sections += _tree(branch, force, joins)
         return _text(plan, sections)
-    sections.append(("branches", [told]))
+    sections.append(("branches", [union]))
     for number, branch in enumerate(branches, 1):
         of = render_pattern(whole_pattern(branch), branch.steps)
         sections += [("", []), (f"branch {number}", [of]), *_pattern(branch, force)]
@@ -174,19 +172,19 @@ def _steps(plan: SeqPlan) -> list[str]:
 
 
 def _words(part: Part, plan: SeqPlan) -> str:
-    """``a then (b and c in any order)``; negated steps are told elsewhere."""
+    """``a then (b and c in any order)``; without negated steps."""
     if isinstance(part, int):
         return "" if plan.steps[part].negated else plan.steps[part].alias
     inner = [
         f"({_words(each, plan)})" if isinstance(each, Group) else _words(each, plan)
         for each in part.parts
     ]
-    told = [words for words in inner if words]
+    parts = [words for words in inner if words]
     if part.op == INTERVALS:
-        return listed(told)
+        return listed(parts)
     if part.op == "SEQ":
-        return " then ".join(told)
-    return f"{listed(told)} in any order"
+        return " then ".join(parts)
+    return f"{listed(parts)} in any order"
 
 
 def _aliases(plan: SeqPlan, places: tuple[int, ...]) -> str:
@@ -286,7 +284,7 @@ def _barrier(
     kind = BARRIERS[force.name]
     lets_go = f": {kind.says.format(span=render_duration(force.span_ns))}"
     if isinstance(plan, JoinPlan):
-        origin, lets_go = origin if given else "as joins have it", ""  # told as ``final``
+        origin, lets_go = origin if given else "as joins have it", ""  # ``final`` says it
     found = [f"{name} ({origin}){lets_go}"]
     if kind.closes is Closes.PROMISE and _any_negated(branches):
         found.append("promises are the order's progress; behind order none, the POGs of the stream")
@@ -334,7 +332,7 @@ def _purge(branches: tuple[SeqPlan, ...], purge: PurgeSettings) -> str:
 # EXPLAIN of several statements: which reads whose results, and what an event of these is.
 
 
-def cascade_told(plans: Sequence[Plan]) -> list[str]:
+def cascade_lines(plans: Sequence[Plan]) -> list[str]:
     """A text of lines about who reads whom, in a list; none where nobody reads results."""
     read = {source.name for plan in plans for source in _sources(plan)}
     if not read:

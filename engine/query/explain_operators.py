@@ -37,9 +37,8 @@ from engine.query.render import (
 from engine.query.repeat_plan import Contiguity, Often, RepeatPlan, Skip, partitioned
 from engine.query.shape import endpoint_order
 
-# What EXPLAIN tells of windows: their borders, when they close, and what is told before that.
-#
-# It is what the operators do: ``engine.window`` and, of barriers, ``engine.window.progress``.
+# EXPLAIN of windows: their borders, when they close, and what they emit before that. The code that
+# does so is in ``engine.window``; barriers are in ``engine.window.progress``.
 
 
 _OF_ALL_VALUES: Final = {name: name for name in ("median", "quantile")} | {
@@ -106,7 +105,7 @@ def _panes(plan: WindowPlan) -> list[str]:
     if any(one.function in _OF_ALL_VALUES for one in plan.worked_out.aggregates):
         why = listed(sorted(_OF_ALL_VALUES.values()))
     elif plan.emit is not Emit.CLOSE:
-        why = "what is told early"
+        why = "early results"
     if why:
         return [f"none, for {why}: an event is added up to {_overlapping(plan)} times"]
     step = render_duration(plan.step_ns)
@@ -139,8 +138,8 @@ def _borders(plan: WindowPlan) -> str:
 
 
 def _early(plan: WindowPlan) -> list[str]:
-    """What is told before a window closes."""
-    back = "it is taken back when another one is told"
+    """What a window emits before it closes."""
+    back = "it is retracted when another one is emitted"
     if plan.emit is Emit.EARLY:
         every = render_duration(plan.early_ns)
         return [f"the value so far at every multiple of {every} of time, if it is another; {back}"]
@@ -370,13 +369,13 @@ def interval_sections(plan: SeqPlan, index: str, *, promises: bool) -> Iterator[
 
 def counts_when(plan: SeqPlan, alias: str) -> str:
     """When an event of a negated step counts."""
-    told = [
+    conditions = [
         render_relation(each)
         for each in plan.relations
         if alias in (each.left.alias, each.right.alias)
     ]
     near = "" if plan.within_ns is None else "it lies WITHIN with the whole match"
-    return " and ".join([*told, near] if near else told)
+    return " and ".join([*conditions, near] if near else conditions)
 
 
 def _inferred(plan: SeqPlan, reach: np.ndarray, asked: list[PointRelation]) -> Iterator[str]:
@@ -450,9 +449,9 @@ def tree_sections(plan: SeqPlan, joins: str) -> list[tuple[str, list[str]]]:
 def _found_in(plan: SeqPlan, joins: str) -> str:
     """``after a: b, c; after b: ...``."""
     alias = [step.alias for step in plan.steps]
-    told = []
+    found = []
     for place, step in enumerate(plan.steps):
         others = [alias[other] for other in in_order(plan, joins, place)]
         if not step.negated and others:
-            told.append(f"after {step.alias}: {', '.join(others)}")
-    return "; ".join(told) or "one step alone"
+            found.append(f"after {step.alias}: {', '.join(others)}")
+    return "; ".join(found) or "one step alone"

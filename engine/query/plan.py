@@ -11,11 +11,9 @@ from msgspec.structs import replace
 
 from engine.query.monitor_plan import MonitorPlan
 
-# When results of windows are told.
-
 
 class Emit(StrEnum):
-    """When results of windows are told; what stands at the end is the same."""
+    """When windows emit results; the net results at the end are the same."""
 
     CLOSE = "close"
     """When the window closes."""
@@ -492,7 +490,7 @@ class WindowPlan(Struct, frozen=True):
     silence behind them. ROWS: ``WINDOW ROWS rows [EVERY every_rows]``, a group's events in order of
     time, from number k * every_rows on; ``size_ns`` is 0.
 
-    ``emit``: when results are told; ``early_ns``: of ``EARLY``.
+    ``emit``: when results are emitted; ``early_ns``: period of ``EARLY``.
 
     ``hidden``: aggregates that are not in results, labelled by their calls: others are ``COMPUTED``
     of them, or ``having`` and ``ranking`` name them.

@@ -83,8 +83,8 @@ class Often(Struct, frozen=True):
 class RepeatPlan(SeqPlan, frozen=True):
     """``EVENT SEQ(A a, B+ b[], C c) ...``: a ``SeqPlan`` whose ``pattern`` is None, and more.
 
-    ``often``: by step. ``partition``: attributes by which events are told apart first: matches have
-    events of one partition alone. ``others``: aliases may have roles. ``limit``: of the matches
+    ``often``: by step. ``partition``: attributes that split events first: all events of a
+    match are in one partition. ``others``: aliases may have roles. ``limit``: of the matches
     with the same last event so many, the earliest; None: all. ``sources``: the streams that it is
     asked of; empty: all.
     """
@@ -175,7 +175,7 @@ def _tied(plan: SeqPlan) -> set[str]:
 
 
 def partitioned(plan: RepeatPlan) -> tuple[tuple[str, ...], tuple[Predicate, ...]]:
-    """The attributes by which events are told apart first, and the conditions that are left.
+    """The attributes that partition events, and the remaining conditions.
 
     Besides those of PARTITION BY an attribute that WHERE asks to be equal in all steps; but for
     STRICT, which looks at the events of other partitions, too.

@@ -121,9 +121,8 @@ def facts_of(plan: Plan) -> ResultFacts:
 
 
 def quantum_of(plan: Plan) -> int:
-    """Progress of what ``plan`` reads is told when it passes a multiple of this [ns]: windows close
-    at the very instant, and nobody else has to look more often than a few times in the shortest
-    span that is asked for.
+    """Progress of what ``plan`` reads is reported when it passes a multiple of this [ns]: windows
+    close exactly on time; other operators look a few times within their shortest span.
     """
     asked = asked_plan(plan)
     if isinstance(asked, WindowPlan) and asked.kind is WindowKind.TIME:

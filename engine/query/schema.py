@@ -169,8 +169,8 @@ def _check_pair(plan: Plan, left: Expression, right: Expression, known: Mapping[
         message, hint = f"{first} is compared with {second}", to_compare(first, second, left, right)
         named = [f"{each.name!r} is {_kind(each, known)}" for each in (left, right)
                  if isinstance(each, Attribute)]  # fmt: skip
-        told = "; ".join([*named, hint])
-        raise _about(plan, left if isinstance(left, Attribute) else right, message, told)
+        remedy = "; ".join([*named, hint])
+        raise _about(plan, left if isinstance(left, Attribute) else right, message, remedy)
 
 
 def _check_value(plan: Plan, expression: Expression, known: Mapping[str, str]) -> None:

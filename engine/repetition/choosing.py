@@ -51,7 +51,7 @@ class Region(NamedTuple):
 @kernel
 def _ending(s: Chase, of: Region, left_out: int, phase: int, place: int, after: int) -> int:
     """Chooses among the matches that end with the entry at ``place`` and, of those kept apart,
-    begin after the time ``after``; gives the latter anew, or _NO_ROOM.
+    begin after the time ``after``; returns the new ``after``, or _NO_ROOM.
     """
     now, entry, stack = s.setting[0], s.stacks.entry, s.stacks.stack[of.stack]
     last = entry[place].row

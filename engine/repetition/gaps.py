@@ -164,7 +164,7 @@ def _meeting(s: Chase, row: int, completing: int, until: int) -> int:
 
 
 @inline
-def _told(s: Chase, lies: int, row: int, gap: int) -> int:
+def _breaks(s: Chase, lies: int, row: int, gap: int) -> int:
     """1: broken; 0: not for certain, as by an event that may not have happened; -1: no room."""
     if lies == CERTAIN and not s.events[row].doubted:
         return 1
@@ -229,7 +229,7 @@ def scan(
     """
     now, of, until = s.setting[0], s.stacks.stack[stack], alive_until(s, from_, size)
     spread, entry, e = spread_of(s), s.stacks.entry, s.events
-    count, present, stop, told = 0, 0, of.start + of.size, 0
+    count, present, stop, broken = 0, 0, of.start + of.size, 0
     for i in range(from_, from_ + size - 1):
         count = count + 1 if present and s.path[i].step == s.path[i - 1].step else 1
         present |= 1 << s.path[i].step
@@ -237,29 +237,29 @@ def scan(
         if not spread:  # nothing at the time of an event lies beside it, but a repetition may end
             low, high = low + int(s.t.steps[s.path[i].step].until < 0), high - 1
         at = first_not_below(entry, of.start, of.size, low)
-        while at < stop and entry[at].time <= high and told == 0:
+        while at < stop and entry[at].time <= high and broken == 0:
             row = entry[at].row
             at += 1
             meets = _meeting(s, row, completing, until)
             if row != left_out and meets >= 0 and not among_path(s, from_, size, row):
                 lies = _one_between(s, from_, size, i, count, present, whole, row, e[meets].t_a)
-                told = _told(s, lies, row, i - from_)
-        if told != 0:
-            return told
+                broken = _breaks(s, lies, row, i - from_)
+        if broken != 0:
+            return broken
     for behind in (False, True):
         if not (now.trailing if behind else now.leading):
             continue
         first, last = e[s.path[from_].row].ref, e[s.path[from_ + size - 1].row].ref
         low, high = (last, first + now.within) if behind else (last - now.within, first)
         at = first_not_below(entry, of.start, of.size, low - spread)
-        while at < stop and entry[at].time <= high + spread and told == 0:
+        while at < stop and entry[at].time <= high + spread and broken == 0:
             row = entry[at].row
             at += 1
             meets = _meeting(s, row, completing, until)
             if row != left_out and meets >= 0 and not among_path(s, from_, size, row):
                 lies = _one_outside(s, from_, size, whole, row, e[meets].t_a, behind)
-                told = _told(s, lies, row, size - 1 if behind else -1)
-    return told
+                broken = _breaks(s, lies, row, size - 1 if behind else -1)
+    return broken
 
 
 @kernel
@@ -267,15 +267,15 @@ def effect_of(s: Chase, from_: int, size: int, row: int, whole: int) -> int:
     """What ``row``, which has just come, does to a match without it, and notes the doubts: 1: it
     breaks it; 0: nothing or a doubt; -1: no room.
     """
-    now, t_a, count, present, told = s.setting[0], s.events[row].t_a, 0, 0, 0
+    now, t_a, count, present, broken = s.setting[0], s.events[row].t_a, 0, 0, 0
     for i in range(from_, from_ + size - 1):
         count = count + 1 if present and s.path[i].step == s.path[i - 1].step else 1
         present |= 1 << s.path[i].step
-        if told == 0:
+        if broken == 0:
             lies = _one_between(s, from_, size, i, count, present, whole, row, t_a)
-            told = _told(s, lies, row, i - from_)
+            broken = _breaks(s, lies, row, i - from_)
     for behind in (False, True):
-        if told == 0 and (now.trailing if behind else now.leading):
+        if broken == 0 and (now.trailing if behind else now.leading):
             lies = _one_outside(s, from_, size, whole, row, t_a, behind)
-            told = _told(s, lies, row, size - 1 if behind else -1)
-    return told
+            broken = _breaks(s, lies, row, size - 1 if behind else -1)
+    return broken

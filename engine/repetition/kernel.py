@@ -166,7 +166,7 @@ class RepeatKernel:
         return FoundRuns(_longer(found, room), path, _longer(doubts, room))
 
     def _compile(self, kinds: np.ndarray, strings: Strings) -> None:
-        """The programs of the conditions, anew where kinds or texts have changed."""
+        """The programs of the conditions, recompiled where kinds or texts have changed."""
         layout = self._layout.layout
         grown = strings.given != self._texts or strings.generation != self._generation
         if bool((kinds != self._kinds).any()) or (grown and (self._awaits or self._generation < 0)):
@@ -182,7 +182,7 @@ class RepeatKernel:
                 self._ranks = text_ranks(strings, text_constants(layout.predicates))
 
     def _forget(self) -> None:
-        """What is known of stacks is made anew when they are next looked at."""
+        """Forgets what is known of stacks; the next look computes it again."""
         self._marks = np.zeros(len(self.stacks.stack), MARK)
         self._own = np.zeros((len(self._marks), 2 * int(self._setting["keys"][0])), np.int64)
 

@@ -1,13 +1,13 @@
 """Where the matches stand that have begun with an event, while events come in order.
 
 Under contiguity, with exact clocks, what begins with an event is one run: each event is taken as
-the one step that it can be, breaks the run or is passed over. Such a run is not walked anew when an
-event comes: it goes on from where it stands, as an automaton with its registers (Agrawal et al.
+the one step that it can be, breaks the run or is skipped. Such a run is not walked again when an
+event comes: it continues from its last state, as an automaton with its registers (Agrawal et al.
 2008, 4.2), and its events are the match. Where an event can be taken in two ways, times are equal
 or what a run has looked at is not held any more, it is given up, and its start is walked; after a
-late event it is made anew. Where an event may not have happened, all starts are walked.
+late event it is rebuilt. Where an event may not have happened, all starts are walked.
 
-Runs are no state of their own: they are not in snapshots, and are made anew from the stack.
+Runs are derived from the stack: snapshots do not contain them, and a restore rebuilds them.
 """
 
 from __future__ import annotations

@@ -83,11 +83,10 @@ class CheckedLength:
 
 # Answers as JSON lines while they come: a file for each query and site, ``QUERY/SITE.jsonl``.
 #
-# What such a file holds is a function of the arrival log, always a beginning of what a pass over
-# the whole log gives for that query and site. So whoever makes results again (after a crash, or
-# because another engine takes over) compares them with what is there, and writes only what is new:
-# nothing is lost, nothing stands there twice, and a reader never sees a line go. What was damaged
-# is found by its checksum when a life begins, and by that comparison it is mended.
+# The content is a function of the arrival log: a prefix of what a pass over the whole log gives for
+# that query and site. An engine that computes results again (after a crash, or after a takeover)
+# compares them with the file and writes only the new ones: no line is lost, duplicated or removed.
+# Checksums find damage at the start; the comparison repairs it.
 
 
 Key = tuple[str, str]
@@ -121,7 +120,7 @@ class _File:
     size: int
     made: CheckedLength = field(default_factory=CheckedLength)
     unsynced: bool = False
-    told: bool = False
+    reported: bool = False
 
     @property
     def at(self) -> int:
@@ -243,7 +242,7 @@ class AnswerLines:
         return file
 
     def _keep(self, file: _File, at: int, size: int, why: str) -> None:
-        """What stands at ``at`` and is to go is kept beside the file; told once."""
+        """Saves the bytes from ``at`` on beside the file before they are cut; reports it once."""
         kept = file.path.with_name(file.path.name + _CUT)
         with file.path.open("rb") as source, kept.open("ab") as sink:
             source.seek(at)
@@ -251,9 +250,9 @@ class AnswerLines:
                 sink.write(source.read(size))
             else:
                 shutil.copyfileobj(source, sink)
-        if not file.told:
-            self._tell(f"{file.path}: {why}: from byte {at} on; what stood there is in {kept.name}")
-            file.told = True
+        if not file.reported:
+            self._tell(f"{file.path}: {why}: from byte {at} on; what was there is in {kept.name}")
+            file.reported = True
 
 
 class AnswersDamaged(Exception):  # noqa: N818 - no error: they are made again

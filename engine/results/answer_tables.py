@@ -122,7 +122,9 @@ class FiledTables:
                 self.filed(run.path, run.end - run.first)
             else:
                 kept = _put_aside(run.path)
-                self._tell(f"{run.path}: was damaged, and is made anew; kept as {kept.name}")
+                self._tell(
+                    f"{run.path}: was damaged and is written again; the damaged file is {kept.name}"
+                )
 
 
 def _put_aside(path: Path) -> Path:
@@ -138,8 +140,8 @@ def _sum(path: Path, before: int) -> int:
 
 # Answers as Parquet while they come: ``QUERY/SITE.rows-FIRST-END.parquet``, typed columns.
 #
-# Each file holds a run of a site's results of a query, by their numbers from 0. As what they are is
-# a function of the log, whoever makes results again leaves out those that files have already.
+# Each file holds consecutive results of a query at a site, numbered from 0. They are a function of
+# the log, so an engine that computes them again skips those that files already have.
 
 
 ROWS_MAX: Final = 1 << 16

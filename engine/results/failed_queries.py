@@ -2,7 +2,7 @@
 
 Such a query gives no more answers about that site, also after a restart, as what it failed at is in
 the log. It is tried again from the log's beginning when its file is removed, and by another version
-of the program; with other queries or settings an engine begins anew anyway.
+of the program; with other queries or settings an engine starts from scratch anyway.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class FailedQueries:
     Args:
         folder: a folder for each query in it.
         queries: names of those that are answered.
-        known: what ``state`` gave; None: all is begun anew.
+        known: what ``state`` returned; None: start from scratch.
         again: whether answers can be made from the log's beginning.
         tell: takes a line for people.
         changed: takes all that have failed, at once and whenever there are more.
@@ -107,7 +107,7 @@ class FailedQueries:
             )
 
     def state(self) -> list[Failed]:
-        """For the next life, and for whoever looks on."""
+        """The failures, for the saved state and the live page."""
         return list(self._failed.values())
 
     def _path(self, query: str, site: str) -> Path:

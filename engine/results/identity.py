@@ -1,8 +1,8 @@
-"""What makes one result another one: its content, as a number of 128 bits.
+"""Identity of a result: a 128-bit hash of its content.
 
-A retraction repeats the content of the result that it takes back, all but when it was told. So the
-content, as the JSON line that a sink would write, tells which result a retraction means; and as it
-is the same however results came about, it also puts those of one time in one order.
+A retraction repeats the content of the result that it retracts, except for the time of emission. So
+the content, as the JSON line that a sink would write, identifies the retracted result. It does not
+depend on how results were computed, so it also orders results of one time.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from engine.kernels.tables import MULTIPLIER, mixed
 from engine.results.kinds import KINDS
 from engine.results.schema import same_for_all
 
-TOLD: Final = ("op", "at")
-"""Fields that say when a result was told, and whether it stands."""
+EMISSION: Final = ("op", "at")
+"""Fields that say when a result was emitted, and whether it is a retraction."""
 _SEEDS: Final = (1, 0x5DEECE66D)
 _WORD: Final = 7
 """Bytes that are mixed in at once: they and their number fit into an int64."""
 
 
 def identities(
-    kind: str, tables: Iterable[pa.Table], told: Collection[str] = TOLD
+    kind: str, tables: Iterable[pa.Table], ignored: Collection[str] = EMISSION
 ) -> np.ndarray:  # fmt: skip
     """Numbers of 128 bits, int64 (results, 2): equal where the content is.
 
     Args:
         kind: of the results (``engine.results.kinds``).
         tables: the results, of the kind's schema.
-        told: fields that are no content.
+        ignored: fields that are no content.
     """
     found = [np.empty((0, 2), np.int64)]
     for table in tables:
         content, n = table.combine_chunks(), table.num_rows
-        for name in set(told).intersection(table.schema.names):
+        for name in set(ignored).intersection(table.schema.names):
             same = same_for_all("+", n) if name == "op" else pa.array(np.zeros(n, np.int64))
             content = content.set_column(table.schema.get_field_index(name), name, same)
         found += map(numbers_of_texts, KINDS[kind].lines(content, 1))
@@ -109,7 +109,7 @@ def partners(identity: np.ndarray, plus: np.ndarray) -> np.ndarray:
     same. Which of them is taken back makes no difference; it is the first.
 
     Args:
-        identity: int64 (n,) or (n, k), in the order told.
+        identity: int64 (n,) or (n, k), in order of emission.
         plus: bool (n,).
     """
     n, content = len(identity), identity[:, None] if identity.ndim == 1 else identity

@@ -46,12 +46,12 @@ def float_texts(values: np.ndarray) -> pa.Array:
     text = pc.cast(pa.array(values), pa.string())
     if whole.any():
         numbers = pc.cast(pa.array(values[whole].astype(np.int64)), pa.string())
-        told = pc.binary_join_element_wise(numbers, ".0", "")
-        text = pc.replace_with_mask(text, pa.array(whole), told)
+        texts = pc.binary_join_element_wise(numbers, ".0", "")
+        text = pc.replace_with_mask(text, pa.array(whole), texts)
     other = ~(whole | fraction)
     if other.any():
-        told = pa.array([repr(value) for value in values[other].tolist()], pa.string())
-        text = pc.replace_with_mask(text, pa.array(other), told)
+        texts = pa.array([repr(value) for value in values[other].tolist()], pa.string())
+        text = pc.replace_with_mask(text, pa.array(other), texts)
     return text
 
 
@@ -110,8 +110,8 @@ class Texts:
         """The fields of objects without their braces, to be ``woven``; ``times`` in the unit."""
         parts: list[str | pa.Array] = []
         for name, values in columns.items():
-            told = in_unit(values, self.unit) if name in times else values
-            parts += [f'{", " if parts else ""}"{name}": ', self.of(told)]
+            shown = in_unit(values, self.unit) if name in times else values
+            parts += [f'{", " if parts else ""}"{name}": ', self.of(shown)]
         return parts
 
     def _object(self, values: pa.StructArray) -> pa.Array:
@@ -129,7 +129,7 @@ class Texts:
 
 
 def _same(left: pa.Array, right: pa.Array) -> bool:
-    """Whether arrays of one type are told alike; to Arrow 0.0 and -0.0 are equal."""
+    """Whether arrays of one type have the same text; to Arrow 0.0 and -0.0 are equal."""
     if pa.types.is_struct(left.type):
         places = range(left.type.num_fields)
         return bool(left.is_null().equals(right.is_null())) and all(
@@ -301,10 +301,10 @@ def alert_lines(table: pa.Table, unit: int, _times: Collection[str] = ()) -> pa.
     lists = columns[SO_FAR]
     events = lists.flatten()
     each = {name: events.field(place) for place, name in enumerate(SO_FAR_FIELDS)}
-    told = joined(woven("{", *texts.fields(each, _TIMES), "}"), lists)
+    prefix = joined(woven("{", *texts.fields(each, _TIMES), "}"), lists)
     names = [name for name in (*SHARED_FIELDS, *ALERT_FIELDS) if name != SO_FAR]
     facts = texts.fields({name: columns[name] for name in names}, _TIMES)
-    return woven("{", *facts, f', "{SO_FAR}": [', told, "]}\n")
+    return woven("{", *facts, f', "{SO_FAR}": [', prefix, "]}\n")
 
 
 # Results of dataflows as rows and as JSON lines: of each an item, which is any JSON value.
@@ -350,13 +350,13 @@ def window_lines(table: pa.Table, unit: int, times: Collection[str] = ()) -> pa.
         values = columns[name]
         if name == "window":
             start, end = (texts.of(in_unit(values.field(n), unit)) for n in ("start", "end"))
-            told = ['{"start": ', start, ', "end": ', end, "}"]
+            text_parts = ['{"start": ', start, ', "end": ', end, "}"]
         elif name in JSON_FIELDS:
             text = texts.objects(values)
-            told = [text.fill_null("null") if text.null_count else text]
+            text_parts = [text.fill_null("null") if text.null_count else text]
         else:
-            told = [texts.of(in_unit(values, unit) if name == "at" else values)]
-        parts += [f', "{name}": ', *told]
+            text_parts = [texts.of(in_unit(values, unit) if name == "at" else values)]
+        parts += [f', "{name}": ', *text_parts]
     parts[0] = "{" + str(parts[0]).removeprefix(", ")
     for name in WINDOW_EXTRAS:
         values = columns[name]

@@ -48,7 +48,7 @@ def check_begin(log: Path, answers: Path, queries: Iterable[str]) -> None:
 
 
 def skipped(log: Path, done: int, tell: Callable[[str], None]) -> int:
-    """The number to go on from: ``done``, unless what follows it was retired, which is told."""
+    """The file number to continue from; ``tell`` gets a line where unread files were retired."""
     upto = retired(log).upto
     if done >= upto:
         return done
@@ -59,10 +59,8 @@ def skipped(log: Path, done: int, tell: Callable[[str], None]) -> int:
     return upto
 
 
-# Where answers go while they come: lines, tables if wanted, and whoever looks on.
-#
-# So do events that were late or set aside, where that is asked for: lines alone, in folders named
-# as their kinds.
+# Output of answers as they come: lines, optional tables, and the live page. Events that were late
+# or set aside go to lines as well, if requested, in folders named after their kinds.
 
 
 Fed = Callable[[bytes], None]

@@ -92,7 +92,7 @@ class Ledger(Struct, frozen=True):
     def _refused(self, path: Path, what: str) -> UserError:
         return UserError(
             f"{path}: {what}, but this run has written it: restore it, or remove "
-            f"{self.directory} to begin the run anew"
+            f"{self.directory} to start the run from scratch"
         )
 
 

@@ -29,7 +29,7 @@ from engine.stream.released import IN_ORDER, LATE_DROPPED, RESIDUAL, Released, S
 # Events that did not go their way: late ones, and those that were set aside (side output).
 #
 # The ordered stream says ``late``, and drops or keeps such events by choice. Here each of them is
-# kept with its reason and how late it was, whatever the choice, for whoever must look into it.
+# kept with its reason and how late it was, whatever the choice.
 #
 # Columns as of ``Released``, and ``reason`` (place in ``REASONS``), ``dropped`` (bool: not in the
 # ordered stream) and ``lateness``: how far ref lay below the largest one released in order [ns], at

@@ -1,8 +1,7 @@
 """The engine as a child process of the server, so that receiving and acking never wait for it.
 
-It is told how far the log is durable, and gives lines of answers for whoever looks on. When it
-ends by itself it is started again, later each time, for as long as the server lives: what was at
-fault may be put right meanwhile.
+It receives how far the log is durable, and returns lines of answers for the live page. When it ends
+by itself the server restarts it, with a growing delay: the cause may be fixed meanwhile.
 """
 
 from __future__ import annotations
@@ -86,15 +85,15 @@ class EngineProcess:
     async def _ended_in_time(self) -> bool:
         assert self._running is not None
         now = asyncio.get_running_loop().time
-        begun, told = now(), False
+        begun, reported = now(), False
         while (left := max(begun, self._compiled_at) + STOP_S - now()) > 0:
             if now() > begun + COMPILING_STOP_S:
                 break
             done, _ = await asyncio.wait([self._running], timeout=min(left, 1.0))
             if done:
                 return True
-            if self._compiled_at > begun and not told:
-                told = True
+            if self._compiled_at > begun and not reported:
+                reported = True
                 self._tell("answers: waits until the engine has compiled, which is kept")
         return False
 

@@ -118,14 +118,13 @@ class LogThread:
                 return
 
 
-# Looks after the log's files while the gateway runs: merges small ones, gives up the oldest.
-#
-# In a thread of its own, which never stops receiving: what goes wrong is told, and tried again.
+# Maintains the log's files while the gateway runs: merges small ones, retires the oldest. It has
+# its own thread, so receiving never waits; failures are reported and retried.
 
 
 EVERY_S: Final = 5.0
 _WAITED_S: Final = 600.0
-"""Files that are to go and cannot are told of after so long."""
+"""Files that cannot be deleted for so long are reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
-"""The newest results, for whoever looks at them as they come: a ring of lines in bounded memory.
+"""The newest results for live readers: a ring of lines in bounded memory.
 
-The engine publishes from its thread, pages read from theirs. Nobody has a queue: a reader keeps the
-number up to which it has read, and is told how many lines were gone before it came for them.
+The engine publishes from its thread, pages read from theirs. There are no queues: a reader keeps
+the number up to which it has read, and learns how many lines it missed.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def _reason(error: OSError) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteSettings:
-    """What a server is told."""
+    """Settings of a server."""
 
     gateway: GatewaySettings
     port: int

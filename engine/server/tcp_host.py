@@ -242,7 +242,7 @@ class TcpHost:
     Args:
         core: the gateway.
         now_ns: the engine's clock.
-        refusals: is told of connections that the core closes; None: nobody is.
+        refusals: called for connections that the core closes.
     """
 
     def __init__(
@@ -267,7 +267,7 @@ class TcpHost:
         Raises:
             OSError: the address cannot be bound.
         """
-        tell = _nobody if self._refusals is None else self._refusals.tell
+        tell = _ignore if self._refusals is None else self._refusals.tell
         acceptor = Acceptor(lambda: _Connection(self), tls, tell)
         bound = await acceptor.listen(host, port)
         self._acceptor = acceptor
@@ -388,8 +388,8 @@ class TcpHost:
         connection.ended.add_done_callback(forget)
 
 
-def _nobody(_line: str) -> None:
-    """Is told."""
+def _ignore(_line: str) -> None:
+    """Drops the line."""
 
 
 class _Connection(StreamSocket):

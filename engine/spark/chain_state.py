@@ -95,7 +95,7 @@ class LiveChains:
         self._bytes = 0
 
     def take(self, run: str, site: str, digest: bytes) -> Chain | None:
-        """The chain as it was at the snapshot of that digest; whoever takes it owns it.
+        """The chain as it was at the snapshot of that digest; the caller owns it.
 
         Args:
             run: tells apart what is run: settings and log.

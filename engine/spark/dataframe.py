@@ -93,7 +93,7 @@ def chain(
 
     Returns:
         DataFrame -> DataFrame of results, with the fields of docs/reference.md "Results" as typed
-        columns. The session is told to keep state in RocksDB, which the step needs.
+        columns. Sets the session to keep state in RocksDB, which the step needs.
 
     Raises:
         UserError: bad order, query, spill or window, an order that cannot serve the queries, or

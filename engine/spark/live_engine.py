@@ -140,7 +140,7 @@ class SparkEngine:
             and state["batch"] in (committed - 1, committed)
         ):
             return state
-        self._tell("the engine's state is of other queries, log or version: begins anew")
+        self._tell("the engine's state is of other queries, log or version: starts from scratch")
         return None
 
     def _start(self, session: SparkSession) -> StreamingQuery:

@@ -182,14 +182,14 @@ class ReadingList:
             if now.differ({name: mark}):
                 what = "has changed since" if name in there else "is gone, but"
                 raise UserError(
-                    f"{log.directory / name}: {what} this run has read it: restore it, or begin "
-                    "the run anew in another folder"
+                    f"{log.directory / name}: {what} this run has read it: restore it, or start "
+                    "the run from scratch in another folder"
                 )
         early = [name for name in sorted(there)[: len(listed)] if name not in listed]
         if early and not all(map(numbered, log.files)):
             raise UserError(
                 f"{log.directory / early[0]}: is new, but comes before files that this run has "
-                "read: begin the run anew in another folder"
+                "read: start the run from scratch in another folder"
             )
 
 
@@ -254,7 +254,9 @@ def _page(path: Path) -> pa.Table:
     try:
         return pq.read_table(path)
     except DAMAGED as error:
-        raise UserError(f"{path}: damaged file: {error}; begin the run anew elsewhere") from error
+        raise UserError(
+            f"{path}: damaged file: {error}; start the run from scratch elsewhere"
+        ) from error
 
 
 def _sites(table: pa.Table) -> list[str]:

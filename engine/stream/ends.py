@@ -28,7 +28,7 @@ UNKNOWN: Final = -1.0
 # to count asks the order to pass them (``late=pass``).
 
 
-_Told = TypeVar("_Told", Progress, Gaps, Promises)
+_Steps = TypeVar("_Steps", Progress, Gaps, Promises)
 
 
 def in_stream(released: Released) -> Released:
@@ -38,8 +38,8 @@ def in_stream(released: Released) -> Released:
         return released
     before = np.concatenate(([0], np.cumsum(kept)))
 
-    def moved(told: _Told) -> _Told:
-        return replace(told, row=before[told.row])
+    def moved(steps: _Steps) -> _Steps:
+        return replace(steps, row=before[steps.row])
 
     return replace(
         released,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from engine.stream.timeline import Moved
 
 
-# How wrong the clock of any source of a site may be, as operators and barriers are told.
+# Bound on the clock error of any source of a site, as operators and barriers use it.
 
 
 LATEST: Final = 1 << 62
@@ -75,15 +75,14 @@ NO_EPOCH: Final = -1
 class Strings:
     """A site's string table: text <-> int32 code.
 
-    A code never changes while it is in use, so columns of codes may be kept in state. One that is
-    in use no more is given to another text, in a table of its own (``without``): whoever still
-    holds this one reads in it what the codes meant.
+    A code never changes while it is in use, so columns of codes may be kept in state. A code no
+    longer in use is given to another text in a new table (``without``); the old table stays valid.
 
     Attributes:
         texts: by code.
         codes: of the texts in use.
         given: codes given so far, again ones too: tells whether there are new texts.
-        generation: how often codes were taken back; what was found by text must be found anew.
+        generation: how often codes were reused; look up again what was found by text.
     """
 
     def __init__(self, texts: Sequence[str] = (), spare: Sequence[int] = ()) -> None:

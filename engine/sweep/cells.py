@@ -238,7 +238,7 @@ def answered(
         path: of the scenario file.
         jobs: what to run.
         folder: keeps the answers; those that it has are not made again.
-        done: told how many answers have come.
+        done: called with the number of answers so far.
         workers: processes; 0: one per core; 1: this one.
 
     Raises:

@@ -57,7 +57,7 @@ def write_sweep(
     return found
 
 
-def told(findings: Findings, own: Cell) -> tuple[bool, str]:
+def assess(findings: Findings, own: Cell) -> tuple[bool, str]:
     """Whether the file's own cell is good enough, and what to change if it is not."""
     if not findings.thresholds:
         return True, "The file has no thresholds: nothing is judged, the numbers are below."
@@ -106,7 +106,7 @@ def _named(findings: Findings, cell: Cell) -> str:
 
 
 def _plain(findings: Findings, title: str, own: Cell, command: str, seeds: int) -> dict[str, Any]:
-    holds, headline = told(findings, own)
+    holds, headline = assess(findings, own)
     return {
         "title": title,
         "command": command,

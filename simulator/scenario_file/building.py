@@ -47,7 +47,7 @@ _OF_SOURCE: Final = tuple(
 )
 MAX_EVENTS: Final = 10**9
 """Of a whole run; some hours of simulation."""
-MAX_TOLD: Final = 10**9
+MAX_TICKS: Final = 10**9
 """Heartbeats and ticks, each a message of its own: the same."""
 _SPOKEN: Final = {"int": "a number", "float": "a number", "str": "a text", "bool": "true or false"}
 
@@ -207,14 +207,14 @@ def _check_events(scenario: Scenario, place: str) -> None:
     )  # fmt: skip
     # Promises and ticks come while nothing happens: of a recording with one time in 1970, too.
     length_ns = scenario.warm_up_ns + scenario.duration_ns + scenario.drain_ns
-    told = length_ns // scenario.gateway.tick_every_ns if scenario.gateway.tick_every_ns else 0
+    records = length_ns // scenario.gateway.tick_every_ns if scenario.gateway.tick_every_ns else 0
     for each in scenario.sources:
         if each.heartbeat_ns:
-            told += (scenario.life(each).length_ns + scenario.drain_ns) // each.heartbeat_ns
+            records += (scenario.life(each).length_ns + scenario.drain_ns) // each.heartbeat_ns
     check(
-        told <= MAX_TOLD, f"{place}.duration",
-        f"in {length_ns // SECOND:,} s there would be {told:,} heartbeats and ticks of "
-        f"the gateway; at most {MAX_TOLD:,} are simulated. Let the duration be shorter (without "
+        records <= MAX_TICKS, f"{place}.duration",
+        f"in {length_ns // SECOND:,} s there would be {records:,} heartbeats and ticks of "
+        f"the gateway; at most {MAX_TICKS:,} are simulated. Let the duration be shorter (without "
         "one it is that of the recording, from its first time to its last), or them further apart",
     )  # fmt: skip
 
@@ -244,7 +244,7 @@ def _groups(
         raise UserError(f"{place}.sources: write tables, [[sources]], not {shown(given)}")
     check(bool(given), f"{place}.sources", "there must be at least one")
     general = {key: _table(tables.get(key, {}), f"{place}.{key}") for key in ("clock", "link")}
-    # By themselves first, so that a mistake is told where it stands.
+    # By themselves first, so that a mistake is reported at its own place.
     parse(GroupClock, general["clock"], f"{place}.clock")
     parse_links(general["link"], f"{place}.link")
     groups = []
@@ -272,10 +272,10 @@ def _group(
     if "recording" in given:
         if read_recording is None:
             raise UserError(f"{place}.recording: no recordings are read here")
-        told = _table(given["recording"], f"{place}.recording")
-        recorded = read_recording(told, place)
+        settings = _table(given["recording"], f"{place}.recording")
+        recorded = read_recording(settings, place)
         if not {"on", "off"}.intersection(given):
-            some = {key: told[key] for key in ("on_around",) if key in told}
+            some = {key: settings[key] for key in ("on_around",) if key in settings}
             around_ns = parse(OnAround, some, f"{place}.recording").on_around_ns
         name = parse_plain(str, given.get("name", "recording"), f"{place}.name")
         check("count" not in given, f"{place}.count", "a recording says how many sources it has")

@@ -30,8 +30,8 @@ def told_of(scenario: Scenario) -> list[str]:
     if scenario.gateway.frame_every_ns >= ACK_TIMEOUT_NS:
         found.append(
             f"gateway.frame_every is {_span(scenario.gateway.frame_every_ns)}, and agents wait "
-            f"{_span(ACK_TIMEOUT_NS)} for acks, which come with a frame: they connect anew, and "
-            "send all again; let it be shorter"
+            f"{_span(ACK_TIMEOUT_NS)} for acks, which come with a frame: they connect again and "
+            "resend everything; let it be shorter"
         )
     if cost.seconds > LONG_S:
         unit, length = next(each for each in _SPANS if cost.seconds >= each[1])

@@ -27,7 +27,7 @@ from simulator.settings import check, parse, parse_model, parse_share, parsed_by
 from simulator.workload import ROWS_MAX, Batch, Span
 
 ROUNDS_MAX: Final = 1_000
-"""States that a thing passes at most; whoever goes in circles for longer is gone."""
+"""A thing passes at most so many states; one that goes in circles for longer is removed."""
 THINGS_MAX: Final = 2_000_000
 
 

@@ -17,7 +17,7 @@ from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import check_attributes
 from engine.query.analysis.cascade import read_statements
-from engine.query.explain import cascade_told
+from engine.query.explain import cascade_lines
 from engine.window.settings import parse_window
 from tests.cascade.composed import cascade, net
 from tests.order.conftest import frame
@@ -183,7 +183,7 @@ def test_explain_shows_the_cascade() -> None:
         ["EXPLAIN " + MEANS + "EVENT SEQ(w a, w b) WHERE a.v < b.v WITHIN 1 min"]
     )
     assert explained
-    (told,) = cascade_told(plans)
+    (told,) = cascade_lines(plans)
     assert "w           reads the log" in told
     assert "columns ambiguous, certain, k, missing, v" in told
     assert "q2          reads w" in told

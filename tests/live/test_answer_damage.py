@@ -113,7 +113,9 @@ def test_tables_of_another_life_are_looked_at_too(damaged: Path) -> None:
     first.write_bytes(content)
     said: list[str] = []
     assert FiledTables(answers / key[0] / key[1], said.append).end == 0
-    assert said == [f"{first}: was damaged, and is made anew; kept as {first.name}.damaged"]
+    assert said == [
+        f"{first}: was damaged and is written again; the damaged file is {first.name}.damaged"
+    ]
     assert not any(path.exists() for path in (first, *rest))
     assert first.with_name(f"{first.name}.damaged").read_bytes() == content
 

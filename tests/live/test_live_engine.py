@@ -201,13 +201,13 @@ def test_a_state_of_other_settings_or_another_log_is_not_gone_on_with(tmp_path: 
     assert damaged.engine.done == 0
     assert damaged.said == [f"{state}: is damaged: {AGAIN}"]
     save(state, [1])
-    assert "begins anew" in live(tmp_path).said[0]
+    assert "starts from scratch" in live(tmp_path).said[0]
     state.write_bytes(whole)
     last = max((tmp_path / "log").glob("*.parquet"))
     last.unlink()
     other = live(tmp_path)
     assert other.engine.done == 0
-    assert "begins anew" in other.said[0]
+    assert "starts from scratch" in other.said[0]
 
 
 def test_3_2_a_dataflow_goes_on_after_a_restart(tmp_path: Path) -> None:

@@ -212,7 +212,7 @@ def test_a_flood_of_results_keeps_the_page_small(shown: Shown, browser: webdrive
     for turn in range(20):
         shown.site.feed.publish([a_result(turn * 1000 + n) for n in range(1000)])
         time.sleep(0.1)
-    see(browser, "#results", "results were not shown; the list begins anew here")
+    see(browser, "#results", "results were not shown; the list starts again here")
     assert len(browser.find_elements(By.CSS_SELECTOR, "#results li")) <= 201
 
 

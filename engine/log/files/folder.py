@@ -209,7 +209,7 @@ RETIRED: Final = "retired.state"
 class Retired(Struct, frozen=True):
     """Files up to number ``upto`` are no part of the log any more.
 
-    ``first_mark`` and ``last_mark``: what told its first file, and file ``upto``, from others;
+    ``first_mark`` and ``last_mark``: what identified its first file, and file ``upto``;
     ``known``: what the gateway must know of them (``engine.gateway.recall``); ``files`` and
     ``bytes``: how much was removed in all, ``unread``: how many files an engine had not read.
     """

@@ -178,7 +178,7 @@ class KeptTables:
         table = self._tables.pop(key, None)
         if table is None:
             table = read(file)
-        # Whoever takes nearly all of it leaves nothing for others to come for.
+        # A reader that takes nearly all rows leaves nothing for a second one.
         if 2 * len(places) < table.num_rows and table.nbytes <= self._limit:
             self._tables[key] = table
             while sum(each.nbytes for each in self._tables.values()) > self._limit:
@@ -275,8 +275,8 @@ def check_files(files: Sequence[Path], upto: int = 0) -> list[FileFacts | None]:
             if file.first != last + 1:
                 lost = file_name(last + 1)
                 raise UserError(
-                    f"{path.parent}: file {lost} of the log is missing; restore it, as what "
-                    "follows cannot be told without"
+                    f"{path.parent}: file {lost} of the log is missing; restore it: the "
+                    "files after it cannot be read without it"
                 )
             last = file.last
     return found
@@ -326,7 +326,7 @@ def arrivals_given(file: Path, facts: FileFacts | None) -> bool:
 
 
 def checked_pieces(file: Path) -> Iterator[pa.RecordBatch]:
-    """As ``pieces``, against the file's facts, if it has any: so the last may be told not to be.
+    """As ``pieces``, checked against the file's facts, if any: damage may show at the last piece.
 
     Raises:
         UserError: the rows are not as they were written; at the latest after the last piece.
@@ -433,6 +433,6 @@ def found_instead(directory: Path, ours: Collection[str]) -> str:
 
 
 def damaged(file: Path, error: Exception) -> UserError:
-    """What a user is told of a damaged file."""
+    """The error for a damaged file."""
     said = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
     return UserError(f"{file}: damaged file: {said}; restore it, or move it away to read the rest")

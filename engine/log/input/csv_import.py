@@ -334,10 +334,10 @@ class _Numbered:
         return lines
 
     def passed(self, *, ended: bool = False) -> dict[int, tuple[str, str]]:
-        """The invalid rows before ``next`` (``ended``: all), each told once."""
-        told = {row: said for row, said in self.invalid.items() if ended or row < self.next}
-        self.invalid = {row: said for row, said in self.invalid.items() if row not in told}
-        return told
+        """The invalid rows before ``next`` (``ended``: all), each returned once."""
+        rows = {row: said for row, said in self.invalid.items() if ended or row < self.next}
+        self.invalid = {row: said for row, said in self.invalid.items() if row not in rows}
+        return rows
 
 
 def _text_batches(path: str, form: Form) -> Iterator[Text]:

@@ -107,7 +107,7 @@ class Flat:
 
     def _check_keys(self, objects: list[Any], records: list[Any], lines: np.ndarray) -> None:
         if not any(type(each) is dict for each in objects):
-            return  # each is told to be none
+            return  # each line is reported as no object
         keys = list(dict.fromkeys(k for each in objects if type(each) is dict for k in _keys(each)))
         for target, key in self._missing.items():
             hint = did_you_mean(key, keys)

@@ -1,4 +1,4 @@
-"""Any input as frames: a trace, CSV, row-wise Parquet, a table or a log, told apart here."""
+"""Any input as frames: a trace, CSV, row-wise Parquet, a table or a log; detects which it is."""
 
 from __future__ import annotations
 

@@ -226,8 +226,8 @@ class BadLines:
     """The policy for one input, and the count of its bad lines (attribute ``count``).
 
     ``on_bad="stop"`` raises at the first bad line; ``"skip"`` counts it and appends
-    ``{"line", "reason", "text"}`` to the JSONL file ``dead_letter``, if one is named. The file is
-    begun anew when the input is opened, so that it speaks of this run only.
+    ``{"line", "reason", "text"}`` to the JSONL file ``dead_letter``, if one is named. Opening
+    the input empties the file: it holds the bad lines of this run only.
     """
 
     def __init__(self, name: str, on_bad: str, dead_letter: Path | None) -> None:
@@ -240,7 +240,7 @@ class BadLines:
         self._file: TextIO | None = None
 
     def opened(self) -> AbstractContextManager[TextIO | None]:
-        """Begins anew: the dead-letter file, if one is named, is open within."""
+        """Resets the count; keeps the dead-letter file, if any, open within the context."""
         self.count, self._file = 0, None
         if self.on_bad == "skip" and self.dead_letter is not None:
             if _same_file(self.dead_letter, Path(self.name)):
@@ -278,7 +278,7 @@ def _same_file(one: Path, other: Path) -> bool:
 
 
 class InputRead(ABC):
-    """An input being read: iterate it for its frames, anew each time; counts grow meanwhile.
+    """An input being read: iterating yields its frames from the start; counts grow meanwhile.
 
     Args:
         path: the file; ``-``: standard input.
@@ -370,4 +370,4 @@ class InputRead(ABC):
 
     @abstractmethod
     def _nothing(self) -> Exception:
-        """What is told of an input without any record."""
+        """The error for an input without any record."""

@@ -343,7 +343,7 @@ class _Branch:
         self.builder.add("join_orders", [(self.number, start, scope, *range_, *floors)])
 
     def _floors(self, start: int, probes: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        """The places of an ISEQ's indexed chain that can be told from the event that came."""
+        """The places of an ISEQ's indexed chain that follow from the event that came."""
         found: list[tuple[int, ...]] = []
         index_of = {probe[0]: probe[1] for probe in probes}
         for at, by_end, strict in self.joins.chain() if self.joins is not None else ():

@@ -281,8 +281,8 @@ def _open(s: Search, probe: np.record, depth: int, row: int) -> None:
 
 @inline
 def _fits(s: Search, probe: np.record, mine: int, row: int, t_a: int, implied: bool) -> bool:
-    """Whether ``mine`` can take the probe's step, as far as can be told yet; ``implied``: it is so
-    related as it must be.
+    """Whether ``mine`` can take the probe's step, as far as is known yet; ``implied``: its relation
+    is known to hold.
     """
     if s.events[mine].expires < s.events[row].horizon:
         return False

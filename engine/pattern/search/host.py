@@ -254,16 +254,16 @@ class Kernel:
             for step in self._layout.steps
         ]
         parts = []
-        for clock, told in enumerate(promised.values()):
-            part = np.empty(len(told.value) - 1, search.MOVE)
-            part["moment"], part["clock"], part["value"] = told.moment[1:], clock, told.value[1:]
+        for clock, steps in enumerate(promised.values()):
+            part = np.empty(len(steps.value) - 1, search.MOVE)
+            part["moment"], part["clock"], part["value"] = steps.moment[1:], clock, steps.value[1:]
             parts.append(part)
         moves = np.concatenate(parts)
         in_order = np.lexsort((moves["clock"], moves["moment"]))
         return moves[in_order], np.array(clock_of, np.int64)
 
     def _compiled(self, kinds: np.ndarray, strings: Strings) -> Programs:
-        """The programs of the conditions, anew where kinds or texts have changed."""
+        """The programs of the conditions, recompiled where kinds or texts have changed."""
         predicates = self._layout.predicates
         grown = strings.given != self._texts
         changed = self._programs is None or bool((kinds != self._kinds).any())

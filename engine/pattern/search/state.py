@@ -71,9 +71,9 @@ class Search(NamedTuple):
     order, ``covered`` and ``clock_of`` by step (``purge``).
     ``found``, ``rows`` (matches, steps) and ``doubts``: what is written
     (``construction``). ``open``: float64, empty: what clocks err by is not given.
-    ``begun``: of BEGUN, in order; ``open_at`` (steps, room) and ``open_n``: by step the starts told
-    by IBPs, sorted; ``heard``, ``lost``: by step the rows from which on IBPs announce all its
-    intervals, and no more.
+    ``begun``: of BEGUN, in order; ``open_at`` (steps, room) and ``open_n``: by step the sorted
+    starts announced by IBPs; ``heard``, ``lost``: by step the rows from which on IBPs announce all
+    its intervals, and no more.
     """
 
     t: Tables

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from engine.pattern.spill.chunks import places_by
 from engine.stream.released import Progress, Promises, Released
 
-_Told = TypeVar("_Told", Progress, Promises)
+_Steps = TypeVar("_Steps", Progress, Promises)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,22 +118,22 @@ def cut(released: Released, turn: Turn, start: int) -> tuple[Released, Released]
             name: column[row:] if is_rest else column[:row]
             for name, column in released.columns.items()
         }
-        progress = _told(released.progress, row, turn, is_rest=is_rest)
+        progress = _steps_of(released.progress, row, turn, is_rest=is_rest)
         promises = released.promises
         if promises is not None:
-            promises = _told(promises, row, turn, is_rest=is_rest)
+            promises = _steps_of(promises, row, turn, is_rest=is_rest)
         n = released.n - row if is_rest else row
         parts.append(replace(released, n=n, columns=columns, progress=progress, promises=promises))
     return parts[0], parts[1]
 
 
-def _told(told: _Told, row: int, turn: Turn, *, is_rest: bool) -> _Told:
+def _steps_of(steps: _Steps, row: int, turn: Turn, *, is_rest: bool) -> _Steps:
     """Those before the turn, or the others."""
-    before = told.row < row
+    before = steps.row < row
     if turn.waited:
-        before |= (told.row == row) & (told.at <= turn.at)
+        before |= (steps.row == row) & (steps.at <= turn.at)
     mine = before != is_rest
-    columns = {name: getattr(told, name)[mine] for name in told.__struct_fields__}
+    columns = {name: getattr(steps, name)[mine] for name in steps.__struct_fields__}
     if is_rest:
         columns["row"] = columns["row"] - row
-    return type(told)(**columns)
+    return type(steps)(**columns)

@@ -284,9 +284,9 @@ def _unreturned(
     plan: Plan, attribute: Attribute, own: str, source: str, columns: Mapping[str, object]
 ) -> UserError:
     near = closest(own, [*columns, *FIELDS])
-    told = listed(sorted(columns))
+    names = listed(sorted(columns))
     add = "name it in its SELECT" if set(OF_WINDOWS) <= columns.keys() else "name it in its RETURN"
-    hint = f"it has {told}; {near or add}"
+    hint = f"it has {names}; {near or add}"
     return refuse_named(plan, attribute, f"the results of {source!r} have no column {own!r}", hint)
 
 

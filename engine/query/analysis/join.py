@@ -107,7 +107,7 @@ class _Join:
         clauses = self.parsed.clauses
         for clause in clauses:
             if isinstance(clause, s.EmitClause):
-                message = "EMIT is of windows; a row of a join is told when its pair is known"
+                message = "EMIT is for windows; a join emits a row when its pair is known"
                 hint = "leave EMIT out; --barrier says how long rows are held back"
                 raise self._refuse(clause.at, message, hint)
             if isinstance(clause, s.GroupBy | s.Having | OrderBy):
@@ -245,8 +245,8 @@ class _Join:
         for item in self.parsed.items:
             if _aggregates(item.value):
                 message = "a join gives rows and aggregates nothing"
-                told = ", ".join(f"{alias}.ts" for alias in self.aliases)
-                hint = f"name attributes of the two sides, as in {told}; {_OF_ROWS}"
+                example = ", ".join(f"{alias}.ts" for alias in self.aliases)
+                hint = f"name attributes of the two sides, as in {example}; {_OF_ROWS}"
                 raise self._refuse(item.value.at, message, hint)
             expression = value(item.value, self.context)
             named = {str(attribute.alias) for attribute in attributes_in(expression)}

@@ -253,11 +253,11 @@ class RepeatedNames:
         return alias.text
 
     def _choices(self, alias: str, name: str, *, of_match: bool = False) -> str:
-        told = f"first({alias}.{name}), last({alias}.{name}), or sum, avg, min, max of all"
+        aggregates = f"first({alias}.{name}), last({alias}.{name}), or sum, avg, min, max of all"
         if of_match:
-            return f"write {told}"
+            return f"write {aggregates}"
         each, before = f"{alias}[i].{name} for each", f"{alias}[i - 1].{name} for the one before"
-        return f"write {each}, {before}, {told}"
+        return f"write {each}, {before}, {aggregates}"
 
     def _refuse(self, at: Span, message: str, hint: str = "") -> UserError:
         return refuse(self.text, at, message, hint)

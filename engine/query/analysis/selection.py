@@ -107,7 +107,7 @@ def emit_of(
     every = duration_ns(clause.every, context, "EMIT EARLY EVERY")
     tumbles = extent.get("kind") is None and extent["every_ns"] in (None, extent["size_ns"])
     if tumbles and every % extent["size_ns"] == 0:
-        message = "every window closes where it would be told early"
+        message = "every window closes where it would emit early results"
         hint = "make EMIT EARLY EVERY shorter than the window, or leave EMIT out"
         raise context.refuse(clause.every.at, message, hint)
     return {"emit": Emit.EARLY, "early_ns": every}
@@ -274,7 +274,7 @@ def select_plan(parsed: s.SelectQuery, text: str, time_unit: str, name: str) -> 
 
 
 def _is_function(call: s.Call) -> bool:
-    """Of values; a call that nobody knows is told as an aggregate."""
+    """Whether it is a function of values; unknown calls are reported as aggregates."""
     return call.function.text.lower() in FUNCTIONS
 
 

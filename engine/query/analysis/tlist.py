@@ -1,7 +1,7 @@
 """The TList of an ISEQ: from its restrictions to relations of a plan, and what it cannot mean.
 
-Source: L10 5.3.1. A disjunction is asked as one condition, with what all of its alternatives imply
-as relations beside it: so a combination is told once, whichever alternatives it may satisfy.
+Source: L10 5.3.1. A disjunction is one condition; relations that all of its alternatives imply are
+added to it. So each combination is listed once, whichever alternatives it satisfies.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Restrictions:
                     if number in (each.left // 2, each.right // 2)
                 ]  # fmt: skip
                 terms += self._conditions(found, shared, number)
-        return self._told(relations, terms)
+        return self._list(relations, terms)
 
     def _conjuncts(self, nodes: Iterable[s.TListNode]) -> Iterator[s.TListNode]:
         """Each restriction for itself: a chain is several, of which each may name another step."""
@@ -214,7 +214,7 @@ class Restrictions:
             yield from o.edges_of(points[number], sign, points[number + 1], place)
 
     def _known(self, reach: np.ndarray) -> list[o.Edge]:
-        """What the positive steps imply, of which a cycle can be told."""
+        """Edges that the positive steps imply; they may close a cycle."""
         return [
             o.Edge(below, above, int(reach[below, above]), o.KNOWN)
             for below, above in np.argwhere(reach > 0).tolist()
@@ -286,13 +286,13 @@ class Restrictions:
     def _first(self) -> str:
         return next(step.alias for step in self.steps if not step.negated)
 
-    def _told(self, relations: list[o.Restriction], terms: list[Term]) -> TList:
-        told = [
+    def _list(self, relations: list[o.Restriction], terms: list[Term]) -> TList:
+        points = [
             PointRelation(self._attribute(each.left), each.op, self._attribute(each.right))
             for each in relations
             if each.left // 2 != each.right // 2
         ]
-        return TList(tuple(told), terms)
+        return TList(tuple(points), terms)
 
     def _comparison(self, each: o.Restriction) -> Comparison:
         return Comparison(each.op, self._attribute(each.left), self._attribute(each.right))

@@ -249,7 +249,7 @@ def trimmed(dfa: Dfa) -> Dfa:
 
 
 def renumbered(table: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """``table`` of the ``kept`` states alone, counted anew; DEAD leads to all others."""
+    """``table`` of the ``kept`` states alone, renumbered; every other state becomes DEAD."""
     number = np.append(np.where(kept, np.cumsum(kept) - 1, DEAD), DEAD)  # DEAD is the last place
     found: np.ndarray = number[table[kept]].astype(np.int32)
     return found
@@ -282,7 +282,7 @@ def minimal(dfa: Dfa, apart: np.ndarray | None = None) -> Dfa:
 
 
 def counted(classes_: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The class of each state, counted anew by the first state of each, and those states."""
+    """The class of each state, numbered by its first state, and those first states."""
     found, firsts = np.unique(classes_, return_index=True)
     order = np.argsort(firsts)
     rank = np.empty(len(found), np.int32)

@@ -58,7 +58,7 @@ class Alphabet:
         """``named``: types and guards of all events that the constraint and the pattern name.
 
         Raises:
-            UserError: more guards on one type than are told apart.
+            UserError: more than ``MAX_GUARDS`` different conditions on one type.
         """
         self._guards: dict[str, list[Predicate]] = {}
         for event_type, guard in named:
@@ -71,8 +71,8 @@ class Alphabet:
         for event_type, guards in self._guards.items():
             if len(guards) > MAX_GUARDS:
                 raise UserError(
-                    f"{len(guards)} different conditions on {event_type} stand in constraint and "
-                    f"pattern; at most {MAX_GUARDS} are told apart. Give such events types of "
+                    f"{len(guards)} different conditions on {event_type} are in constraint and "
+                    f"pattern; at most {MAX_GUARDS} are supported. Give such events types of "
                     "their own"
                 )
             for truths in product((False, True), repeat=len(guards)):

@@ -1,8 +1,8 @@
 """The 5-count representation of some intervals and of how they lie to one another (Z10 Eq 1).
 
-Sorted by start, then by end, each interval after the first is told by its relation to the span of
-those before it, and by five counts: how many of these contain it, are finished by it, meet it,
-overlap it, and begin with it. What is left lies before it. For intervals that are longer than 0 the
+Sorted by start, then by end, each interval after the first is described by its relation to the
+span of those before it, and by five counts: how many of these contain it, are finished by it, meet
+it, overlap it, and begin with it. The rest lie before it. For intervals that are longer than 0 the
 counts say in which order all end points lie: ``end_points`` reads it back.
 
 >>> text = representation({"A": (1, 5), "B": (3, 8), "C": (5, 9)})

@@ -100,7 +100,7 @@ def _remedied(before: str, token: Token) -> tuple[str, str] | None:
         return "IN () is never true", "name the values it may have, as in x IN (4, 8)"
     if token.lower() == "emit" and re.match(r"\s*(explain\s+)?event\b", before, re.IGNORECASE):
         hint = "leave EMIT out; REALTIME and --barrier say how long a match is held back"
-        return "EMIT is of windows; a match is told once it is known", hint
+        return "EMIT is for windows; a match is emitted once it is known", hint
     kind = re.search(r"\bwindow\s+(session|rows)\b[^()]*$", before, re.IGNORECASE)
     if kind is not None and token.lower() == "drift":
         hint = "leave DRIFT out; certainty tells what hangs on the clocks"

@@ -181,8 +181,8 @@ class LimitClause(NamedTuple):
 # What the parser makes of a query: its parts and where each stands in the text.
 #
 # Nothing is checked here beyond the grammar; ``engine.query.analysis.analyse`` turns it into a
-# plan. Nodes are named tuples, as there are many kinds of them: every command makes these classes
-# anew, and a frozen data class takes eight times as long to make.
+# plan. Nodes are named tuples: every command creates these many classes at import, and a frozen
+# data class takes eight times as long to create.
 
 
 class Name(NamedTuple):

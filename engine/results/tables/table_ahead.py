@@ -1,8 +1,8 @@
 """A Parquet table of results that is written while the next ones are worked out.
 
 Which columns it has, and how its rows are sorted, shows only when all results are there. What is
-written ahead stands if they are of one site and each batch has the columns of the first, as with
-most; else it goes, and whoever wants the table writes it from the store.
+written ahead is kept if all results are of one site and each batch has the columns of the first, as
+usual; otherwise it is deleted, and the caller writes the table from the store.
 """
 
 from __future__ import annotations

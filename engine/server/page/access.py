@@ -16,7 +16,7 @@ from edge_agent.listening import names_this_machine
 from engine.gateway.addresses import place_of
 from engine.server.site_file import PageSettings
 
-# Connections of the page: whoever sends no whole request holds no place of others.
+# Connections of the page: a client without a complete request takes no place from others.
 #
 # When all places are taken, a new connection gets that of one which waits for a request, or for the
 # rest of one, for longest. So containers that ask for ``/healthz`` come in whatever others hold.
@@ -88,7 +88,7 @@ def _place(transport: asyncio.BaseTransport) -> str:
     return place_of(str(name[0]) if name else "")
 
 
-# Who sees the page: whoever has the token, or, without one, this machine's own user.
+# Access to the page: with the token or, where none is set, as this machine's own user.
 #
 # A browser shows the token once, at the form, and keeps a cookie that is derived from it; programs
 # send ``Authorization: Bearer TOKEN``. Without a token the page answers only to names of this

@@ -97,8 +97,8 @@ class LiveStreams:
                 ending = self._ending.is_set()
                 if ending or loop.time() >= due:
                     due = loop.time() + STATE_EVERY_S
-                    told = view.state(self._overview, self._feed, wish)
-                    await self._send(response, "state", told, None)
+                    answer = view.state(self._overview, self._feed, wish)
+                    await self._send(response, "state", answer, None)
                 if self._feed.end != read:
                     new = view.results(self._feed, read)
                     read = new["end"]

@@ -66,12 +66,12 @@ def _match(result: dict[str, Any]) -> tuple[str, str]:
     names = [f"{event.get('type') or 'event'}" for event in events[:_EVENTS_MAX]]
     left = len(events) - len(names) + int(result.get("events_left_out", 0))
     what = " → ".join(names) + (f" and {left} more" if left else "")
-    told = []
+    shown = []
     for event in events[:_EVENTS_MAX]:
         attrs = _fields(event.get("attrs") or {})
-        told.append(f"{event.get('source')}{f' ({attrs})' if attrs else ''}")
+        shown.append(f"{event.get('source')}{f' ({attrs})' if attrs else ''}")
     value = result.get("value")
-    return what, (f"{_fields(value)}; " if isinstance(value, dict) else "") + ", ".join(told)
+    return what, (f"{_fields(value)}; " if isinstance(value, dict) else "") + ", ".join(shown)
 
 
 def _window(result: dict[str, Any]) -> tuple[str, str]:
@@ -82,8 +82,8 @@ def _window(result: dict[str, Any]) -> tuple[str, str]:
 
 
 def _fields(values: dict[str, Any]) -> str:
-    told = [f"{name} {_plain(value)}" for name, value in list(values.items())[:_FIELDS_MAX]]
-    return ", ".join(told)
+    texts = [f"{name} {_plain(value)}" for name, value in list(values.items())[:_FIELDS_MAX]]
+    return ", ".join(texts)
 
 
 def _plain(value: Any) -> str:

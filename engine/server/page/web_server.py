@@ -140,9 +140,9 @@ class PageServer:
             wish = view.wish_of(request.query)
         except UserError as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from error
-        told = view.state(self._overview, self._feed, wish)
-        told["results"] = view.results(self._feed, wish.after)
-        return web.json_response(told)
+        answer = view.state(self._overview, self._feed, wish)
+        answer["results"] = view.results(self._feed, wish.after)
+        return web.json_response(answer)
 
     async def _login(self, request: web.Request) -> web.Response:
         try:
@@ -178,7 +178,7 @@ class PageServer:
 
 
 def _logger() -> logging.Logger:
-    """For faults of the program: whoever sends bytes that are no request writes no traceback."""
+    """For faults of the program: bytes that are no request cause no traceback."""
 
     def is_fault(record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None

@@ -251,7 +251,7 @@ class WindowResults(ResultColumns):
         found, which = np.unique(whole, axis=0, return_inverse=True)
         return [self.keys.value(tuple(code)) for code in found.tolist()], which.reshape(-1)
 
-    def told(self, asked: Sequence[Attribute]) -> list[Value]:
+    def attribute_values(self, asked: Sequence[Attribute]) -> list[Value]:
         """Per result, aggregates by their labels and, of the alias RESULT, its counts."""
         found = []
         for attribute in asked:

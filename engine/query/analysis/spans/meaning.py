@@ -409,11 +409,11 @@ def _possible(wanted: tuple[Fact, ...], facts: Facts) -> bool:
 def _implied(
     places: tuple[int, ...], stated: dict[tuple[int, int], Fact], facts: Facts
 ) -> dict[tuple[int, int], Fact]:
-    """What follows for steps of which nothing is stated: it narrows what is searched."""
-    told = {frozenset((low >> 1, high >> 1)) for low, high in stated}
+    """What follows for steps without a stated relation; it narrows the search."""
+    related = {frozenset((low >> 1, high >> 1)) for low, high in stated}
     found = {}
     for x, y in permutations(places, 2):
-        if frozenset((x, y)) in told:
+        if frozenset((x, y)) in related:
             continue
         for low in (end(x), start(x)):
             fact = Fact(low, start(y), True)

@@ -141,11 +141,11 @@ class TreePattern(Pattern):
                 message = "how many events are so related is a whole number"
                 raise self.refuse(number.at, message, "as in OVERLAP[0,0,0,2,0]")
             counts.append(int(number.text))
-        told = None
+        five = None
         if counts:
-            told = (counts[0], counts[1], counts[2], counts[3], counts[4])
+            five = (counts[0], counts[1], counts[2], counts[3], counts[4])
         word = " ".join(relation.word.replace("_", " ").split())
-        return self._kept(Link(_SHORT.get(word, word), told), relation.at)
+        return self._kept(Link(_SHORT.get(word, word), five), relation.at)
 
     def _kept(self, link: Link, at: Span) -> Link:
         self.kept.append(link)

@@ -233,7 +233,7 @@ function showResults(told) {
   const list = byId("results");
   if (told.skipped) {
     // Among them may be retractions of what stands here.
-    list.replaceChildren(element("li", `${numbers.format(told.skipped)} results were not shown; the list begins anew here.`, "note"));
+    list.replaceChildren(element("li", `${numbers.format(told.skipped)} results were not shown; the list starts again here.`, "note"));
     entries.clear();
   }
   for (const result of told.results) {
