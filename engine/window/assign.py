@@ -1,4 +1,4 @@
-"""The pass over released rows: finds their windows and cells, adds up, corrects what was told.
+"""The pass over released rows: finds their windows and cells, adds up, corrects emitted results.
 
 Sequential in row order, so results do not depend on how the stream is cut into batches. It stops
 wherever Python has room to make, and continues from there.
@@ -26,7 +26,7 @@ from engine.window.drift import (
     Geometry,
     first_with,
 )
-from engine.window.emitted import STAGES, Book, tell_keys
+from engine.window.emitted import STAGES, Book, emit_keys
 from engine.window.held.accumulate import Values, add_rows
 from engine.window.held.cells import SPARE, add_to_window
 from engine.window.held.content import STAGE_LAST, STAGE_LOW, STAGE_MIDDLE, Held
@@ -40,19 +40,19 @@ LASTING: Final = (
     "too_late", "refused", "capped", "wide_gaps",
 )  # fmt: skip
 BATCH: Final = (
-    "row", "step", "scanned", "gap", "tick", "entries", "changed", "telling", "told_at", "upto_low",
-    "upto_middle", "upto_all", "at_window", "at_stage", "made", "needed",
+    "row", "step", "scanned", "gap", "tick", "entries", "changed", "emitting", "emit_at",
+    "upto_low", "upto_middle", "upto_all", "at_window", "at_stage", "made", "needed",
 )  # fmt: skip
 STATE: Final = record(*LASTING, *BATCH)
 """``frontier``: progress, and since when; at ``close_at`` the next window closes; ``closed_..``:
-the largest window of which that is told; counters (``engine.window.time_windows``). And where the
-pass stands in its batch: ``telling`` ... ``made`` are of ``engine.window.closing``, ``needed`` is
-the room that was too little.
+the largest window with that result emitted; counters (``engine.window.time_windows``). And where
+the pass stands in its batch: ``emitting`` ... ``made`` are of ``engine.window.closing``, ``needed``
+is the room that was too little.
 """
 
 DONE, CLOSING, GROW_CELLS, GROW_KEPT, GROW_STANDING, OUTBOX_FULL, GROW_PANES, TICK = range(8)
-"""Why the pass stops: all rows taken; windows are due; something has too little room; windows that
-are open are to be told early."""
+"""Why the pass stops: all rows taken; windows are due; something has too little room; early results
+of open windows are due."""
 
 
 class Rows(NamedTuple):
@@ -106,7 +106,7 @@ class Batch(NamedTuple):
     """What the pass reads. ``gaps``: ``known`` ones of earlier batches, then this batch's.
 
     ``room``: ``room_factor``. ``in_panes``: rows go to panes where they can, of
-    which there may be more. ``on_change``: windows that are open are told of each row, too.
+    which there may be more. ``on_change``: each row also emits the open windows.
     ``ends_at``: behind the rows all windows end, at that instant; INT_MIN: they do not.
     """
 
@@ -162,8 +162,8 @@ def over(st: Record, geo: Geometry) -> int:
 
 
 @inline
-def told_upto(batch: Batch, st: Record) -> int:
-    """The largest window that may have been told."""
+def emitted_upto(batch: Batch, st: Record) -> int:
+    """The largest window that may have been emitted."""
     return NEVER if batch.on_change else int(st.closed_all)
 
 
@@ -297,7 +297,7 @@ def enter(i: int, u: int, batch: Batch, book: Book, st: Record, without: tuple[i
 
 @inline
 def correct(at: int, batch: Batch, book: Book, st: Record) -> None:
-    """Retract and replace what the told windows that a row entered say of its key."""
+    """Retracts and replaces the results of a row's key in the emitted windows that it entered."""
     held, extent = book.held, (batch.geo.step, batch.geo.size)
     first = STAGE_LOW if book.standing.there.shape[1] == STAGES else STAGE_LAST
     for j in range(st.changed):
@@ -310,7 +310,7 @@ def correct(at: int, batch: Batch, book: Book, st: Record) -> None:
             elif stage == STAGE_MIDDLE:
                 closed = st.closed_middle
             if window <= closed or batch.on_change:
-                tell_keys(book, header, book.leaders[j : j + 1], False, stage, extent, at)
+                emit_keys(book, header, book.leaders[j : j + 1], False, stage, extent, at)
     st.changed = 0
 
 
@@ -332,7 +332,7 @@ def take_agenda(i: int, batch: Batch, book: Book, st: Record) -> int:
             if batch.can_grow and needed > len(cells.window):
                 return GROW_CELLS
             refused, too_wide = know(
-                cells, batch.gaps, j, told_upto(batch, st), over(st, batch.geo), book.no_key
+                cells, batch.gaps, j, emitted_upto(batch, st), over(st, batch.geo), book.no_key
             )
             st.refused += refused
             st.wide_gaps += too_wide

@@ -54,7 +54,7 @@ _OUTBOX_LEAST: Final = 256
 
 
 class Windows(ABC):
-    """Cells of groups, their sums and events, what of them was told, and events missing.
+    """Cells of groups, their sums and events, emitted results, and missing events.
 
     Args:
         plan: the query.
@@ -74,13 +74,15 @@ class Windows(ABC):
         *, mode: int = PLAIN, behind: int = 0,
     ) -> None:  # fmt: skip
         self._shown, self._judged = plan, judged_plan(plan)
-        self._told = shown_numbers(plan, self._judged, behind)
+        self._shown_numbers = shown_numbers(plan, self._judged, behind)
         self.plan = plan = self._judged.worked_out
         self.settings = settings or WindowSettings()
         self.site = site
         self._keys = GroupKeys(plan.group_by, plan.name)
         self._ranked = (
-            None if plan.ranking is None else RankedGroups(self._judged, self._keys, self._told)
+            None
+            if plan.ranking is None
+            else RankedGroups(self._judged, self._keys, self._shown_numbers)
         )
         self._missing = Missing()
         self._mixed = MixedWindows(plan)
@@ -179,24 +181,24 @@ class Windows(ABC):
 
     def _send(self, results: ResultPieces) -> None:
         if self._outbox.tally[0]:
-            told = self._in_order(t.in_words(self._outbox))
-            told = self._judge(computed(self._judged, told, self._keys.strings))
-            if self._ranked is not None and told.tally[0]:
-                told = self._ranked.told(told)
-            if told.tally[0]:
-                told = without_hidden(told, self._told)
-                made = WindowResults(told, self._shown, self._keys, self.site)
+            rows = self._in_order(t.in_words(self._outbox))
+            rows = self._judge(computed(self._judged, rows, self._keys.strings))
+            if self._ranked is not None and rows.tally[0]:
+                rows = self._ranked.changes(rows)
+            if rows.tally[0]:
+                rows = without_hidden(rows, self._shown_numbers)
+                made = WindowResults(rows, self._shown, self._keys, self.site)
                 made.unknown = self._mixed.of(*made.extent())
                 results.extend(made)
             self._outbox.tally[0] = 0
 
     def _judge(self, outbox: t.Outbox) -> t.Outbox:
         """What HAVING leaves of results; where they are ranked, ranks say what is unchanged."""
-        if self._judged.having is None and self._told is None:
+        if self._judged.having is None and self._shown_numbers is None:
             return outbox
         held = holds(self._judged, outbox, self._keys.strings)
-        if self._told is not None and self._ranked is None:
-            held = held & ~unchanged(outbox, self._told, held)
+        if self._shown_numbers is not None and self._ranked is None:
+            held = held & ~unchanged(outbox, self._shown_numbers, held)
         return those(outbox, held)
 
     def _in_order(self, outbox: t.Outbox) -> t.Outbox:
@@ -209,7 +211,7 @@ class Windows(ABC):
         cells, kept, gaps = self._held.cells, self._held.kept, self._missing.table
         keys = self._keys.used(cells.keys[cells.table[cells.table >= 0]])
         # Of events no longer kept, too: which those are takes longer to find than they matter.
-        told = text_codes(self._held, self._standing)
+        texts = text_codes(self._held, self._standing)
         waiting = self._clock.codes()
         return np.concatenate(
             [
@@ -218,7 +220,7 @@ class Windows(ABC):
                 np.unique(kept.clock),
                 gaps.source,
                 gaps.stream,
-                told,
+                texts,
                 waiting,
             ]
         )

@@ -1,11 +1,11 @@
-"""When windows close, and the telling of them: each result at its own end, in order of the windows.
+"""When windows close and emit: each result at its own end, in order of the windows.
 
-LOW ends floor(T_a/2) before the window, MIDDLE with it, HIGH (and every result that tells all)
+LOW ends floor(T_a/2) before the window, MIDDLE with it, HIGH (and every full result)
 after it by the margin: ``max(ceil(T_a/2), largest uncertainty among the window's events)``.
 
-A *telling* is under way until all is told that is due: windows that closed (``CLOSE``), those that
-are open (``TICKED``), or all at the end (``ENDED``). It stops where there is too little room, and
-goes on from there. What is told of one window leaves in any order of its keys.
+*Emitting* goes on until nothing is due: closed windows (``CLOSE``), open ones (``TICKED``), or all
+at the end (``ENDED``). It stops where there is too little room, and continues from there. The
+results of one window leave in any order of their keys.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from engine.kernels.records import NONE, Record
 from engine.kernels.tables import pop, push
 from engine.window import assign as a
 from engine.window.drift import first_with
-from engine.window.emitted import SPARE, Book, tell_keys
+from engine.window.emitted import SPARE, Book, emit_keys
 from engine.window.held.cells import HEADER, find
 from engine.window.held.content import EACH, STAGE_LAST, STAGE_LOW, STAGE_MIDDLE
 from engine.window.held.windows_freed import free_upto
@@ -32,8 +32,8 @@ _FEW: Final = 8
 
 @inline
 def begin(what: int, at: int, batch: a.Batch, book: Book, st: Record) -> None:
-    """A telling at the instant ``at``."""
-    st.telling, st.told_at = what, at
+    """Begins to emit at the instant ``at``."""
+    st.emitting, st.emit_at = what, at
     st.at_window, st.at_stage, st.made = a.INT_MIN, STAGE_LAST, st.closed_low
     if what == TICKED:
         st.upto_low, st.upto_middle, st.upto_all = a.NEVER, a.NEVER, a.NEVER
@@ -107,18 +107,18 @@ def set_close_at(batch: a.Batch, book: Book, st: Record) -> None:
 
 
 @njit
-def tell(batch: a.Batch, book: Book) -> int:
-    """Go on with the telling; gives ``DONE`` or why it stopped (``engine.window.assign``)."""
+def emit(batch: a.Batch, book: Book) -> int:
+    """Continues to emit; returns ``DONE`` or why it stopped (``engine.window.assign``)."""
     st = book.state[0]
-    what, why = st.telling, a.DONE
+    what, why = st.emitting, a.DONE
     if batch.in_panes and what != TICKED:
         why = _make_due(batch, book, st)
     if why == a.DONE and (what != CLOSE or st.upto_all > st.closed_all):
-        why = _tell_stale(batch, book, st)
+        why = _emit_stale(batch, book, st)
     if why == a.DONE:
-        why = _tell_due(batch, book, st)
+        why = _emit_due(batch, book, st)
     if why == a.DONE:
-        st.telling = NOTHING
+        st.emitting = NOTHING
         if what != TICKED:
             _close(what == CLOSE and st.upto_all > st.closed_all, batch, book, st)
     return why
@@ -169,7 +169,7 @@ def _next_in_panes(after: int, batch: a.Batch, book: Book) -> int:
 
 
 @njit
-def _tell_stale(batch: a.Batch, book: Book, st: Record) -> int:
+def _emit_stale(batch: a.Batch, book: Book, st: Record) -> int:
     """Correct the closed windows whose ``missing`` has changed."""
     cells = book.held.cells
     while True:
@@ -181,14 +181,14 @@ def _tell_stale(batch: a.Batch, book: Book, st: Record) -> int:
                 found = header
         if found == NONE:
             return a.DONE
-        why = _tell_window(found, STAGE_LAST, batch, book, st)
+        why = _emit_window(found, STAGE_LAST, batch, book, st)
         if why != a.DONE:
             return why
 
 
 @njit
-def _tell_due(batch: a.Batch, book: Book, st: Record) -> int:
-    """Tell each result that is due, behind the one where the telling has come to."""
+def _emit_due(batch: a.Batch, book: Book, st: Record) -> int:
+    """Emits each due result behind the last emitted one."""
     cells, upto = book.held.cells, max(st.upto_low, st.upto_middle, st.upto_all)
     headers = np.empty(cells.tally[0].headers, np.int64)
     n = 0
@@ -204,7 +204,7 @@ def _tell_due(batch: a.Batch, book: Book, st: Record) -> int:
         for stage in range(first, STAGE_LAST + 1):
             to_do = window > st.at_window or stage > st.at_stage
             if to_do and _is_due(window, stage, st):
-                why = _tell_window(header, stage, batch, book, st)
+                why = _emit_window(header, stage, batch, book, st)
                 if why != a.DONE:
                     return why
                 st.at_window, st.at_stage = window, stage
@@ -223,8 +223,8 @@ def _is_due(window: int, stage: int, st: Record) -> bool:
 
 
 @njit
-def _tell_window(header: int, stage: int, batch: a.Batch, book: Book, st: Record) -> int:
-    """Bring up to date what ``stage`` says of all keys of a window; DONE, or why not."""
+def _emit_window(header: int, stage: int, batch: a.Batch, book: Book, st: Record) -> int:
+    """Updates the emitted results of one ``stage`` of a window, all keys; DONE, or why not."""
     link, standing, keys = book.held.cells.link, book.standing, 0
     leader = link[header]
     while leader != NONE:
@@ -243,7 +243,7 @@ def _tell_window(header: int, stage: int, batch: a.Batch, book: Book, st: Record
         n += 1
         leader = link[leader]
     extent = (batch.geo.step, batch.geo.size)
-    tell_keys(book, header, leaders, True, stage, extent, st.told_at)
+    emit_keys(book, header, leaders, True, stage, extent, st.emit_at)
     if stage == STAGE_LAST:
         book.held.cells.stale[header] = 0
     return a.DONE

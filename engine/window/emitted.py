@@ -1,7 +1,7 @@
-"""What was told of windows: the results that stand, and those that go out now.
+"""Emission of window results: the results emitted so far, and those that go out now.
 
-A retraction repeats the content of the result that it takes back, so what stands is kept, per key
-of a window and stage, until the window can be corrected no more.
+A retraction repeats the content of the result that it retracts. So emitted results are kept, per
+key of a window and stage, until the window is final.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ SPARE: Final = 64
 
 
 class Standing(NamedTuple):
-    """``s`` places for a key of a window; with three stages where each is told, else with one.
+    """Emitted results: ``s`` places, each for a key of a window; three stages with DRIFT EACH, else
+    one.
 
     ``next``: of free places. ``there`` (s, stages), ``kinds`` and ``words`` (s, stages, numbers),
     ``counts`` (s, stages): as in ``Content``. ``tally``: one TALLY.
@@ -49,10 +50,10 @@ class Standing(NamedTuple):
 
 
 class Outbox(NamedTuple):
-    """Results that go out, in order; ``tally`` of them. ``plus``: inserted, or else taken back.
+    """Results that go out, in order; ``tally`` of them. ``plus``: inserted, else retracted.
 
     ``at``: instant of release; ``window``: index; ``stage``; ``nulls``, ``keys``: of the key.
-    ``block``: 1 where those begin that were brought up to date together, in one stage of a window.
+    ``block``: 1 at the first of those that were updated together, in one stage of a window.
     """
 
     plus: np.ndarray
@@ -69,7 +70,7 @@ class Outbox(NamedTuple):
 
 
 class Book(NamedTuple):
-    """What the pass changes. ``state``: one STATE.
+    """Mutable state of the pass. ``state``: one STATE.
 
     ``headers``, ``leaders``: of the closed windows that the row entered, ``changed`` of them.
     ``no_key``: the key of a header.
@@ -87,8 +88,8 @@ class Book(NamedTuple):
     no_key: np.ndarray
 
 
-class Teller(Protocol):
-    """What telling a result reads and changes, of whatever kind of windows."""
+class Emitter(Protocol):
+    """What emission reads and changes, for any kind of window."""
 
     @property
     def held(self) -> Held: ...
@@ -101,7 +102,7 @@ class Teller(Protocol):
 
 
 def new_standing(capacity: int, mode: int, aggregates: int) -> Standing:
-    """Nothing stands."""
+    """No result emitted."""
     following = np.arange(1, capacity + 1, dtype=np.int64)
     following[-1] = NONE
     stages, numbers = STAGES if mode == EACH else 1, aggregates * NUMBERS
@@ -163,8 +164,8 @@ def _slot(cells: Cells, standing: Standing, leader: int) -> int:
 
 
 @kernel
-def forget_told(cells: Cells, standing: Standing, leader: int) -> None:
-    """Nothing of ``leader`` stands any more."""
+def forget_emitted(cells: Cells, standing: Standing, leader: int) -> None:
+    """Forgets the emitted results of ``leader``."""
     slot = cells.slot[leader]
     if slot != NONE:
         standing.next[slot] = standing.tally[0].free
@@ -174,8 +175,8 @@ def forget_told(cells: Cells, standing: Standing, leader: int) -> None:
 
 
 @inline
-def _send(book: Teller, leader: int, stage: int, place: int, plus: bool, at: int) -> None:
-    """What stands of ``leader`` goes out, as an insertion or a retraction."""
+def _send(book: Emitter, leader: int, stage: int, place: int, plus: bool, at: int) -> None:
+    """Sends the emitted result of ``leader``, as an insertion or a retraction."""
     cells, standing, outbox = book.held.cells, book.standing, book.outbox
     slot = cells.slot[leader]
     n = outbox.tally[0]
@@ -186,7 +187,7 @@ def _send(book: Teller, leader: int, stage: int, place: int, plus: bool, at: int
     outbox.stage[n] = stage
     outbox.block[n] = 0
     columns = cells.keys.shape[1]
-    # A header stands for no key: all of its columns are null.
+    # A header has no key: all of its columns are null.
     header = cells.tag[leader] == HEADER
     outbox.nulls[n] = (1 << columns) - 1 if header else cells.tag[leader] >> PART_BITS
     for j in range(columns):
@@ -207,9 +208,9 @@ def _same_counts(one: Record, other: Record) -> bool:
 
 
 @inline
-def settle(book: Teller, leader: int, stage: int, place: int, there: bool, at: int) -> None:
-    """Bring what stands of ``leader`` up to date with the scratch, which has its result if it is
-    ``there``. Arguments as of ``tell``.
+def settle(book: Emitter, leader: int, stage: int, place: int, there: bool, at: int) -> None:
+    """Updates the emitted result of ``leader`` from the scratch, which has its result if it is
+    ``there``. Arguments as of ``emit``.
     """
     cells, standing, scratch = book.held.cells, book.standing, book.scratch
     if not there and cells.slot[leader] == NONE:
@@ -234,10 +235,10 @@ def settle(book: Teller, leader: int, stage: int, place: int, there: bool, at: i
 
 
 @inline
-def tell(
+def emit(
     book: Book, header: int, leader: int, stage: int, extent: tuple[int, int], at: int, wanted: bool
 ) -> bool:
-    """Bring what stands of ``leader`` up to date; gives whether it has a result.
+    """Updates the emitted result of ``leader``; returns whether it has a result.
 
     Args:
         book: its outbox has room for two more.
@@ -246,7 +247,7 @@ def tell(
         stage: which result.
         extent: step and size of the windows [ns].
         at: the instant of release.
-        wanted: whether there may be a result; else what stands is taken back.
+        wanted: whether there may be a result; else the emitted one is retracted.
     """
     held, standing, scratch = book.held, book.standing, book.scratch
     place = stage if standing.there.shape[1] == STAGES else 0
@@ -260,7 +261,7 @@ def tell(
 
 
 @kernel
-def tell_keys(
+def emit_keys(
     book: Book,
     header: int,
     keys: np.ndarray,
@@ -269,10 +270,10 @@ def tell_keys(
     extent: tuple[int, int],
     at: int,
 ) -> None:
-    """Bring up to date what ``stage`` says of a window: of each of its leaders ``keys``.
+    """Updates the emitted results of one ``stage`` of a window, for each of its leaders ``keys``.
 
-    Where the window has no result but events are missing, it has one that is of no key: its header
-    stands for it. ``every``: ``keys`` are all that the window has.
+    A window without results but with missing events has one result without a key, kept at its
+    header. ``every``: ``keys`` are all that the window has.
     """
     some, held = False, book.held
     before = book.outbox.tally[0]
@@ -283,6 +284,6 @@ def tell_keys(
     for j in range(-1 if stage == STAGE_LAST else 0, len(keys)):
         leader = header if j < 0 else keys[j]
         if j >= 0 or settled:
-            tell(book, header, leader, stage, extent, at, j >= 0 or nobody)
+            emit(book, header, leader, stage, extent, at, j >= 0 or nobody)
     if book.outbox.tally[0] > before:
         book.outbox.block[before] = 1

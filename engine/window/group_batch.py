@@ -25,7 +25,7 @@ class OwnBatch(NamedTuple):
     """What a pass reads. ``gaps``: ``known`` ones of earlier batches, then this batch's; their
     ``first`` and ``last`` are times. ``size``: the gap of sessions [ns], the events of a window of
     ROWS, and ``step`` from one to the next; ``horizon``: how long they are corrected [ns].
-    ``in_advance``: those that are open are told, too; ``on_change``: of each row.
+    ``in_advance``: open ones emit as well; ``on_change``: on each row.
     """
 
     rows: Rows
@@ -68,7 +68,7 @@ def row_taken(i: int, rows: Rows, st: Record) -> None:
     """Row ``i`` is done."""
     if rows.status[i] == IN_ORDER:
         st.frontier = max(st.frontier, rows.ref[i])
-    st.frontier_at = rows.release[i]  # of a late one, too: what it fills may be told at once
+    st.frontier_at = rows.release[i]  # a late one too: a gap that it fills may be emitted at once
     st.row = i + 1
 
 

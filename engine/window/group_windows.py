@@ -1,7 +1,7 @@
 """Operators of windows that go by the events of each group: SESSION and ROWS.
 
 A group's window has one cell, and no events are near its edge: its edges are events. So there are
-no LOW and HIGH; what hangs on the clocks' errors is told by the result's certainty.
+no LOW and HIGH; the result's certainty covers what depends on the clocks' errors.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class OwnWindows(Windows):
     def finish(self, at: int) -> Sequence[Result]:
         results = self._until(at + 1, last=True)
         none, at_once, when = np.empty(0, np.int64), np.zeros(1, np.int64), np.full(1, at)
-        # What is open even then was told early at most, and is taken back.
+        # Windows still open have early results at most, which are retracted.
         agenda = Agenda(at_once, np.full(1, b.END), when, none, none, at_once, at_once + 1, when)
         values = no_values(len(self._arguments))
         rows = no_rows(len(self.plan.group_by))

@@ -13,7 +13,7 @@ def windows_of(
     plan: WindowPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE
 ) -> Operator:
     """The operator of ``plan``. Of windows that slide it has panes if they overlap, no aggregate
-    needs all values, and none is told before it closes.
+    needs all values, and none emits before it closes.
     """
     # ruff: noqa: PLC0415 - a query has one kind, and the others are some fifty modules
     if plan.kind is WindowKind.SESSION:

@@ -1,6 +1,6 @@
-"""What windows go by: when they close under a barrier, and when those still open are told early.
+"""Progress of windows: when they close under a barrier, and when open ones emit early results.
 
-A window is told when progress passes its end. Progress is the order's (a row in order moves it to
+A window emits when progress passes its end. Progress is the order's (a row in order moves it to
 its own time, a promise or a slack to what it says), unless a barrier makes it another one, for
 fewer corrections and more delay (SPEC 4.2):
 
@@ -75,7 +75,7 @@ class WindowClock:
 
     Args:
         plan: the query.
-        barrier: None: windows are told as the order's progress says.
+        barrier: None: windows close by the order's progress.
     """
 
     def __init__(self, plan: WindowPlan, barrier: BarrierSettings | None) -> None:

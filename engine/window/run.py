@@ -90,9 +90,9 @@ def run(batch: a.Batch, book: Book) -> int:
     n, ended = len(batch.rows.ref), batch.ends_at == a.INT_MIN
     closing.set_close_at(batch, book, st)
     while True:
-        if st.telling != closing.NOTHING:
-            ended = ended or st.telling == closing.ENDED
-            why = closing.tell(batch, book)
+        if st.emitting != closing.NOTHING:
+            ended = ended or st.emitting == closing.ENDED
+            why = closing.emit(batch, book)
             if why != a.DONE:
                 return why
         i = st.row
@@ -152,7 +152,7 @@ def _take_row(i: int, batch: a.Batch, book: Book, st: Record) -> int:
     if rows.status[i] >= LATE:
         event = (rows.source[i], rows.stream[i], rows.seq[i])
         known = batch.known + st.gap
-        fill(book.held.cells, batch.gaps, known, event, a.told_upto(batch, st), book.no_key)
+        fill(book.held.cells, batch.gaps, known, event, a.emitted_upto(batch, st), book.no_key)
     if len(rows.selected) == 0 or rows.selected[i]:
         if u > a.widest_of(batch.geo.size, batch.geo.step):
             u = a.widest_of(batch.geo.size, batch.geo.step)

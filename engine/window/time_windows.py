@@ -183,7 +183,7 @@ class TimeWindows(Windows):
         return False
 
     def _in_order(self, outbox: t.Outbox) -> t.Outbox:
-        """What is told of a window together, by the values of its keys."""
+        """Sorts the results of one update of a window by their keys."""
         n = int(outbox.tally[0])
         if outbox.block[n - 1] - outbox.block[0] == n - 1:
             return outbox

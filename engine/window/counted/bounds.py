@@ -8,7 +8,7 @@ of those before it may as well be as early as it can, and the earliest of those 
 places at these ends are enough. For each pair of them every event may be on some of three sides;
 which of those that have a choice are inside at the least cost is found from prefix sums, by how
 many are taken from each kind. With errors that are independent this is exact; events that share one
-error are told apart, too, which can only make the bounds wider.
+error are treated as independent, which can only widen the bounds.
 
 An event that may not be there, wherever it lies, costs what it adds or nothing, whichever is less;
 those that would be inside for sure are *free* to be there or not, and take no place of others.

@@ -8,8 +8,8 @@ from engine.kernels.tables import push
 from engine.window.counted.bounds import DOUBTS_MAX, DoubtfulPlaces, bound, read_doubts, read_vague
 from engine.window.counted.state import (
     EVERY,
+    FULL,
     PERHAPS,
-    TOLD,
     CountedBook,
     forget_sorted,
     put_quantiles,
@@ -32,7 +32,7 @@ from engine.window.held.number import put_null
 
 @inline
 def enter(i: int, batch: OwnBatch, book: CountedBook, st: Record) -> None:
-    """Enter row ``i``; told windows that it shifts are asked for.
+    """Enters row ``i`` and queues the emitted windows that it shifts.
 
     A group begins with its first event, and as much before it as windows are corrected: what was
     missing before that may be forgotten, so an event from there is too late.
@@ -82,7 +82,7 @@ def enter(i: int, batch: OwnBatch, book: CountedBook, st: Record) -> None:
     st.widest = max(st.widest, kept.unc[place])
     if mine.limit != NONE and not mine.in_open:
         wait(group, book, st)
-    # What was told before clocks erred by so much may be overtaken even by the latest event.
+    # Results emitted before clocks erred by so much may change even by the latest event.
     near = st.widest > 0 and r - kept.unc[place] - st.widest <= mine.reach
     moved = wider or near or rank < total - 1 or batch.on_change
     if moved and mine.newest != NONE:
@@ -125,7 +125,7 @@ def due(ref: int, widest: int) -> int:
 
 @inline
 def wait(group: int, book: CountedBook, st: Record) -> None:
-    """The group's next window is to be told when none of its events can be overtaken any more."""
+    """Queues the group's next window, emitted once none of its events can be overtaken."""
     counted, kept = book.counted, book.held.kept
     limit = counted.of[group].limit
     counted.closes[group] = due(kept.ref[limit], st.widest)
@@ -207,8 +207,8 @@ def _open(group: int, batch: OwnBatch, book: CountedBook, st: Record) -> None:
 def _shift_windows(
     newest: int, rank: int, event: int, batch: OwnBatch, book: CountedBook, st: Record
 ) -> None:
-    """Told windows are others now that end with event number ``rank`` or later; those before it
-    may be, whose last event ``event`` may have overtaken.
+    """Shifts emitted windows that end with event number ``rank`` or later, and queues them and
+    those before whose last event ``event`` may have overtaken.
     """
     of, kept, window = book.counted.of, book.held.kept, newest
     earliest = kept.ref[event] - kept.unc[event] - st.widest
@@ -223,17 +223,17 @@ def _shift_windows(
         if batch.on_change:
             st.asked, st.follow = window, EVERY
         elif not runs(window, book):
-            st.asked, st.follow = window, TOLD
+            st.asked, st.follow = window, FULL
         window = of[window].before
 
 
-# What a window of ROWS says: its values, and which of its events hang on the clocks.
+# Result of a window of ROWS: its values, and which of its events depend on the clocks.
 #
 # An event's number among its group's is sure if no event can overtake it: one that is later can, if
 # the earliest that it may be does not lie behind the latest that this one may be, and their clocks
 # err each by itself. Of equal times only right clocks keep the order of release. So an event has a
 # least and a largest number, and with them it is in the window for sure, possibly, or not. Each
-# number counts alone; two that hang on one error are not told apart. One that may not be there has
+# number counts alone; two that share one error are not distinguished. One that may not be there has
 # its number, and is in no window for sure. The bounds of values are those of
 # ``engine.window.counted.bounds``.
 
@@ -355,7 +355,7 @@ def _adds_up(held: Held) -> bool:
 
 
 @kernel
-def tell_window(
+def emit_window(
     window: int, wanted: bool, batch: OwnBatch, book: CountedBook, st: Record, at: int
 ) -> None:
     """Bring what stands of a window up to date; ``wanted``: whether it may have a result."""

@@ -14,19 +14,19 @@ from engine.window import group_batch as b
 from engine.window.assign import INT_MIN
 from engine.window.counted import state as h
 from engine.window.counted.bounds import new_doubts
-from engine.window.counted.enter import due, enter, last_of, new_window, runs, tell_window, wait
+from engine.window.counted.enter import due, emit_window, enter, last_of, new_window, runs, wait
 from engine.window.counted.state import (
     EVERY,
-    NOBODY,
+    FULL,
+    NONE_BEHIND,
     SPARE,
-    TOLD,
     CountedBook,
     forget_sorted,
     new_sorted,
 )
 from engine.window.doubt.missing import GapTable, become_known, take_off
 from engine.window.drift import UNLIKELY
-from engine.window.emitted import forget_told
+from engine.window.emitted import forget_emitted
 from engine.window.group_windows import OwnWindows
 from engine.window.held.accumulate import clear
 from engine.window.held.aggregate import DISTINCT, QUANTILE
@@ -36,9 +36,8 @@ from engine.window.settings import WindowSettings
 # The pass over released rows for windows of ROWS: what is full, what gets known, the next row.
 #
 # Sequential in row order, so results do not depend on how the stream is cut into batches. A window
-# is told when it is full and progress has passed its last event by as much as clocks may err that
-# were seen so far; its events are forgotten when it is corrected no more and no later window needs
-# them.
+# is emitted when it is full and progress has passed its last event by the largest clock error seen
+# so far; its events are forgotten when it is final and no later window needs them.
 
 
 @njit
@@ -50,13 +49,13 @@ def run(batch: b.OwnBatch, book: CountedBook) -> int:
         if why != b.DONE:
             return why
         if st.asked != NONE:
-            tell_window(
+            emit_window(
                 st.asked,
                 st.frontier != b.END or not runs(st.asked, book),
                 batch,
                 book,
                 st,
-                st.told_at,
+                st.emit_at,
             )
             book.counted.of[st.asked].stale = 0
             st.asked = _next_asked(book, st)
@@ -70,7 +69,7 @@ def run(batch: b.OwnBatch, book: CountedBook) -> int:
             elif what == b.STEP:
                 b.take_step(batch, st)
             elif what == b.TICK:
-                _tell_next_running(batch, book, st)
+                _emit_next_running(batch, book, st)
             elif i < n:
                 _take_row(i, batch, book, st)
             else:
@@ -79,22 +78,22 @@ def run(batch: b.OwnBatch, book: CountedBook) -> int:
 
 @inline
 def _next_asked(book: CountedBook, st: Record) -> int:
-    """The window behind that told last, if it is to be told, too."""
+    """The window behind the one emitted last, if it is due as well."""
     window = book.counted.of[st.asked].after
-    if st.follow == NOBODY or (window != NONE and st.follow == TOLD and runs(window, book)):
+    if st.follow == NONE_BEHIND or (window != NONE and st.follow == FULL and runs(window, book)):
         return int(NONE)
     return int(window)
 
 
 @inline
-def _tell_next_running(batch: b.OwnBatch, book: CountedBook, st: Record) -> None:
+def _emit_next_running(batch: b.OwnBatch, book: CountedBook, st: Record) -> None:
     """Ask for the running windows of a group, one group at a time."""
     of = book.counted.of
     while st.ticked < len(of):
         one = of[st.ticked]
         st.ticked += 1
         if one.is_group and one.running != NONE:
-            st.told_at = batch.agenda.tick_at[st.tick]
+            st.emit_at = batch.agenda.tick_at[st.tick]
             st.asked, st.follow = one.running, EVERY
             return
     st.ticked = 0
@@ -111,14 +110,14 @@ def _take_row(i: int, batch: b.OwnBatch, book: CountedBook, st: Record) -> None:
             _mark(batch.gaps, filled, batch.size, book, st)
     taken = len(rows.selected) == 0 or rows.selected[i]
     if taken and (len(rows.how) == 0 or rows.how[i] != UNLIKELY):
-        st.told_at = rows.release[i]
+        st.emit_at = rows.release[i]
         enter(i, batch, book, st)
     b.row_taken(i, rows, st)
 
 
 @kernel
 def _mark(gaps: GapTable, j: int, rows: int, book: CountedBook, st: Record) -> None:
-    """What is missing in gap ``j`` has changed: told windows around it are stale."""
+    """What is missing in gap ``j`` has changed: emitted windows around it are stale."""
     counted, ref = book.counted, book.held.kept.ref
     for k in range(st.kept):
         window = counted.of[counted.kept[k]].newest
@@ -150,7 +149,7 @@ def _settled(batch: b.OwnBatch, book: CountedBook, st: Record) -> bool:
 def _close_first(batch: b.OwnBatch, book: CountedBook, st: Record) -> None:
     """Ask for the window that is full first; before it, for what is stale."""
     counted, kept = book.counted, book.held.kept
-    st.told_at, st.follow = st.frontier_at, NOBODY
+    st.emit_at, st.follow = st.frontier_at, NONE_BEHIND
     if st.stale:
         while st.scanned < st.kept:
             window = counted.of[counted.kept[st.scanned]].newest
@@ -238,7 +237,7 @@ def _forget_first(batch: b.OwnBatch, book: CountedBook, st: Record) -> None:
     if book.sorted.of[0].number == one.number:
         forget_sorted(book.sorted, group)
     _drop_events(group, (one.number + 1) * batch.step, book)
-    forget_told(held.cells, book.standing, window)
+    forget_emitted(held.cells, book.standing, window)
     clear(held.sums, window)
     free_window(held.cells, window)
 
@@ -266,9 +265,9 @@ def _drop_events(group: int, before: int, book: CountedBook) -> None:
 #
 # Window k has the events number k * m to k * m + n - 1 of its group, of equal times in order of
 # release. A late event takes its number, and every one behind it moves by one: so it corrects its
-# own window and all told ones of the group that follow it. Hence each event is held until its
-# windows are corrected no more, and a window is added up when it is told. At the end of the input a
-# window that is not full is not told. An event that may not be there, as an uncertain result of
+# own window and all later emitted ones of the group. Hence each event is kept until its windows are
+# final, and a window is added up when it is emitted. At the end of the input a window that is not
+# full is not emitted. An event that may not be there, as an uncertain result of
 # another statement, takes a number all the same: bounds are with it and without it.
 
 
@@ -293,11 +292,11 @@ class CountedWindows(OwnWindows):
         st, cells = self._state, self._held.cells
         live = cells.table[cells.table >= 0]
         of = self._counted.of[live[cells.window[live] == 0]]
-        told = (of["next"] - 1) * self.plan.every_rows + self.plan.rows
+        emitted = (of["next"] - 1) * self.plan.every_rows + self.plan.rows
         events = of["base"] + of["count"]
         return {
             "too_late": int(st["too_late"][0]), "refused_groups": int(st["refused"][0]),
-            "in_no_full_window": int((events - (of["next"] > 0) * told).clip(0).sum()),
+            "in_no_full_window": int((events - (of["next"] > 0) * emitted).clip(0).sum()),
         }  # fmt: skip
 
     def _new_state(self) -> Any:

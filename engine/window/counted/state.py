@@ -17,7 +17,7 @@ from engine.window.held.kept import Kept
 from engine.window.held.number import put_float
 from engine.window.panes.state import Entries
 
-# What is known of each group's events in order of time, and of the windows told of them.
+# State of each group's events in order of time, and of their emitted windows.
 #
 # A group is a cell of ``engine.window.held.cells`` whose tag has no part; its events are chained
 # from it in the pool of kept events. A window is a cell, too; their records have the cells'
@@ -30,35 +30,35 @@ GROUP: Final = record(
     "is_group",
 )  # fmt: skip
 """Of a group: ``base`` events were forgotten, ``count`` are held; ``next`` is the number of the
-window to be told next, ``begin`` and ``limit`` the places of its first and last event, or -1;
-``floor``: time before which an event is too late, ``reach``: of the last one that was told [ns];
-``oldest``, ``newest``: its told windows; ``in_open``, ``in_kept``: whether the heaps have it. Where
-windows are told before they are full: the number of the next to be ``opened``, and the first that
-is ``running``, or -1: it and those behind it are among the told ones. Of a window: its ``number``,
-the places of its ``first`` and ``last`` event (-1 as long as it runs), windows of the ``group``
-next to it, whether it is ``stale``. ``is_group``: 1, or of a window 0.
+window to be emitted next, ``begin`` and ``limit`` the places of its first and last event, or -1;
+``floor``: time before which an event is too late, ``reach``: of the last emitted one [ns];
+``oldest``, ``newest``: its emitted windows; ``in_open``, ``in_kept``: whether the heaps have it.
+Where windows emit before they are full: the number of the next to be ``opened``, and the first that
+is ``running``, or -1: it and those behind it are among the emitted ones. Of a window: its
+``number``, the places of its ``first`` and ``last`` event (-1 as long as it runs), windows of the
+``group`` next to it, whether it is ``stale``. ``is_group``: 1, or of a window 0.
 """
 LASTING: Final = (
     "frontier", "frontier_at", "widest", "vague", "windows", "open", "kept", "stale", "too_late",
     "refused",
 )  # fmt: skip
 BATCH: Final = (
-    "row", "step", "gap", "tick", "ticked", "entries", "asked", "follow", "scanned", "told_at",
+    "row", "step", "gap", "tick", "ticked", "entries", "asked", "follow", "scanned", "emit_at",
 )  # fmt: skip
 STATE: Final = record(*LASTING, *BATCH)
-"""As of sessions; ``vague``: some event may not be there at all; ``asked``: the window to be told
-next, or -1, and those behind it if ``follow`` is ``TOLD``, or ``EVERY`` one, running ones included.
-``ticked``: cells looked at."""
+"""As of sessions; ``vague``: some event may not be there at all; ``asked``: the window to be
+emitted next, or -1, and those behind it if ``follow`` is ``FULL``, or ``EVERY`` one, running ones
+included. ``ticked``: cells looked at."""
 PERHAPS: Final = WHOLE - CERTAIN
 """Part of a kept event that may not be there at all."""
-NOBODY, TOLD, EVERY = range(3)
+NONE_BEHIND, FULL, EVERY = range(3)
 SPARE: Final = 8
 """More cells, events and results than one step of the pass can ask for."""
 
 
 class Counted(NamedTuple):
     """``of``: GROUP per cell. ``closes``, ``leaves``: per cell [ns], keys of the heaps of groups
-    ``open`` (with a window to tell) and ``kept`` (with told ones). ``prev``: of each kept event,
+    ``open`` (with a window to emit) and ``kept`` (with emitted ones). ``prev``: of each kept event,
     the one before it. ``places``: room for a window's events; ``cells`` for their cell.
     ``nothing``: of no length.
     """

@@ -18,7 +18,8 @@ from engine.window.held.number import HALF_WORD, LOW_WORD
 # their order, and the errors of two of them differ by at most what their uncertainties do (a skew
 # that is not known exactly makes the uncertainty grow between two syncs, and never fall). What lies
 # in the window is therefore a *run* of the events of a clock in order of time. A clock's runs are
-# told by where they start and where they can end. Events that share no clock are runs of one.
+# identified by where they start and where they can end. Events without a shared clock are runs of
+# one.
 #
 # With errors e(i) in [-u(i), u(i)] and |e(i) - e(j)| <= |u(i) - u(j)|, a run that starts with event
 # p and ends before event q exists if the bounds that the two ends put on the four events around

@@ -15,11 +15,11 @@ from engine.window.held.cells import HEADER, Cells, find, find_or_add
 
 # Gaps in numbers as kernels search them: which of them an event fills, how much may lie in a span.
 #
-# Late events and told windows ask, of as many gaps as there are losses within reach; so both look
-# in sorted columns. By number: the gaps of a source and stream, and how far those before reach,
-# which ends the search where gaps overlap. By time: a gap may lie in a span unless it begins behind
-# or ends before it, which no gap does both; so two prefix sums tell, kept in binary indexed trees
-# (Fenwick, 1994), as gaps become known and are filled while a pass runs.
+# Late events and emitted windows search many gaps, one per loss within reach, hence sorted columns.
+# By number: the gaps of a source and stream, and how far those before reach, which ends the search
+# where gaps overlap. By time: a gap may lie in a span unless it begins behind or ends before it,
+# which no gap does both; so two prefix sums tell, kept in binary indexed trees (Fenwick, 1994), as
+# gaps become known and are filled while a pass runs.
 
 
 class GapTable(NamedTuple):

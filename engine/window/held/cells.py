@@ -57,17 +57,16 @@ TABLE_PLACES: Final = 8
 class Cells(NamedTuple):
     """``c`` cells of ``g`` group-by columns; every array has one entry per cell but ``table``.
 
-    ``table``: cell at each hash place, or -1 (int32, a power of two, sparse).
-    ``window`` (index), ``tag`` (part, null marks), ``keys`` (int64, c x g): what a cell is for.
-    ``rows``: rows added. ``link``: the window's next leader, or next free cell. ``down``: the next
-    cell of the key; ``lead``: the first one, its leader.
-    ``slot``: of leaders and headers, where ``engine.window.emitted`` keeps what was told, or -1.
-    ``first``, ``last``: of leaders, their kept events (``engine.window.held.kept``), or -1.
-    ``unc``: of headers, the largest uncertainty of the window's events [ns]. ``missing``: of
-    headers, events known to be missing that could belong to the window. ``stale``: of headers,
-    whether that changed since the window was told of. ``parts``: of headers, a bit for each part
-    that some key has.
-    ``headers``: the header cells of the live windows. ``tally``: one TALLY.
+    ``table``: cell at each hash place, or -1 (int32, a power of two, sparse). ``window`` (index),
+    ``tag`` (part, null marks), ``keys`` (int64, c x g): what a cell is for. ``rows``: rows added.
+    ``link``: the window's next leader, or next free cell. ``down``: the next cell of the key;
+    ``lead``: the first one, its leader. ``slot``: of leaders and headers, place of the emitted
+    result (``engine.window.emitted``), or -1. ``first``, ``last``: of leaders, their kept events
+    (``engine.window.held.kept``), or -1. ``unc``: of headers, the largest uncertainty of the
+    window's events [ns]. ``missing``: of headers, events known to be missing that could belong to
+    the window. ``stale``: of headers, whether that changed since the window was emitted. ``parts``:
+    of headers, a bit for each part that some key has. ``headers``: the header cells of the live
+    windows. ``tally``: one TALLY.
     """
 
     table: np.ndarray

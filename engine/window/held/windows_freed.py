@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.kernels.jit import kernel
 from engine.kernels.records import NONE
-from engine.window.emitted import Standing, forget_told
+from engine.window.emitted import Standing, forget_emitted
 from engine.window.held.accumulate import clear
 from engine.window.held.cells import free_window
 from engine.window.held.content import Held
@@ -13,16 +13,16 @@ from engine.window.held.kept import forget
 
 @kernel
 def free_upto(last: int, held: Held, standing: Standing) -> None:
-    """Free the windows up to ``last``: their cells, kept events, and what was told of them."""
+    """Free the windows up to ``last``: their cells, kept events and emitted results."""
     cells = held.cells
     place = cells.tally[0].headers - 1
     while place >= 0:  # what takes the place of a freed one was looked at before
         header = cells.headers[place]
         if cells.window[header] <= last:
-            forget_told(cells, standing, header)
+            forget_emitted(cells, standing, header)
             leader = cells.link[header]
             while leader != NONE:
-                forget_told(cells, standing, leader)
+                forget_emitted(cells, standing, leader)
                 forget(held.kept, cells, leader)
                 cell = leader
                 while cell != NONE:

@@ -145,10 +145,9 @@ def without_hidden(outbox: Outbox, numbers: np.ndarray | None) -> Outbox:
     return outbox._replace(kinds=outbox.kinds[:, numbers], words=outbox.words[:, numbers])
 
 
-# Arithmetic of aggregates, worked out where results leave.
-#
-# It follows from a result's content alone, so a retraction repeats what it takes back; where
-# content is the same with arithmetic as it was, neither is told.
+# Arithmetic of aggregates, computed on output. It depends on a result's content alone, so a
+# retraction repeats the values that it retracts; a pair of retraction and insertion of equal values
+# is dropped.
 
 
 Range = tuple[Value, Value]

@@ -1,8 +1,8 @@
 """ORDER BY ... LIMIT k: of each window the results of its first groups.
 
-Whatever is brought up to date together is ranked anew when all of it is, so it does not matter how
-the stream is cut: a correction of one group may make another one leave, or take its place. Ranks
-are those of what stands; a result that only moves up or down is not told again.
+Results that are updated together are ranked once all of them are, so cuts of the stream do not
+matter: a correction of one group may remove another one or bring it back. Ranks are those of the
+net results; a result that only moves up or down is not emitted again.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Columns = dict[str, np.ndarray]
 
 
 class RankedGroups:
-    """What stands of each window that can be corrected, and which of it is told.
+    """Net results of each window that may be corrected, and which of them are emitted.
 
     Args:
         plan: of the query, with all aggregates that it ranks by.
         keys: knows what its codes mean.
-        numbers: the places of the numbers that results show: what stays among the first with the
-            same ones is not told again. None: all of them.
+        numbers: the places of the numbers that results show: a result that stays among the
+            first with equal numbers is not emitted again. None: all of them.
     """
 
     def __init__(self, plan: WindowPlan, keys: GroupKeys, numbers: np.ndarray | None) -> None:
@@ -39,8 +39,8 @@ class RankedGroups:
         self._numbers = numbers
         self._standing: dict[tuple[int, int], tuple[Columns, np.ndarray]] = {}
 
-    def told(self, outbox: Outbox) -> Outbox:
-        """What goes out of the first ``outbox.tally`` changes."""
+    def changes(self, outbox: Outbox) -> Outbox:
+        """The changes of the emitted first groups due to the first ``outbox.tally`` changes."""
         n = int(outbox.tally[0])
         columns = {name: col[:n] for name, col in outbox._asdict().items() if name != "tally"}
         block = columns["block"]
@@ -73,13 +73,13 @@ class RankedGroups:
             stays, stayed = _alike(gone, come, self._numbers)
             gone, come = _rows(gone, ~stays), _rows(come, ~stayed)
         gone["plus"][:], come["plus"][:] = False, True
-        told = {name: np.concatenate((gone[name], come[name])) for name in gone}
-        told["at"][:] = changes["at"][0]
+        found = {name: np.concatenate((gone[name], come[name])) for name in gone}
+        found["at"][:] = changes["at"][0]
         if len(now["at"]):
             self._standing[place] = now, shows
         else:
             self._standing.pop(place, None)
-        return told
+        return found
 
     def _first(self, rows: Columns) -> np.ndarray:
         """The places of the first ones, in order."""

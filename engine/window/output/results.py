@@ -40,10 +40,9 @@ from engine.window.output.table import (
     number_texts,
 )
 
-# What makes a window's result another one, without the text that shows it.
-#
-# Of a result counts what its line says, all but when it was told (``engine.results.identity``): of
-# a text what it says and not its code, and of numbers that are not shown nothing.
+# Identity of a window's result, without making its text: the content of its line without the time
+# of emission (``engine.results.identity``). Texts count by their value, not their code; hidden
+# numbers do not count.
 
 
 def window_identities(results: WindowResults) -> np.ndarray:
@@ -51,18 +50,18 @@ def window_identities(results: WindowResults) -> np.ndarray:
 
     Only those of one query and site are compared with each other.
     """
-    told = results.columns
-    columns = [*results.extent(), told.nulls, *told.counts.T.astype(np.int64)]
+    fields = results.columns
+    columns = [*results.extent(), fields.nulls, *fields.counts.T.astype(np.int64)]
     if results.plan.drift is Drift.EACH:
-        columns.append(told.stage)
+        columns.append(fields.stage)
     for place, kind in enumerate(results.keys.types):
-        absent = told.nulls >> place & 1 == 1
+        absent = fields.nulls >> place & 1 == 1
         if kind == "str":
-            codes = np.where(absent, -1, told.keys[:, place])
+            codes = np.where(absent, -1, fields.keys[:, place])
             columns += list(numbers_of_codes(codes, results.keys.text).T)
         else:
             # As many columns as of texts: of a key that is null so far nobody knows what it is.
-            columns += [np.where(absent, 0, told.keys[:, place]), np.zeros(len(absent))]
+            columns += [np.where(absent, 0, fields.keys[:, place]), np.zeros(len(absent))]
     for aggregate, has_bounds in enumerate(results.bounded):
         for name, place in PLACES.items():
             columns += _of_numbers(results, aggregate, place, results.shows(name))
@@ -91,13 +90,13 @@ def _of_numbers(
 
 
 def text_codes(held: Held, standing: Standing) -> np.ndarray:
-    """Codes in ``held`` and in what was told; of what is freed, too."""
+    """Codes in ``held`` and in emitted results, freed ones included."""
     texts = np.flatnonzero(held.sums.of["typed"] == TEXTS)
     if not len(texts):
         return np.empty(0, np.int64)
-    told = standing.words["low"][standing.kinds == TEXT]
+    emitted = standing.words["low"][standing.kinds == TEXT]
     kept = held.kept.ints[:, texts][held.kept.valid[:, texts]]
-    return np.concatenate([told, kept, picked_codes(held.sums, held.sums.of)])
+    return np.concatenate([emitted, kept, picked_codes(held.sums, held.sums.of)])
 
 
 def picked_codes(sums: Sums, of: np.ndarray) -> np.ndarray:
@@ -329,8 +328,8 @@ class WindowResults(ResultColumns):
             if each:
                 result["drift"] = DRIFT_NAMES[stages[row]]
             result |= {name: part[row] for name, part in parts.items()}
-            told = [None if count == UNKNOWN else count for count in counts[row]]
-            result |= dict(zip(COUNTS, told, strict=True)) | {"bounds": bounds[row]}
+            values = [None if count == UNKNOWN else count for count in counts[row]]
+            result |= dict(zip(COUNTS, values, strict=True)) | {"bounds": bounds[row]}
             if says[row]:
                 result["certainty"] = CERTAINTY[int(certainty[row])]
             yield result

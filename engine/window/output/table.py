@@ -62,13 +62,13 @@ def number_texts(kinds: np.ndarray, words: np.ndarray) -> pa.Array:
     plain = is_int & _is_plain(high)
     place = np.zeros(len(kinds), np.int64)
     texts = [pa.array(["null"])]
-    for chosen, told in (
+    for chosen, some in (
         (plain, pc.cast(pa.array(_whole(high[plain], low[plain])), pa.string())),
         (is_float, float_texts(_finite(high[is_float].copy().view(np.float64)))),
         (is_int & ~plain, _large(words[is_int & ~plain])),
     ):
-        place[chosen] = np.arange(len(told)) + sum(map(len, texts))
-        texts.append(told)
+        place[chosen] = np.arange(len(some)) + sum(map(len, texts))
+        texts.append(some)
     return pa.concat_arrays(texts).take(pa.array(place))
 
 
@@ -107,15 +107,15 @@ def columns_of_windows(results: WindowResults) -> pa.Table:
     Raises:
         ContractViolation: a value is a NaN or an infinity, which JSON does not have.
     """
-    n, told, plan = len(results), results.columns, results.plan
+    n, fields, plan = len(results), results.columns, results.plan
     start, end = results.extent()
     certainty, says = results.certainty()
     columns: dict[str, pa.Array] = {
         POSITION: pa.array(np.arange(n)),
-        "op": one_of(("-", "+"), told.plus),
+        "op": one_of(("-", "+"), fields.plus),
         "query": same_for_all(plan.name, n),
         "site": same_for_all(results.site, n),
-        "at": pa.array(told.at),
+        "at": pa.array(fields.at),
         "window": pa.StructArray.from_arrays(
             [pa.array(start), pa.array(end)], names=["start", "end"]
         ),
@@ -126,14 +126,14 @@ def columns_of_windows(results: WindowResults) -> pa.Table:
         MORE: pa.nulls(n, pa.string()),
     }
     if plan.drift is Drift.EACH:
-        stage = pa.array(told.stage.astype(np.int32))
+        stage = pa.array(fields.stage.astype(np.int32))
         columns["drift"] = pa.DictionaryArray.from_arrays(stage, pa.array(DRIFT_NAMES))
     for name, place in PLACES.items():
         values = [(label, (place,)) for label in results.labels]
         shown = results.bounds_shown if name in ("low", "high") else results.shows
         columns[name] = _objects(results, values, shown(name))
     for j, name in enumerate(COUNTS):
-        counts = told.counts[:, j]
+        counts = fields.counts[:, j]
         columns[name] = pa.array(counts, mask=counts == UNKNOWN)
     return pa.table({name: columns[name] for name in WINDOW_SCHEMA.names})
 

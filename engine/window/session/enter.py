@@ -38,12 +38,12 @@ def enter(i: int, batch: OwnBatch, book: SessionBook, st: Record) -> bool:
     after, one = NONE, of[group].before
     while one != NONE and of[one].first - gap >= r:
         after, one = one, of[one].before
-    told_before, anew = st.frontier - batch.horizon, True
+    final_before, is_new = st.frontier - batch.horizon, True
     if one != NONE and r < of[one].last + gap:
         joins = r < of[one].first and of[one].before != NONE
         joins = joins and r < of[of[one].before].last + gap
-        if _is_over(of[one], told_before, gap) or (
-            joins and _is_over(of[of[one].before], told_before, gap)
+        if _is_over(of[one], final_before, gap) or (
+            joins and _is_over(of[of[one].before], final_before, gap)
         ):
             st.too_late += 1
             return True
@@ -54,9 +54,9 @@ def enter(i: int, batch: OwnBatch, book: SessionBook, st: Record) -> bool:
             loose = loose or _is_loose(of[of[one].before], i, batch)
             one = _merge(of[one].before, one, book, st)
         vague = vague or loose
-        anew = joins
+        is_new = joins
     else:
-        late = r + gap <= told_before
+        late = r + gap <= final_before
         if not late:
             st.sessions += 1
             one = _begin(group, one, after, i, nulls, batch, book, st)
@@ -68,7 +68,9 @@ def enter(i: int, batch: OwnBatch, book: SessionBook, st: Record) -> bool:
             return True
     st.reach = max(st.reach, u)
     st.widest = max(st.widest, min(u, (gap - 1) // 2))
-    changed = _extend(book.sessions, one, r, u, vague, (rows.clock[i], rows.epoch[i]), gap) or anew
+    changed = (
+        _extend(book.sessions, one, r, u, vague, (rows.clock[i], rows.epoch[i]), gap) or is_new
+    )
     if changed:
         _reach(one, gap, book.sessions, st)
     cells.rows[one] += 1
@@ -78,7 +80,7 @@ def enter(i: int, batch: OwnBatch, book: SessionBook, st: Record) -> bool:
     if keeps_all(book.held):
         event = (rows.clock[i], rows.epoch[i], r, u)
         keep(book.held.kept, cells, one, WHOLE, batch.values, i, event)
-    if changed or of[one].told or batch.on_change:
+    if changed or of[one].emitted or batch.on_change:
         _correct(one, changed, batch, book.sessions, st)
     return True
 
@@ -98,9 +100,9 @@ def _is_loose(one: Record, i: int, batch: OwnBatch) -> bool:
 
 
 @inline
-def _is_over(session: Record, told_before: int, gap: int) -> bool:
-    """Whether it is told, and corrected no more."""
-    return bool(session.told and session.last + gap <= told_before)
+def _is_over(session: Record, final_before: int, gap: int) -> bool:
+    """Whether it is emitted and final."""
+    return bool(session.emitted and session.last + gap <= final_before)
 
 
 @kernel
@@ -118,7 +120,7 @@ def _begin(
     new.far_low = r if after == NONE else min(r, sessions.of[after].far_low)
     new.far_high = r if before == NONE else max(r, sessions.of[before].far_high)
     new.solid_from, new.solid_to, new.seams = 0, -1, NONE
-    new.vague, new.told, new.stale, new.merged, new.in_kept = 0, 0, 0, 0, 0
+    new.vague, new.emitted, new.stale, new.merged, new.in_kept = 0, 0, 0, 0, 0
     new.clock, new.epoch = rows.clock[i], rows.epoch[i]
     if new.epoch == NO_EPOCH:
         new.clock = SEVERAL
@@ -140,8 +142,8 @@ def ends(session: Record, gap: int, st: Record) -> int:
 
 @inline
 def open_again(one: int, gap: int, sessions: Sessions, st: Record) -> None:
-    """Session ``one`` is to be told when its silence is over, if it is not already."""
-    sessions.of[one].told = 0
+    """Queues session ``one``, to be emitted when its silence is over."""
+    sessions.of[one].emitted = 0
     sessions.of[one].in_open = 1
     sessions.closes[one] = ends(sessions.of[one], gap, st) + st.widest
     push(sessions.open, st.open, sessions.closes, one)
@@ -152,7 +154,7 @@ def open_again(one: int, gap: int, sessions: Sessions, st: Record) -> None:
 def _extend(
     sessions: Sessions, place: int, r: int, u: int, vague: bool, clock: tuple[int, int], gap: int
 ) -> bool:
-    """Gives whether what is known of neighbours may be another thing now."""
+    """Returns whether what is known of neighbours may have changed."""
     one = sessions.of[place]
     changed = r - u < one.low or r + u > one.high
     one.first, one.last = min(one.first, r), max(one.last, r)
@@ -169,28 +171,28 @@ def _extend(
 
 @kernel
 def _reach(place: int, gap: int, sessions: Sessions, st: Record) -> None:
-    """The events of a session may lie further off: what was told of others there may be wrong."""
+    """Events of a session may lie further off: marks emitted sessions there as stale."""
     of, one = sessions.of, sessions.of[place]
     one.far_low, one.far_high = min(one.far_low, one.low), max(one.far_high, one.high)
     other, goes_on = one.before, True
     while other != NONE and goes_on:
         goes_on = of[other].far_low > one.low
         of[other].far_low = min(of[other].far_low, one.low)
-        if other != one.before and of[other].told and one.low - of[other].high < gap:
+        if other != one.before and of[other].emitted and one.low - of[other].high < gap:
             of[other].stale = st.stale = 1
         other = of[other].before
     other, goes_on = one.after, True
     while other != NONE and goes_on:
         goes_on = of[other].far_high < one.high
         of[other].far_high = max(of[other].far_high, one.high)
-        if other != one.after and of[other].told and of[other].low - one.high < gap:
+        if other != one.after and of[other].emitted and of[other].low - one.high < gap:
             of[other].stale = st.stale = 1
         other = of[other].after
 
 
 @inline
 def ask(sessions: Sessions, st: Record, place: int, wanted: bool) -> None:
-    """Session ``place`` is to be told next; ``wanted``: whether it may have a result."""
+    """Queues session ``place``, to be emitted next; ``wanted``: whether it may have a result."""
     asked = sessions.queue[st.queued]
     asked.session, asked.wanted = place, wanted
     st.queued += 1
@@ -201,7 +203,7 @@ def _merge(one: int, other: int, book: SessionBook, st: Record) -> int:
     """Session ``other`` becomes part of ``one``, the one before it."""
     held, sessions = book.held, book.sessions
     into, lost = sessions.of[one], sessions.of[other]
-    if lost.told or held.cells.slot[other] != NONE:  # early
+    if lost.emitted or held.cells.slot[other] != NONE:  # early
         ask(sessions, st, other, False)
     into.last, into.high = max(into.last, lost.last), max(into.high, lost.high)
     into.first, into.low = min(into.first, lost.first), min(into.low, lost.low)
@@ -231,29 +233,29 @@ def _merge(one: int, other: int, book: SessionBook, st: Record) -> int:
 def _correct(
     place: int, changed: bool, batch: OwnBatch, sessions: Sessions, st: Record
 ) -> None:  # fmt: skip
-    """Retract and replace what a row changes in sessions that are told."""
+    """Retracts and replaces what a row changes in emitted sessions."""
     of, gap, every = sessions.of, batch.size, batch.on_change
     one, before, after = of[place], of[place].before, of[place].after
     near = changed and before != NONE and one.low - of[before].high < gap
-    if near and (of[before].told or every):
+    if near and (of[before].emitted or every):
         ask(sessions, st, before, True)
-    if one.told:
+    if one.emitted:
         ended = ends(one, gap, st) <= st.frontier
         ask(sessions, st, place, ended or every)
         if not ended:
-            one.told = 0
+            one.emitted = 0
             if not one.in_open:
                 open_again(place, gap, sessions, st)
     elif every:
         ask(sessions, st, place, True)
     near = changed and after != NONE and of[after].low - one.high < gap
-    if near and (of[after].told or every):
+    if near and (of[after].emitted or every):
         ask(sessions, st, after, True)
 
 
 @kernel
 def drop(place: int, book: SessionBook, gap: int) -> None:
-    """Unlink a session that is corrected no more, and its group's cell if it is the last one."""
+    """Unlinks a final session, and its group's cell if it is the last one."""
     of, one = book.sessions.of, book.sessions.of[place]
     if one.before != NONE:
         of[one.before].after = one.after
@@ -306,7 +308,7 @@ def _is_unsure(place: int, book: SessionBook, gap: int) -> bool:
 
 
 @kernel
-def tell_session(
+def emit_session(
     place: int, wanted: bool, batch: OwnBatch, book: SessionBook, st: Record, at: int
 ) -> None:
     """Bring what stands of a session up to date; ``wanted``: whether it may have a result."""

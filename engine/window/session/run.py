@@ -16,30 +16,30 @@ from engine.window import group_batch as b
 from engine.window.assign import INT_MIN
 from engine.window.doubt.missing import GapTable, become_known, take_off
 from engine.window.drift import UNLIKELY
-from engine.window.emitted import forget_told
+from engine.window.emitted import forget_emitted
 from engine.window.group_windows import OwnWindows
 from engine.window.held.accumulate import clear
 from engine.window.held.cells import copied, free_window
 from engine.window.held.kept import forget
 from engine.window.session import state as h
-from engine.window.session.enter import ask, drop, ends, enter, tell_session
+from engine.window.session.enter import ask, drop, emit_session, ends, enter
 from engine.window.session.state import SPARE, SessionBook, uncover
 from engine.window.settings import WindowSettings
 
 # The pass over released rows for sessions: what ends, what gets known, then the next row.
 #
 # Sequential in row order, so results do not depend on how the stream is cut into batches. A session
-# is told when progress has passed its last event by the gap, and by as much as clocks may err that
-# were seen so far, up to half of the gap; it is forgotten a gap after it can be corrected no more,
-# so that an event which would have belonged to it is not taken for another session's, and when no
-# event can err by so much that it could have been of it.
+# is emitted when progress has passed its last event by the gap plus the largest clock error seen so
+# far, at most half of the gap. It is forgotten one gap after it is final, so that an event which
+# would have belonged to it is not taken for another session's, and when no event can err by so much
+# that it could have been part of it.
 
 
 @njit
 def run(batch: b.OwnBatch, book: SessionBook) -> int:
     """Go on from the state's row; gives ``DONE`` or why it stopped (``engine.window.own``).
 
-    One place tells and one adds up, as compiling each call of theirs takes seconds.
+    Only one place emits and one adds up, as compiling each call takes seconds.
     """
     st, n = book.state[0], len(batch.rows.ref)
     while True:
@@ -48,7 +48,7 @@ def run(batch: b.OwnBatch, book: SessionBook) -> int:
             for j in range(st.queued):
                 asked = book.sessions.queue[j]
                 place = asked.session
-                tell_session(place, asked.wanted == 1, batch, book, st, st.told_at)
+                emit_session(place, asked.wanted == 1, batch, book, st, st.emit_at)
                 _free_merged(place, book)
             st.queued, st.flush = 0, 0
         why = _room(batch, book)
@@ -62,7 +62,7 @@ def run(batch: b.OwnBatch, book: SessionBook) -> int:
             elif what == b.STEP:
                 b.take_step(batch, st)
             elif what == b.TICK:
-                _tell_next_open(batch, book, st)
+                _emit_next_open(batch, book, st)
             elif i < n:
                 _take_row(i, batch, book, st)
             elif st.entries == 0:
@@ -99,14 +99,14 @@ def _settled(batch: b.OwnBatch, book: SessionBook, st: Record) -> bool:
 
 
 @inline
-def _tell_next_open(batch: b.OwnBatch, book: SessionBook, st: Record) -> None:
+def _emit_next_open(batch: b.OwnBatch, book: SessionBook, st: Record) -> None:
     """Ask for an open session's value so far, one at a time."""
     sessions = book.sessions
     while st.ticked < st.open:
         place = sessions.open[st.ticked]
         st.ticked += 1
         if not sessions.of[place].merged:
-            st.told_at = batch.agenda.tick_at[st.tick]
+            st.emit_at = batch.agenda.tick_at[st.tick]
             ask(sessions, st, place, True)
             return
     st.ticked = 0
@@ -118,7 +118,7 @@ def _take_row(i: int, batch: b.OwnBatch, book: SessionBook, st: Record) -> None:
     rows = batch.rows
     taken = len(rows.selected) == 0 or rows.selected[i]
     if taken and (len(rows.how) == 0 or rows.how[i] != UNLIKELY):
-        st.told_at = rows.release[i]
+        st.emit_at = rows.release[i]
         if not enter(i, batch, book, st):
             st.flush = 1
             return
@@ -132,40 +132,40 @@ def _take_row(i: int, batch: b.OwnBatch, book: SessionBook, st: Record) -> None:
 
 @kernel
 def _mark(gaps: GapTable, j: int, batch: b.OwnBatch, book: SessionBook, st: Record) -> None:
-    """What is missing in gap ``j`` has changed: told sessions beside it are stale."""
+    """What is missing in gap ``j`` has changed: emitted sessions beside it are stale."""
     of, gap = book.sessions.of, batch.size
     for place in range(st.kept):
         one = of[book.sessions.kept[place]]
-        if one.told and gaps.first[j] < one.last + gap and gaps.last[j] > one.first - gap:
+        if one.emitted and gaps.first[j] < one.last + gap and gaps.last[j] > one.first - gap:
             one.stale = 1
             st.stale = 1
 
 
 @kernel
 def _free_merged(place: int, book: SessionBook) -> None:
-    """Free a session that is part of another one, and of which nothing stands or waits."""
+    """Frees a merged session that neither waits nor may be corrected."""
     one = book.sessions.of[place]
     if one.merged:
-        forget_told(book.held.cells, book.standing, place)
+        forget_emitted(book.held.cells, book.standing, place)
         if not one.in_open and not one.in_kept:
             free_window(book.held.cells, place)
 
 
 @kernel
 def _close_first(ended: bool, gap: int, horizon: int, book: SessionBook, st: Record) -> None:
-    """Tell the session that ends first; before it, what is stale, one at a time."""
+    """Emits the session that ends first; before it, stale ones, one at a time."""
     sessions = book.sessions
     place = sessions.open[0]
     one, due = sessions.of[place], sessions.closes[place]
     closes = ends(one, gap, st) + st.widest
-    st.told_at = st.frontier_at
+    st.emit_at = st.frontier_at
     if st.stale and (not ended or (not one.merged and closes <= due)):
         while st.scanned < st.kept:
             other = sessions.kept[st.scanned]
             st.scanned += 1
             if sessions.of[other].stale:
                 sessions.of[other].stale = 0
-                if sessions.of[other].told:
+                if sessions.of[other].emitted:
                     ask(sessions, st, other, True)
                     return
         st.stale, st.scanned = 0, 0
@@ -182,7 +182,7 @@ def _close_first(ended: bool, gap: int, horizon: int, book: SessionBook, st: Rec
         st.open += 1
         one.in_open = 1
     else:
-        one.told = 1
+        one.emitted = 1
         ask(sessions, st, place, True)
         if not one.in_kept:
             _keep(place, one.high + st.reach + 2 * gap + horizon, book, st)
@@ -210,13 +210,13 @@ def _forget_first(gap: int, horizon: int, book: SessionBook, st: Record) -> None
             free_window(held.cells, place)
         return
     due = one.high + st.reach + 2 * gap + horizon
-    if not one.told:
+    if not one.emitted:
         return
     if due > sessions.leaves[place]:
         _keep(place, due, book, st)
         return
     drop(place, book, gap)
-    forget_told(held.cells, book.standing, place)
+    forget_emitted(held.cells, book.standing, place)
     forget(held.kept, held.cells, place)
     uncover(sessions, one)
     clear(held.sums, place)
@@ -226,9 +226,9 @@ def _forget_first(gap: int, horizon: int, book: SessionBook, st: Record) -> None
 # WINDOW SESSION: per group, events less than a gap apart, until the gap's silence.
 #
 # Source: Akidau et al. 2015 (Dataflow) 2.2, windows that merge. A session is [first, last + gap);
-# an event that lies less than a gap from two sessions makes them one. It is told when progress has
-# passed its end (``engine.window.session.run``), and corrected as windows of time are. Whether it
-# is one session, and all of it, may hang on the clocks (``engine.window.session.state``,
+# an event that lies less than a gap from two sessions merges them. A session is emitted when
+# progress has passed its end (``engine.window.session.run``), and corrected like windows of time.
+# Whether it is exactly one session may depend on the clocks (``engine.window.session.state``,
 # ``is_apart``): then it is uncertain, and all of its events are ambiguous.
 
 

@@ -20,18 +20,17 @@ from engine.window.panes.state import Entries
 
 SESSION: Final = record(
     "first", "last", "low", "high", "far_low", "far_high", "solid_from", "solid_to", "seams",
-    "vague", "clock", "epoch", "group", "before", "after", "told", "stale", "merged",
+    "vague", "clock", "epoch", "group", "before", "after", "emitted", "stale", "merged",
     "in_open", "in_kept",
 )  # fmt: skip
 """``first``, ``last``: times of its ends; ``low``, ``high``: the least and largest that any of its
 events may have [ns]; ``far_low``: the least of it and of all sessions of the group behind it,
 ``far_high``: the largest of it and of all before it. ``solid_from`` ... ``seams``: of
 ``engine.window.session.state``. ``vague``: of some event more is open than silence tells.
-``clock``, ``epoch``: the clock of all its events;
-``SEVERAL`` clocks. ``group``: the group's cell; ``before``, ``after``: sessions next to it, or -1.
-``told``: it is closed; ``stale``: what is missing has changed since. ``merged``: it is part of
-another one. ``in_open``, ``in_kept``: whether the heaps have it. Of a group's cell ``before`` is
-its newest session.
+``clock``, ``epoch``: the clock of all its events; ``SEVERAL`` clocks. ``group``: the group's cell;
+``before``, ``after``: sessions next to it, or -1. ``emitted``: closed, with its result out;
+``stale``: ``missing`` has changed since. ``merged``: now part of another one. ``in_open``,
+``in_kept``: whether the heaps have it. Of a group's cell ``before`` is its newest session.
 """
 SEVERAL: Final = -2
 SEAM: Final = record("start", "end", "next")
@@ -42,14 +41,14 @@ LASTING: Final = (
     "refused",
 )  # fmt: skip
 BATCH: Final = (
-    "row", "step", "gap", "tick", "ticked", "entries", "queued", "scanned", "flush", "told_at",
+    "row", "step", "gap", "tick", "ticked", "entries", "queued", "scanned", "flush", "emit_at",
 )  # fmt: skip
 STATE: Final = record(*LASTING, *BATCH)
 """``frontier``: progress, and since when; ``reach``: the largest uncertainty so far [ns], and
 ``widest``: at most half of the gap, for which silence is waited;
-``sessions`` so far; sizes of the heaps; whether told sessions are stale; counters; and where the
-pass stands in its batch, ``ticked`` open sessions told early, how many sessions are to be told
-next, and how far stale ones were sought.
+``sessions`` so far; sizes of the heaps; whether emitted sessions are stale; counters; and the
+position of the pass in its batch: ``ticked`` open sessions with early results, how many sessions
+are queued, and how far stale ones were sought.
 """
 SPARE: Final = 8
 """More cells, seams, kept events and results than one step of the pass can ask for."""
@@ -57,8 +56,8 @@ SPARE: Final = 8
 
 class Sessions(NamedTuple):
     """``of``: SESSION per cell. ``closes``, ``leaves``: per cell [ns], keys of the heaps of cells
-    ``open`` (to be told) and ``kept`` (told, to be corrected). ``seam``: SEAM pool; ``tally``.
-    ``queue``: ASKED, what to tell next and whether it may have a result.
+    ``open`` (not yet emitted) and ``kept`` (emitted, may be corrected). ``seam``: SEAM pool;
+    ``tally``. ``queue``: ASKED, the next to emit and whether it may have a result.
     """
 
     of: np.ndarray

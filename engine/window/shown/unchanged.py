@@ -1,4 +1,4 @@
-"""What is taken back and given again as it was: neither is told."""
+"""Drops pairs of retraction and insertion with equal content."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def unchanged(outbox: Outbox, numbers: np.ndarray | None, held: np.ndarray) -> n
     Args:
         outbox: the results.
         numbers: the places of those that count; None: all.
-        held: (tally,), which results are told otherwise; a pair is so as a whole, or none.
+        held: (tally,), which results are emitted otherwise; both of a pair, or none.
 
     Returns:
         Shape (tally,).
