@@ -2,7 +2,9 @@
 
 ``make test`` tries the same examples on every machine (Hypothesis's ``derandomize``), as many as a
 test's ``max_examples`` names; ``make fuzz`` (profile ``fuzz``) draws fresh ones, round after round.
-No example has a deadline: the first call of a kernel loads or compiles it.
+No example has a deadline: the first call of a kernel loads or compiles it. Hypothesis draws
+constants of loaded modules too, so each worker loads all of ours first: else examples would depend
+on which tests ran before.
 
 Tests of one folder run in one worker, as they load the same kernels. So do all tests that start
 Spark: a JVM fills a machine. These begin first, as they take longest. Slow tests run one by one.
@@ -10,6 +12,8 @@ Spark: a JVM fills a machine. These begin first, as they take longest. Slow test
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections import Counter
 from typing import Final
 
@@ -22,6 +26,18 @@ settings.register_profile(
 )
 settings.register_profile("fuzz", deadline=None, database=None, print_blob=True)
 settings.load_profile("slackwater")
+
+
+PACKAGES: Final = ("edge_agent", "engine", "scenarios", "simulator", "slackwater")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # a single test, run by hand, begins sooner
+        return
+    for package in map(importlib.import_module, PACKAGES):
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not found.name.endswith("__main__"):
+                importlib.import_module(found.name)
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
