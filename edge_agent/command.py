@@ -15,12 +15,11 @@ from edge_agent import clock
 from edge_agent.drivers.agent_file import AgentSettings, read_agent
 from edge_agent.drivers.agent_program import jitter, run_agent
 from edge_agent.drivers.dry_run import dry_run
-from edge_agent.drivers.network_interface import default_source, interfaces
 from edge_agent.errors import FAILED, USER_ERROR, AgentError, SettingsError, one_line, refused
-from edge_agent.local_files import keep_private
+from edge_agent.listening import default_source, interfaces
 from edge_agent.outbox.inspection import SegmentLook, StartLook, looked, trace_lines
 from edge_agent.outbox.spool import MISSING
-from edge_agent.standard_streams import drop_unwritten, fill_closed_streams
+from edge_agent.standard_streams import drop_unwritten, fill_closed_streams, keep_private
 
 # ``slackwater agent spool ls|verify|dump FOLDER``: what is in an outbox.
 

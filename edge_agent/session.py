@@ -23,7 +23,6 @@ from edge_agent.clock import Now, earliest
 from edge_agent.clock_reports import ClockReports
 from edge_agent.device_clock import ClockBound
 from edge_agent.errors import WireError
-from edge_agent.excerpt import Events, Excerpt, Whole, bytes_of
 from edge_agent.greeting import SyncReports, hello_message
 from edge_agent.heartbeat import Heartbeat
 from edge_agent.outputs import (
@@ -38,7 +37,7 @@ from edge_agent.outputs import (
 from edge_agent.packing import Buffer, Codes, Column, check_schemas, data_message
 from edge_agent.pool import Link, LinkState, Pool
 from edge_agent.promising import Promising
-from edge_agent.pull_back import TracedIntervals, ids_of
+from edge_agent.pull_back import Events, Excerpt, TracedIntervals, Whole, bytes_of, ids_of
 from edge_agent.sequence import AHEAD, Resumed, check_acks
 from edge_agent.settings import Delivery, SessionSettings
 from edge_agent.timesync import SyncState, TimeSync

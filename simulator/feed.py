@@ -12,9 +12,9 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from edge_agent.excerpt import Whole
 from edge_agent.messages import Data, StreamSchema, Texts, Values
 from edge_agent.packing import data_message
+from edge_agent.pull_back import Whole
 from simulator.clocks import Clock
 from simulator.truth import StampedBatch
 from simulator.workload import Batch, Columns

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
-from edge_agent.excerpt import Excerpt
+from edge_agent.pull_back import Excerpt
 from engine.gateway.core import Close, GatewayCore
 from engine.gateway.frames import FrameBuilder
 from engine.stream.frame import Frame

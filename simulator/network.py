@@ -11,7 +11,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from edge_agent.excerpt import Excerpt
+from edge_agent.pull_back import Excerpt
 from simulator.alarm import VirtualTime
 from simulator.links import Bottleneck, Link, LinkSettings, Place, Tally
 from simulator.seeds import Seeds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from edge_agent.abstraction.settings import AbstractSettings
 from edge_agent.messages import StreamSchema
 from edge_agent.packing import Codes, Masked
-from edge_agent.toml_lines import line_numbers, line_of
+from edge_agent.settings_file import line_numbers, line_of
 from simulator.clocks import ClockSettings
 from simulator.delays import Constant, Exponential, Lognormal, Pareto, TwoPeak, Uniform
 from simulator.digest import FrameDigest

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from edge_agent import clock
 from edge_agent.drivers.channel import Channel
-from edge_agent.drivers.network_interface import interface_of
 from edge_agent.inputs.registry import NamedInput
-from edge_agent.local_files import taking_name
+from edge_agent.listening import interface_of
+from edge_agent.standard_streams import taking_name
 
 # Lines for people: some are told whenever they are due, faults that repeat only now and then.
 

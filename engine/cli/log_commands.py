@@ -13,8 +13,8 @@ import typer
 from msgspec.structs import replace
 
 from edge_agent.errors import did_you_mean
-from edge_agent.local_files import taking_name
 from edge_agent.records import DEFAULT_SITE
+from edge_agent.standard_streams import taking_name
 from engine.cli.examples import epilog
 from engine.cli.options import DeadLetter, OnBad, bad_file, reads_input
 from engine.cli.terminal import PlainConsole, watched

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from edge_agent.local_files import taking_name
+from edge_agent.standard_streams import taking_name
 from engine.cli.options import Against, check_against, tell_against, typed
 from engine.cli.terminal import if_interrupted, tell_compiling, watched
 from engine.cli.visible import tell

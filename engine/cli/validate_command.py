@@ -321,8 +321,8 @@ def _of_log(log: Path, asked: Questions, wanted: Wanted, *, quiet: bool) -> Vali
 def _agent(config: Path) -> AgentSettings:
     from edge_agent import clock
     from edge_agent.drivers.agent_file import read_agent
-    from edge_agent.drivers.network_interface import default_source
     from edge_agent.errors import SettingsError
+    from edge_agent.listening import default_source
 
     try:
         return read_agent(config, lambda: clock.read().wall_ns, default_source)

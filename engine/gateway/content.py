@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 
 from edge_agent.errors import WireError
-from edge_agent.excerpt import Events, Excerpt, Whole
 from edge_agent.messages import CELLS_MAX, Data, Packed, StreamSchema, Texts, Values
+from edge_agent.pull_back import Events, Excerpt, Whole
 from edge_agent.records import TIME_MAX_NS
 
 INT: Final = np.dtype("<i8")

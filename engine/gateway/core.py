@@ -20,7 +20,7 @@ from typing import Final
 from edge_agent import messages as m
 from edge_agent import wire
 from edge_agent.errors import NtpRefused, WireError
-from edge_agent.excerpt import Excerpt
+from edge_agent.pull_back import Excerpt
 from engine.gateway.addresses import Addresses
 from engine.gateway.commits import Commits
 from engine.gateway.intake import Intake, Site

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from edge_agent import records as r
-from edge_agent.excerpt import Events, Excerpt, columns_of
 from edge_agent.messages import Data, Packed, StreamSchema, Texts, Values
+from edge_agent.pull_back import Events, Excerpt, columns_of
 from edge_agent.records import Kind
 from engine.gateway.content import CODE, INT
 from engine.stream.frame import ATTR_PREFIX, Frame

@@ -9,7 +9,7 @@ from typing import Final
 from edge_agent import messages as m
 from edge_agent import wire
 from edge_agent.errors import SAMPLE_BYTES, WireError
-from edge_agent.excerpt import Events, columns_of, part_of, written
+from edge_agent.pull_back import Events, columns_of, part_of, written
 from edge_agent.records import Kind
 from engine.gateway.content import ContentRefused, check_data
 from engine.gateway.frames import FrameBuilder, Part, one_row

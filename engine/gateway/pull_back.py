@@ -23,8 +23,7 @@ from itertools import count
 from typing import Final
 
 from edge_agent import messages as m
-from edge_agent.excerpt import Events
-from edge_agent.pull_back import ids_of
+from edge_agent.pull_back import Events, ids_of
 from engine.gateway.peers import OpenInterval, Source
 from engine.gateway.settings import GatewaySettings
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 from msgspec import Struct
 
-from edge_agent.local_files import taking_name
+from edge_agent.standard_streams import taking_name
 from engine.chain import ChainSettings
 from engine.errors import SparkFailure, UserError
 from engine.log.arrival_log import LogReader, LogWriter

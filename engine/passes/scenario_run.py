@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import scenarios
 from edge_agent.errors import near_miss
-from edge_agent.local_files import taking_name
+from edge_agent.standard_streams import taking_name
 from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
 from engine.clocks.choice import read_clock

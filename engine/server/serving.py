@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from edge_agent.local_files import keep_private
+from edge_agent.standard_streams import keep_private
 from engine.errors import SlackwaterError, UserError
 from engine.extras import need
 from engine.gateway.core import GatewayCore, Recalled

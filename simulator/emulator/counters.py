@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
-from edge_agent.local_files import taking_name
+from edge_agent.standard_streams import taking_name
 from simulator.emulator.relay import Way
 
 COLUMNS = (

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from edge_agent.errors import FAILED, USER_ERROR, refused
-from edge_agent.local_files import taking_name
 from edge_agent.outbox.disk import DiskFiles
+from edge_agent.standard_streams import taking_name
 from engine.log.whole_file import whole_file
 
 LINES = '{"type": "A", "ts": 3}\n{"type": "B", "ts": 5}\n'

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_agent import wire
-from edge_agent.excerpt import Events, Excerpt, Whole, part_of, written
 from edge_agent.messages import Data, StreamSchema, Texts, Values
 from edge_agent.packing import cut
+from edge_agent.pull_back import Events, Excerpt, Whole, part_of, written
 from edge_agent.records import TIME_MAX_NS, Kind
 from engine.gateway import content
 from engine.gateway.content import ContentRefused, check_data

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from edge_agent import wire
-from edge_agent.excerpt import Excerpt
 from edge_agent.messages import Ack, Data, StreamSchema
 from edge_agent.packing import Codes, Masked
+from edge_agent.pull_back import Excerpt
 from simulator.network import Connection, rows_in
 from simulator.run import Simulated
 from simulator.seeds import Seeds

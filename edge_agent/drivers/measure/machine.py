@@ -13,7 +13,7 @@ from typing import Final
 
 from edge_agent import wire
 from edge_agent.clock import DeviceClock, Now
-from edge_agent.drivers.network_interface import interface_of, interfaces
+from edge_agent.listening import interface_of, interfaces
 from edge_agent.measure.findings import DiskFindings, InterfaceFindings, MachineFindings
 from edge_agent.messages import StreamSchema
 from edge_agent.packing import Codes, Column, data_message
