@@ -14,7 +14,7 @@ from typing import Final
 from edge_agent import clock
 from edge_agent.drivers.agent_file import AgentSettings, read_agent
 from edge_agent.drivers.agent_program import jitter, run_agent
-from edge_agent.drivers.dry_run import dry_run
+from edge_agent.drivers.outlets import dry_run
 from edge_agent.errors import FAILED, USER_ERROR, AgentError, SettingsError, one_line, refused
 from edge_agent.listening import default_source, interfaces
 from edge_agent.outbox.inspection import SegmentLook, StartLook, looked, trace_lines

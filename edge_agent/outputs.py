@@ -50,7 +50,7 @@ class SendDatagram(NamedTuple):
     """Send this NTP question, now: its time stamp is that of the call.
 
     ``place``: 0: to the gateway, above 0: to the standard server of this number; below: this host's
-    chrony is asked (``edge_agent.chrony``).
+    chrony is asked (``edge_agent.ntp``).
     """
 
     data: bytes

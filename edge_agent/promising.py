@@ -3,7 +3,7 @@
 An agent emits the events of a stream soon after they happened, so it can tell at any time below
 which event time nothing more will come; but each promise costs a message. A share of the events
 is followed by one, evenly spaced: the POG percentage of L09 VII-A, promises over events.
-Heartbeats (``edge_agent.heartbeat``) speak for streams that are silent.
+Heartbeats (``edge_agent.promising``) speak for streams that are silent.
 
 >>> rule = Promising(PromiseSettings(share=0.4))
 >>> [len(rule.due(1, None)) for _ in range(10)]
@@ -76,3 +76,41 @@ def _counted(rows: int, types: Texts | None) -> dict[str | None, int]:
         return {types.names[0]: rows}
     codes = Counter(struct.unpack(f"<{rows}i", types.codes))
     return {types.names[code] if code >= 0 else None: n for code, n in sorted(codes.items())}
+
+
+# When to promise for streams that have nothing to say: silence must not look like loss.
+
+
+class Heartbeat:
+    """Watches which of ``streams`` streams were silent for ``interval_ns`` (0: never any)."""
+
+    def __init__(self, streams: int, interval_ns: int) -> None:
+        self.due: int | None = None
+        """Monotonic instant at which some stream may have been silent for too long."""
+        self._interval_ns = interval_ns
+        self._quiet_since = [0] * streams
+
+    def start(self, mono_ns: int) -> None:
+        """Streams are watched from now on, as they were not."""
+        if self._interval_ns:
+            self._quiet_since = [max(since, mono_ns) for since in self._quiet_since]
+            self.due = mono_ns + self._interval_ns
+
+    def stop(self) -> None:
+        self.due = None
+
+    def spoke(self, stream: int, mono_ns: int) -> None:
+        """An event of ``stream`` was emitted."""
+        self._quiet_since[stream] = mono_ns
+
+    def silent(self, mono_ns: int) -> list[int]:
+        """The streams to promise for now; sets the next ``due``. Called when ``due`` has come."""
+        found = [
+            stream
+            for stream, since in enumerate(self._quiet_since)
+            if since + self._interval_ns <= mono_ns
+        ]
+        for stream in found:
+            self._quiet_since[stream] = mono_ns
+        self.due = min(self._quiet_since) + self._interval_ns
+        return found

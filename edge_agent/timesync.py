@@ -32,14 +32,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from edge_agent import chrony, ntp
+from edge_agent import ntp
 from edge_agent.clock import Now, earliest
 from edge_agent.errors import NtpRefused, SettingsError
 from edge_agent.ntp import NtpKey
 
 GATEWAY: Final = 0
 CHRONY: Final = -1
-"""Not asked over the network: the answer is what ``edge_agent.chrony.COMMAND`` prints."""
+"""Not asked over the network: the answer is what ``edge_agent.ntp.CHRONY_COMMAND`` prints."""
 SERVER_ATTEMPTS: Final = 4
 SERVER_SPACING_NS: Final = 2_000_000_000
 """Servers of others are asked so often at most, as ntpd's iburst asks them."""
@@ -253,7 +253,7 @@ class TimeSync:
         """What chrony says: nobody is nearer to this clock."""
         self._pending = None
         try:
-            found = chrony.tracking(line)
+            found = ntp.tracking(line)
         except NtpRefused as refused:
             self.counts[f"refused_{refused.reason}"] += 1
             self.refusal = str(refused)

@@ -6,16 +6,86 @@ import asyncio
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from subprocess import DEVNULL, PIPE
+from typing import NamedTuple
 
-from edge_agent import chrony, clock
-from edge_agent.drivers.time_servers import TimeServer, TimeServers
+from edge_agent import clock, ntp
 from edge_agent.outputs import Close, Connect, SendBytes, SendDatagram, SessionState
 from edge_agent.session import AgentSession
 from edge_agent.timesync import CHRONY, GATEWAY
+
+# Sockets to standard NTP servers, which are asked where the gateway does not answer.
+
+
+class TimeServer(NamedTuple):
+    """Where an NTP server is."""
+
+    host: str
+    port: int
+
+
+class TimeServers:
+    """``ask`` opens what it needs, so a name is looked up anew when it is needed again."""
+
+    def __init__(
+        self, servers: Sequence[TimeServer], answered: Callable[[bytes], None],
+        failed: Callable[[str, OSError], None],
+    ) -> None:  # fmt: skip
+        """``failed``: told the server's name and why it cannot be asked."""
+        self._servers = servers
+        self._answered = answered
+        self._failed = failed
+        self._number = -1
+        self._transport: asyncio.DatagramTransport | None = None
+        self._opening: asyncio.Task[None] | None = None
+
+    def ask(self, number: int, question: bytes) -> None:
+        """Sends a question to a server; while its name is looked up, later than it should be."""
+        if number != self._number:
+            self.close()
+            self._number = number
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.sendto(question)
+        elif self._opening is None or self._opening.done():
+            self._opening = asyncio.get_running_loop().create_task(self._open(number, question))
+
+    def close(self) -> None:
+        """No server is asked; harmless when none was."""
+        self._number = -1
+        if self._opening is not None:
+            self._opening.cancel()
+            self._opening = None
+        if self._transport is not None:
+            self._transport.abort()
+            self._transport = None
+
+    async def _open(self, number: int, question: bytes) -> None:
+        server = self._servers[number]
+        try:
+            made, _ = await asyncio.get_running_loop().create_datagram_endpoint(
+                lambda: _Answers(self._answered), remote_addr=server
+            )
+        except OSError as error:
+            self._failed(server.host, error)
+            return
+        self._transport = made
+        made.sendto(question)
+
+
+class _Answers(asyncio.DatagramProtocol):
+    def __init__(self, answered: Callable[[bytes], None]) -> None:
+        self._answered = answered
+
+    def datagram_received(self, data: bytes, addr: object) -> None:
+        del addr  # the socket is connected
+        self._answered(data)
+
+
+# A session on real sockets: asyncio connects, sends and wakes; the session decides.
+
 
 # Wakes a core in time: one timer of the event loop, set anew after all that happens.
 
@@ -303,7 +373,7 @@ class SessionDriver:
         said = ""
         try:
             program = await asyncio.create_subprocess_exec(
-                *chrony.COMMAND, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL
+                *ntp.CHRONY_COMMAND, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL
             )
             try:
                 line, _ = await program.communicate()
@@ -315,7 +385,7 @@ class SessionDriver:
         except OSError as error:
             said = _told(error)
         if said:
-            self.last_error = f"time from chrony: {' '.join(chrony.COMMAND)}: {said}"
+            self.last_error = f"time from chrony: {' '.join(ntp.CHRONY_COMMAND)}: {said}"
             self.notify()
             return
         self.answered(line)

@@ -28,8 +28,8 @@ from engine.validate.scenario_text import Recorded, Rhythm, scenario_text
 
 if TYPE_CHECKING:
     from edge_agent.drivers.agent_file import AgentSettings
-    from edge_agent.drivers.time_servers import TimeServer
-    from edge_agent.measure.findings import Findings
+    from edge_agent.drivers.session_driver import TimeServer
+    from edge_agent.measure import Findings
     from engine.scenario import Table
     from engine.validate.verdict import Wanted
 
@@ -345,7 +345,7 @@ def _measured(
     settings: AgentSettings, config: Path, servers: list[TimeServer], seconds: float,
     *, rate: bool, quiet: bool,
 ) -> Findings:  # fmt: skip
-    from edge_agent.drivers.measure.setup import Measuring, measure_setup
+    from edge_agent.drivers.measure.machine import Measuring, measure_setup
     from edge_agent.errors import AgentError
 
     measuring = Measuring(duration_s=seconds, train_s=_STEP_S, rate=rate)

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from edge_agent.measure.findings import Exchange, Findings, ServerFindings
+from edge_agent.measure import Exchange, Findings, ServerFindings
 from engine.validate.clock_statistics import (
     Agreement,
     DelayLaw,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from edge_agent.abstraction.machine import Abstraction, Begun, Ended
-from edge_agent.abstraction.readings import Reader
+from edge_agent.abstraction.machine import Abstraction, Begun, Ended, Reader
 from edge_agent.abstraction.settings import AbstractSettings
 from edge_agent.abstraction.stored_state import interval_rows
 from edge_agent.messages import StreamSchema

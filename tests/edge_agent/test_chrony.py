@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edge_agent import chrony
+from edge_agent import ntp
 from edge_agent.clock import Now
 from edge_agent.drivers.session_driver import Address, SessionDriver
 from edge_agent.errors import NtpRefused
@@ -27,7 +27,7 @@ OFF = b"00000000,,0,0.0,0.0,0,0,0,0,0,1.000000000,1.000000000,0.0,Not synchronis
 
 
 def test_the_bound_is_offset_and_dispersion_and_half_the_delay() -> None:
-    assert chrony.tracking(RECORDED) == chrony.Tracking(BOUND, 4)
+    assert ntp.tracking(RECORDED) == ntp.Tracking(BOUND, 4)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_the_bound_is_offset_and_dispersion_and_half_the_delay() -> None:
 )
 def test_what_says_no_time_is_refused(line: bytes, told: str) -> None:
     with pytest.raises(NtpRefused, match=told):
-        chrony.tracking(line)
+        ntp.tracking(line)
 
 
 def test_it_is_reported_as_a_handshake_is_and_again_every_resync() -> None:

@@ -16,11 +16,14 @@ from edge_agent.clock import DeviceClock, Now
 from edge_agent.drivers.agent_file import read_agent
 from edge_agent.drivers.measure.gateway import AskedServer
 from edge_agent.drivers.measure.inputs import measured_inputs
-from edge_agent.drivers.measure.machine import kind_of, measured_interfaces
-from edge_agent.drivers.measure.setup import Measuring, measure_setup
-from edge_agent.drivers.time_servers import TimeServer
-from edge_agent.measure.findings import ClockWatch
-from edge_agent.measure.path_probe import PathProbe
+from edge_agent.drivers.measure.machine import (
+    Measuring,
+    kind_of,
+    measure_setup,
+    measured_interfaces,
+)
+from edge_agent.drivers.session_driver import TimeServer
+from edge_agent.measure import ClockWatch, PathProbe
 from edge_agent.ntp import ServerClock
 from engine.cli.app import run
 from engine.validate.device_quality import AgentFacts, setup_of

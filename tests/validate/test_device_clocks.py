@@ -15,7 +15,7 @@ import pytest
 
 from edge_agent.drivers.agent_file import read_agent
 from edge_agent.drivers.measure.inputs import measured_inputs
-from edge_agent.measure.findings import DeviceFindings
+from edge_agent.measure import DeviceFindings
 from tests.inputs.test_mqtt import Broker
 from tests.live.conftest import free_port
 from tests.live.test_device_clocks import Reader

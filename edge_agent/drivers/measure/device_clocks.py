@@ -24,7 +24,7 @@ from edge_agent.inputs.hl7.message import (
 )
 from edge_agent.inputs.llrp.reader import reader_time
 from edge_agent.inputs.stamping import AGENT, ARRIVAL
-from edge_agent.measure.findings import DeviceFindings
+from edge_agent.measure import DeviceFindings
 from edge_agent.packing import Row
 from edge_agent.settings_file import quantity, shown_ns
 from edge_agent.units import NS_PER

@@ -16,9 +16,8 @@ import ntplib
 from edge_agent import ntp
 from edge_agent.clock import DeviceClock
 from edge_agent.drivers.agent_file import NTP_PORT, AgentSettings
-from edge_agent.drivers.time_servers import TimeServer
-from edge_agent.measure.findings import BurstFindings, Exchange, PathFindings, ServerFindings
-from edge_agent.measure.path_probe import PathProbe
+from edge_agent.drivers.session_driver import TimeServer
+from edge_agent.measure import BurstFindings, Exchange, PathFindings, PathProbe, ServerFindings
 from edge_agent.ntp import MAC_BYTES
 
 # Standard NTP servers, asked through ntplib: a second opinion beside our own codec (SPEC 2).

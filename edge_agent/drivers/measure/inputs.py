@@ -23,7 +23,7 @@ from edge_agent.drivers.measure.device_clocks import (
 from edge_agent.inputs.llrp import protocol
 from edge_agent.inputs.llrp.protocol import LlrpError
 from edge_agent.inputs.registry import NamedInput
-from edge_agent.measure.findings import DeviceFindings, InputFindings
+from edge_agent.measure import DeviceFindings, InputFindings
 
 if TYPE_CHECKING:
     from edge_agent.inputs.mqtt.subscription import MqttInput

@@ -1,1 +1,0 @@
-"""What ``slackwater validate`` measures of a device: cores without sockets, and what they found."""
