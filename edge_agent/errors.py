@@ -29,8 +29,31 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 # What others sent, in a line for people: no line of its own, and nothing that a terminal does.
 
 
+_HARMFUL: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Unicode's categories of control and format characters (those that turn the direction of writing
+among them), lone surrogates, and separators of lines and paragraphs."""
+
+
+def visible(text: str, kept: str = "\n\t") -> str:
+    r"""``text`` with what a terminal would act upon written out, but for signs that are ``kept``.
+
+    >>> visible("a\x1b[2Jb\n")
+    'a\\x1b[2Jb\n'
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    import unicodedata  # noqa: PLC0415 - for few texts
+
+    return "".join(
+        sign.encode("unicode_escape", "surrogatepass").decode("ascii")
+        if sign not in kept and unicodedata.category(sign) in _HARMFUL
+        else sign
+        for sign in text
+    )
+
+
 def one_line(text: str, most: int | None = None) -> str:
-    r"""``text`` with line feeds and all else that is not printed written out.
+    r"""``text`` made ``visible``, line feeds and tabs too.
 
     Args:
         text: of anybody.
@@ -40,7 +63,7 @@ def one_line(text: str, most: int | None = None) -> str:
     ('d\\nlistening at 0.0.0.0\\x1b[2J', 'abc...')
     """
     cut = text if most is None or len(text) <= most else f"{text[:most]}..."
-    return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in cut)
+    return visible(cut, "")
 
 
 # What the operating system refused: what to say of it, and the exit code of ``slackwater agent``

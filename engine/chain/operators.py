@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from engine.barrier.base import Matcher
 from engine.barrier.registry import barrier_in_force, build_barrier
 from engine.barrier.stage import BarrierStage
 from engine.chain.settings import ChainSettings
@@ -29,6 +30,14 @@ Build = Callable[[Any, ChainSettings, str, "ChunkStore | None"], Operator]
 """(plan, settings, site, where spilled chunks are; None: as the settings say) -> its operator."""
 
 
+def _behind_barrier(
+    matcher: Matcher, plan: SeqPlan | OrPlan | TreePlan | RepeatPlan, settings: ChainSettings
+) -> Operator:
+    barrier = build_barrier(barrier_in_force(settings.barrier, plan.realtime), matcher.asked)
+    most = settings.pattern.matches_max
+    return BarrierStage(matcher, barrier, plan.name, most, MATCHES_TOGETHER)
+
+
 def _pattern(
     plan: SeqPlan | OrPlan, settings: ChainSettings, site: str, chunks: ChunkStore | None
 ) -> Operator:
@@ -48,9 +57,7 @@ def _pattern(
         from engine.pattern.spill.matcher import SpillingMatcher  # noqa: PLC0415 - for few runs
 
         matcher = SpillingMatcher(plan, settings.spill, pattern, site, chunks)
-    barrier = build_barrier(barrier_in_force(settings.barrier, plan.realtime), matcher.asked)
-    most = settings.pattern.matches_max
-    return BarrierStage(matcher, barrier, plan.name, most, MATCHES_TOGETHER)
+    return _behind_barrier(matcher, plan, settings)
 
 
 def _tree(
@@ -63,9 +70,7 @@ def _tree(
             f"query {plan.name!r}: events of SEQ/PAL trees are not kept on disk; leave --spill out"
         )
     matcher = TreeMatcher(plan, replace(settings.pattern, certainty=settings.certainty), site)
-    barrier = build_barrier(barrier_in_force(settings.barrier, plan.realtime), matcher.asked)
-    most = settings.pattern.matches_max
-    return BarrierStage(matcher, barrier, plan.name, most, MATCHES_TOGETHER)
+    return _behind_barrier(matcher, plan, settings)
 
 
 def _repetition(
@@ -78,9 +83,7 @@ def _repetition(
             f"query {plan.name!r}: steps that repeat keep their events in memory; leave --spill out"
         )
     matcher = RepeatMatcher(plan, replace(settings.pattern, certainty=settings.certainty), site)
-    barrier = build_barrier(barrier_in_force(settings.barrier, plan.realtime), matcher.asked)
-    most = settings.pattern.matches_max
-    return BarrierStage(matcher, barrier, plan.name, most, MATCHES_TOGETHER)
+    return _behind_barrier(matcher, plan, settings)
 
 
 def _windows(

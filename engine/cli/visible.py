@@ -9,30 +9,11 @@ from __future__ import annotations
 import io
 import json
 import sys
-import unicodedata
-from typing import Final, TextIO, cast
+from typing import TextIO, cast
 
-_KEPT: Final = "\n\t"
-_HARMFUL: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Unicode's categories of control and format characters (those that turn the direction of writing
-among them), lone surrogates, and separators of lines and paragraphs."""
+from edge_agent.errors import visible
 
-
-def visible(text: str) -> str:
-    r"""``text`` with what a terminal would act upon written out; lines and tabs stay.
-
-    >>> visible("a\x1b[2Jb\n")
-    'a\\x1b[2Jb\n'
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_shown(sign) for sign in text)
-
-
-def _shown(sign: str) -> str:
-    if sign in _KEPT or unicodedata.category(sign) not in _HARMFUL:
-        return sign
-    return sign.encode("unicode_escape", "surrogatepass").decode("ascii")
+__all__ = ["json_out", "tell", "visible", "visible_json"]
 
 
 def visible_json(text: str) -> str:
@@ -47,7 +28,7 @@ def visible_json(text: str) -> str:
 
 
 def _escaped(sign: str) -> str:
-    return sign if _shown(sign) == sign else json.dumps(sign)[1:-1].replace("\x7f", "\\u007f")
+    return sign if visible(sign) == sign else json.dumps(sign)[1:-1].replace("\x7f", "\\u007f")
 
 
 def json_out() -> TextIO:

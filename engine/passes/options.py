@@ -14,11 +14,10 @@ from engine.errors import UserError
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.pattern.settings import PatternSettings
-from engine.pattern.spill.settings import SpillSettings
 from engine.query.endpoints.joins import COST, IBP, check_index, check_joins
 from engine.query.language.definitions import Definition, definitions
 from engine.query.plan import Plan
-from engine.query.purge_settings import MATCHES_MAX, PurgeSettings, parse_purge
+from engine.query.purge_settings import MATCHES_MAX, parse_purge
 from engine.units import parse_duration, unit_ns
 from engine.window.settings import read_window
 
@@ -105,7 +104,11 @@ def asked_of_queries(
     """
     if matches_max < 1:
         raise UserError(f"--matches-max {matches_max}: a number from 1; the default: {MATCHES_MAX}")
-    purged = parse_purge(purge, time_unit)
+    purged, spills = parse_purge(purge, time_unit), None
+    if spill is not None:
+        from engine.pattern.spill.bounds import read_spill  # noqa: PLC0415 - for few runs
+
+        spills = read_spill(spill, time_unit, plans, purged, on_spark=on_spark)
     return ChainSettings(
         parse_order(order, time_unit),
         plans,
@@ -120,7 +123,7 @@ def asked_of_queries(
             joins=check_joins(joins),
             matches_max=matches_max,
         ),
-        spill=_spill(spill, time_unit, plans, purged, on_spark=on_spark),
+        spill=spills,
         window=read_window(window, time_unit, plans),
         monitor=read_monitor(monitor, time_unit, plans),
     )
@@ -166,18 +169,3 @@ def guarded(settings: ChainSettings, *, arrival_given: bool) -> ChainSettings:
 
 def _aside(late: bool) -> str:
     return "full" if late else "no"
-
-
-def _spill(
-    spill: str | None,
-    time_unit: str,
-    plans: tuple[Plan, ...],
-    purge: PurgeSettings,
-    *,
-    on_spark: bool,
-) -> SpillSettings | None:
-    if spill is None:
-        return None
-    from engine.pattern.spill.bounds import read_spill  # noqa: PLC0415 - for few runs
-
-    return read_spill(spill, time_unit, plans, purge, on_spark=on_spark)
