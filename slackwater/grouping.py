@@ -15,7 +15,7 @@ the end lets go what is valid, in order.
 [1, 12, 123]
 """
 
-from engine.grouping.dataflow import Dataflow, InOrderRun, RunningDataflow
+from engine.grouping.dataflow import Dataflow, RunningDataflow
 from engine.grouping.items import Items
 from engine.grouping.maps import Combine, PythonCombine, PythonTupleMap, TupleMap
 from engine.grouping.operations import Grouping, GroupingPlan, Map, Stateful
@@ -25,7 +25,6 @@ __all__ = [
     "Dataflow",
     "Grouping",
     "GroupingPlan",
-    "InOrderRun",
     "Items",
     "Map",
     "PythonCombine",

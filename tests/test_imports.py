@@ -40,7 +40,7 @@ INNER = {
     "edge_agent/inputs/mqtt/link.py": {"paho"},
     "edge_agent/inputs/replay.py": {"pyarrow"},
     "scenarios/papers/": {
-        "engine.barrier", "engine.chain", "engine.constraint.basic", "engine.errors",
+        "engine.barrier", "engine.chain", "engine.errors", "engine.grouping",
         "engine.kernels.jit", "engine.operator",
         "engine.order.base", "engine.order.registry", "engine.pattern", "engine.query",
         "engine.stream",
