@@ -3,7 +3,7 @@
 Measured on SimPy 4.1: a process per message costs about twice what a timeout with a callback does,
 a timeout twice what an event does of which nobody asks whether it has happened, and that event
 half as much again as an entry of the queue that is a callback and what it is handed.
-What is due at one instant happens in the order in which it was asked for.
+What is due at one instant happens in the order of the requests.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Cost:
     """About how much a run has of everything.
 
     Attributes:
-        events: that workloads make, of which this is known beforehand.
+        events: that workloads make, where known beforehand.
         heartbeats: promises of idle agents, and the acks of them.
         exchanges: datagrams of the time sync.
         others: messages with events, and the acks of them.

@@ -135,7 +135,7 @@ class LinkCounts:
         lost: by the loss model (or, on a reliable link, by a broken connection).
         cut: by an outage.
         queue_dropped: no room in the queue.
-        retransmitted: losses mended by sending again (reliable links).
+        retransmitted: losses repaired by sending again (reliable links).
         queue_waited: found the queue full and waited (reliable links).
     """
 
@@ -162,7 +162,7 @@ class LinkCounts:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a world stands: start of virtual time, and the directory of recordings."""
+    """Context of a world: start of virtual time, and the directory of recordings."""
 
     origin_ns: int
     data: Path

@@ -208,7 +208,7 @@ def _plain_list(value: object, kinds: tuple[type, ...], spot: str) -> tuple[Any,
 
 
 def _time_ns(value: object, spot: str, key: str) -> int:
-    """``key``: where it stands; only one that ends in ``_ns`` says the unit of a number."""
+    """``key``: its name; only one that ends in ``_ns`` says the unit of a number."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         what = "a duration" if _UNITS_NEEDED.get() else "nanoseconds or a duration"
         raise UserError(f'{spot}: expected {what} as "20 ms", found {shown(value)}')

@@ -124,7 +124,7 @@ class World:
         self.env.call_at(end_ns, self._over)
         self.env.run(until=self._stop)
         self.gateway.finish()
-        if not self.sink.frames:  # a log all the same: what was asked of it has an answer
+        if not self.sink.frames:  # an empty log all the same: queries on it have answers
             self.sink.append(self.gateway.silence(self.scenario.sources[0].site))
 
     def accounts(self) -> dict[str, Account]:

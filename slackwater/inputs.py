@@ -38,7 +38,7 @@ class Input(ClosesItself):
         name: what was read, as messages call it.
         log: the arrival log; a log that was read is its own.
         time_unit: of the times of results, and of durations without one.
-        arrival_given: whether arrivals are instants; else line numbers stand for them.
+        arrival_given: whether arrivals are instants; else line numbers replace them.
         bad_count: lines or rows left out under ``on_bad="skip"``.
         numbered: whether the events have numbers of their own, as far as is known.
         counted: what was found of the events' numbers, of each lane where anything was.

@@ -125,8 +125,8 @@ def joined(parts: Sequence[DerivedRows]) -> DerivedRows:
 # event.
 #
 # ``chance``: 1 if the result is certain, else how probable it is, NaN where nobody knows: whether a
-# window has all of its events, and no other, hangs on clocks, and how much that matters on
-# conditions that others put.
+# window has all of its events, and no other, depends on clocks, and how much that matters on
+# conditions of other statements.
 
 
 PLUS: Final = "plus"

@@ -19,7 +19,7 @@ _REST_DIGITS: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What an order costs beside the one that suits; ``enough``: as complete as was asked for."""
+    """Cost of an order beside the suitable one; ``enough``: as complete as requested."""
 
     order: str
     enough: bool

@@ -54,7 +54,7 @@ def place_labels(
     occupied: Iterable[tuple[float, float]],
     size: tuple[float, float],
 ) -> list[tuple[int, int]]:
-    """How far the middle of each label stands from its point, (right, down) [px].
+    """Offset of the middle of each label from its point, (right, down) [px].
 
     Greedy, in the order of the points; a label that finds no free place keeps the first one.
 
@@ -172,9 +172,9 @@ def trade_off_figure(comparison: OrdersCompared) -> Figure | None:
     return Figure(
         "trade-off",
         f"{what.capitalize()} against events in their place",
-        f"Lower is faster, further right is more complete. Each order stands on a bar from its "
+        f"Lower is faster, further right is more complete. Each order is on a bar from its "
         f"mean to its p99 {what}.{swept} The axis of completeness is stretched towards 100 %; "
-        "orders that are equally complete stand side by side.",
+        "orders that are equally complete are side by side.",
         data,
         {
             "xaxis": _ticks(x_axis, _shares_shown(x_axis), "events released in their place [%]"),
@@ -316,7 +316,7 @@ def _labels(
 
 
 def _ends(comparison: OrdersCompared, each: Measures, axis: _Axis) -> tuple[float, float]:
-    """Where its mean and its p99 stand."""
+    """Places of its mean and its p99."""
     _, unit_ns = comparison.hold_unit
     spread = _spread(comparison, each)
     return _y(spread.mean_ns, axis, unit_ns), _y(spread.p99_ns, axis, unit_ns)
@@ -362,7 +362,7 @@ _CHAPTERS: Final = {
     "fields": "Glossary", **CHAPTER,
 }  # fmt: skip
 NO_ARRIVALS: Final = (
-    "The input has no arrival times: line numbers stand for them, so holds are counted in lines, "
+    "The input has no arrival times: line numbers replace them, so holds are counted in lines, "
     "and timeouts given in time (sequence's latency) do not mean what they say."
 )
 

@@ -79,7 +79,7 @@ class Addresses:
             self._failed.popitem(last=False)
 
     def __len__(self) -> int:
-        """Addresses of which something is kept."""
+        """Addresses with kept state."""
         return len(self._open.keys() | self._failed.keys())
 
     def _level(self, place: str, now_ns: int) -> float:

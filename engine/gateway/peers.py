@@ -89,7 +89,7 @@ class Source:
     clocks: set[str] = field(default_factory=set)
     """Those that its messages have named."""
     before: PastSource | None = None
-    """The newest of its earlier starts of which the log has something."""
+    """The newest of its earlier starts with records in the log."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -121,7 +121,7 @@ class Peer:
     decoder: Decoder = field(default_factory=lambda: Decoder(HELLO_MAX))
     source: Source | None = None
     half_bytes: int = 0
-    """Of a message of which the rest has not come."""
+    """Bytes of an incomplete message."""
 
 
 class Admission:
@@ -203,7 +203,7 @@ class Admission:
     def left(self, source: Source) -> None:
         """The last connection of ``source`` is gone: its schemas come again with the next.
 
-        A start of which nothing was recorded is forgotten; those before it are not.
+        A start without records is forgotten; those before it are not.
         """
         self._schemas.release(source.declared)
         if not source.announced:

@@ -101,7 +101,7 @@ class GatewaySettings:
     connection_events_per_s: int = 1_000_000
     """A connection that brings more than a second's worth at once is not read for a while."""
     half_messages_max: int = 256 << 20
-    """Bytes of messages of which the rest has not come, over all connections."""
+    """Bytes of incomplete messages, over all connections."""
     message_timeout_ns: int = 30_000_000_000
     """So long may a message take from its first byte to its last."""
     sources_max: int = 65_536
@@ -116,7 +116,7 @@ class GatewaySettings:
     promises_max: int = 1 << 18
     """Promises that wait for the numbers before them, over all sources."""
     pull_back_ns: int = 10_000_000_000
-    """An interval that has begun and not come is asked for after so long; 0: never."""
+    """An interval that has begun and not come is requested after so long; 0: never."""
     pull_back_max: int = 1 << 16
     """Such intervals that are known of, over all sources."""
     takeover_ns: int = 5_000_000_000

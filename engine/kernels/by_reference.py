@@ -111,7 +111,7 @@ def _field(context: Any, builder: Any, shared: Shared, place: Any, name: str) ->
 
 
 def _loaded(builder: Any, pointer: Any) -> Any:
-    """What stands there, word by word: of a load of several LLVM forgets that it is invariant."""
+    """Loads word by word: LLVM drops ``invariant`` from a load of several words."""
     kind = pointer.type.pointee
     if not isinstance(kind, ir.Aggregate):
         word = builder.load(pointer)

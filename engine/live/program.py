@@ -282,7 +282,7 @@ def _engine(
     log, state = Path(task.log), Path(task.answers) / STATE / task.kind
     if task.kind == "embedded":
         return EmbeddedEngine(Place(log, state, task.save_every_s), settings, opened, tell)
-    # pyspark and a JVM only where they are asked for
+    # pyspark and a JVM only on request
     from engine.spark.live_engine import SparkEngine  # noqa: PLC0415
 
     return SparkEngine(log, state, settings, opened, task.master, tell)

@@ -1,4 +1,4 @@
-"""What a site is asked, and whose answers are in a folder."""
+"""The queries of a site, and whose answers are in a folder."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from engine.results.side_output import SIDE_OUTPUT
 
 # Whose answers are in a folder: to which query, asked how, over which log.
 #
-# A name stands for one query with one set of settings. A query more needs nothing but a new name;
+# A name identifies one query with one set of settings. A query more needs nothing but a new name;
 # what was answered under a name is never mixed with answers to something else.
 
 
@@ -93,7 +93,7 @@ def _read(path: Path) -> dict[str, Any]:
         ) from error
 
 
-# What a site is asked, as texts that a settings file holds and a process is handed.
+# The queries of a site, as texts for a settings file and a child process.
 
 
 _READ_QUERIES: Final = ("aq-kslack", "ldop", "kslack-chain")

@@ -20,7 +20,7 @@ _MOST: Final = 3
 
 
 def excluded_lines(counters: dict[str, Any], log: Path | Log) -> list[str]:
-    """A line per source of which events were set aside, the most first; none where none was.
+    """A line per source with events set aside, the most first; none without such a source.
 
     Args:
         counters: of the pass.

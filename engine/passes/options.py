@@ -41,12 +41,12 @@ def read_definitions(file: Path | None) -> dict[str, Definition]:
     return definitions(text, str(file))
 
 
-# What is asked of a pass: from the short forms of a command or a call to the chains' settings.
+# Options of a pass: from the short forms of a command or a call to the chains' settings.
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What was asked of a pass, as it was typed, for its report.
+    """Options of a pass as typed, for its report.
 
     ``source``: the input; ``command``: all of it. ``excluded``: a line per source of which events
     were set aside.

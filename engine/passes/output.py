@@ -33,7 +33,7 @@ _LINES: Final = (".jsonl", ".json")
 
 
 class Answers(Struct, frozen=True):
-    """The results of ``plans``, of which there is one at least, in the store ``parts``."""
+    """The results of ``plans`` (at least one) in the store ``parts``."""
 
     parts: PartStore
     plans: Sequence[Plan]

@@ -56,7 +56,7 @@ class Host(Struct, frozen=True):
         check_order(log, settings)
         if self.master is None:
             return run_in_process(log, settings, out, advanced)
-        # pyspark and a JVM only where they are asked for
+        # pyspark and a JVM only on request
         from engine.spark.host import run_on_spark  # noqa: PLC0415
 
         where = log if isinstance(log, Path) else _on_disk(log)

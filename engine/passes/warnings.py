@@ -89,7 +89,7 @@ _LISTED = 8
 
 
 def unseen_types(log: Path | Log, plans: Iterable[Plan]) -> list[str]:
-    """One line per query and type that no event of ``log`` has: where it stands, what there is.
+    """One line per query and type that no event of ``log`` has: its place, and existing types.
 
     The log is read no further than until every type was seen once. A negated step's type may
     rightly be missing, and any type may still come on a stream without end: no error.
@@ -144,7 +144,7 @@ def _types(batch: pa.RecordBatch) -> set[str]:
     return {kind for kind in pc.unique(column).to_pylist() if kind is not None}
 
 
-# What is most likely not meant so, though it is no error: what the input lacks for what is asked.
+# Warnings about likely mistakes: what the input lacks for the query.
 #
 # Each function gives lines for a person, none where nothing is in doubt.
 
@@ -181,7 +181,7 @@ def of_line_numbers(
         return []
     lines = barrier.span_ns // unit_ns(time_unit)
     text = (
-        "the input has no arrival times, line numbers stand for them: barrier "
+        "the input has no arrival times, line numbers replace them: barrier "
         f"{barrier.name} keeps each match for {lines:,} lines; give each record its "
         "arrival, or take a barrier that "
         "goes by event time, such as bounded:1s"
@@ -223,7 +223,7 @@ def of_numbers(
     if was_set:
         names = ", ".join(sorted(was_set)[:_LINES]) + (" ..." if len(was_set) > _LINES else "")
         said = f"the clock was set back, not the network slow (source {names})"
-        return [f"{text}{said}, and no order can mend that; {_AFTER_STEP}"]
+        return [f"{text}{said}, and no order can repair that; {_AFTER_STEP}"]
     slack = f"kslack:{neat(most)}"
     can = f"can: --order {slack}, or see" if is_order(slack) else "needs a slack beyond all; see"
     remedy = f"{can} {see}"
@@ -325,7 +325,7 @@ def of_repetition(plans: Iterable[Plan]) -> list[str]:
 
 
 def of_constraints(plans: Iterable[Plan]) -> list[str]:
-    """Patterns of which a constraint leaves no match, or an alternative no room."""
+    """Patterns without a possible match under a constraint, or with an impossible alternative."""
     monitored = monitored_plans(plans)
     if not monitored:
         return []
@@ -360,7 +360,7 @@ def of_streams(plans: Sequence[Plan], counters: dict[str, Any]) -> list[str]:
 
 
 def of_clocks(counters: dict[str, Any], how: str = "--clock {}") -> list[str]:
-    """Sources of which nobody knows how far their clocks are off, where there are others.
+    """Sources with an unknown clock error, where other sources have a known one.
 
     ``how``: to say what is known of a clock.
     """

@@ -99,7 +99,7 @@ class SeqMatcher:
         self._most = 0
 
     def _made_layout(self) -> Layout:
-        """Of the steps, and of what is asked of them."""
+        """Of the steps and their conditions."""
         return layout_of(self.plan, self.settings.intervals)
 
     def _made_kernel(self) -> Kernel:

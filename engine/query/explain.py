@@ -347,7 +347,7 @@ def cascade_lines(plans: Sequence[Plan]) -> list[str]:
             lines += _wrapped(f"columns {', '.join(sorted(returned_columns(plan)))}")
     lines += _wrapped(
         "Results are read in the order of their times, once progress has passed them; one that is "
-        "taken back or comes later takes back, or adds, what hangs on it."
+        "retracted or comes later retracts, or adds, what depends on it."
     )
     return ["\n".join(lines) + "\n"]
 

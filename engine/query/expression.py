@@ -65,7 +65,7 @@ class View(Struct, frozen=True):
     attr_types: Mapping[str, str]
     strings: Strings
     absent: bool = False
-    """There are no such events: whatever is asked of them is null."""
+    """There are no such events: all of their values are null."""
 
     @classmethod
     def of(

@@ -69,7 +69,7 @@ class Ranking(Struct, frozen=True):
     limit: int
 
 
-# What is asked of a query's results before they go out (Z10 5.1, 5.2).
+# Rules on a query's results, checked before they go out (Z10 5.1, 5.2).
 
 
 DOUBTFUL: Final = "doubtful"
@@ -114,7 +114,7 @@ class ResultRule(Struct, frozen=True):
 
 
 class Checks(Struct, frozen=True):
-    """All that is asked of one query's results.
+    """All rules on one query's results.
 
     ``key``: results with the same values have one history; empty: all of the query, or, of windows,
     all of a group.
@@ -126,7 +126,7 @@ class Checks(Struct, frozen=True):
 
 
 def checks_of(plan: Any) -> Checks | None:
-    """What is asked of the results of ``plan``; a plan of a user's own class may say nothing."""
+    """The rules on the results of ``plan``; a plan of a user's own class may have none."""
     found: Checks | None = getattr(plan, "checks", None)
     return found
 
@@ -405,7 +405,7 @@ class OrPlan(Struct, frozen=True):
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """Those that it is asked of; none: all."""
+        """The columns that it applies to; none: all."""
         return tuple(dict.fromkeys(step.stream for step in self.steps if step.stream is not None))
 
 
@@ -542,7 +542,7 @@ class WindowPlan(Struct, frozen=True):
 OwnPlan = SeqPlan | OrPlan | WindowPlan | MonitorPlan
 """What one statement asks, whatever it reads."""
 Plan = OwnPlan | DerivedPlan
-"""What is asked, so that nobody but the language and the registry of operators asks for its class:
+"""A query; only the language and the registry of operators look at its class:
 ``result_kind`` (``engine.results.kinds``), ``windows`` (none of a pattern), ``branches`` and
 ``steps`` (none of a window), ``streams`` (none: all)."""
 

@@ -1,4 +1,4 @@
-"""The plan of a pattern whose steps repeat, or of which only some matches are wanted."""
+"""Plan of a pattern with repeated steps or a limited choice of matches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from engine.stream.timeline import ANY_TYPE
 ROLE: Final = "\1"
 """Between an alias and a role; no query can write such a name."""
 EACH: Final = "i"
-"""Roles: the condition is asked of each event,"""
+"""Roles: the condition applies to each event,"""
 BEFORE: Final = "i-1"
 """the event of the step before that one,"""
 FIRST: Final = "first"

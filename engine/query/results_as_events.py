@@ -298,7 +298,7 @@ def check_attributes(plan: Plan, known: Mapping[str, str]) -> None:
 
 
 def attributes_of_log(plan: Plan) -> frozenset[str]:
-    """The own attributes of the log's events that ``plan`` hangs on, also by what it reads."""
+    """Attributes of the log's events that ``plan`` depends on, through its sources as well."""
     if not isinstance(plan, DerivedPlan):
         return named_attributes(plan)
     return frozenset[str]().union(*map(attributes_of_log, plan.sources))

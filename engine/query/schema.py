@@ -107,9 +107,9 @@ def _check_pattern(plan: SeqPlan, known: Mapping[str, str]) -> None:
 
 def _remedy(plan: OwnPlan, wrong: str, known: Mapping[str, str]) -> str:
     if f'"{wrong}"' in plan.text:
-        return f"text stands in single quotes: '{wrong}'"
+        return f"text goes in single quotes: '{wrong}'"
     if isinstance(plan, WindowPlan) and wrong in {one.label for one in plan.aggregates}:
-        return f"conditions on aggregates stand in HAVING: HAVING {wrong} > 3"
+        return f"conditions on aggregates go in HAVING: HAVING {wrong} > 3"
     if not known:
         return f"the events have no attributes; there is {', '.join(FIELDS)}"
     near = closest(wrong, [*known, *FIELDS])

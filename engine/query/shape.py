@@ -209,7 +209,7 @@ def _check_groups(group: Group, name: str) -> None:
     for part in group.parts:
         if isinstance(part, Group):
             if part.op == group.op:
-                raise UserError(f"query {name}: {part.op} stands inside {part.op}; make it one")
+                raise UserError(f"query {name}: {part.op} is inside {part.op}; make it one")
             _check_groups(part, name)
 
 

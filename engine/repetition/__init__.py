@@ -1,1 +1,1 @@
-"""Patterns whose steps repeat (Kleene closure), and which of their matches are asked for."""
+"""Patterns whose steps repeat (Kleene closure), and the choice of their matches."""

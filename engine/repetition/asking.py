@@ -1,4 +1,4 @@
-"""What is asked of events on their way into a match: their order, WITHIN, and conditions.
+"""Conditions on events on their way into a match: their order, WITHIN, and WHERE.
 
 Certain, possible or impossible, as ``engine.pattern.search.state`` has it (SPEC 4.3).
 """
@@ -240,7 +240,7 @@ def _hold(
 
 @kernel
 def finals_hold(s: Chase, from_: int, size: int, present: int, t_a: int) -> int:
-    """Whether all conditions that are asked of whole matches hold."""
+    """Whether all conditions on whole matches hold."""
     now = s.setting[0]
     return int(_hold(s, s.path, from_, size, present, now.finals_from, now.finals_to, -1, t_a))
 
@@ -263,7 +263,7 @@ def trial_holds(s: Chase, size: int, t_a: int) -> int:
 
 @kernel
 def takes_hold(s: Chase, from_: int, size: int, t_a: int) -> int:
-    """Whether what was asked of each event as it was taken holds for certain, too."""
+    """Whether the conditions checked as each event was taken hold for certain as well."""
     found, present, before, last = CERTAIN, 0, -1, -1
     for i in range(from_, from_ + size):
         step, row = s.path[i].step, s.path[i].row

@@ -126,7 +126,7 @@ class MatchTable:
         self.start, self.size, self.name, self.path = (part.copy() for part in state)
 
 
-# The probability of matches with repeated steps that hang on the clocks (SPEC 4.3).
+# The probability of matches with repeated steps that depend on the clocks (SPEC 4.3).
 #
 # By the number of their events, as of other matches (``engine.pattern.verdict.probability``): the
 # order of each event and the next one, WITHIN, and the events that may lie in a gap. Conditions on
@@ -373,7 +373,7 @@ class RepeatJudge:
         found = np.full((len(matches), len(scopes) + 1), LONG_AGO)
         for place, scope in enumerate(scopes):
             if scope.negated is None:
-                # Among events of one time the chosen ones hang on all.
+                # Among events of one time the chosen ones depend on all.
                 found[:, place] = np.maximum.reduceat(until, starts) + self.plan.chooses
                 continue
             behind = np.where(events["step"] > scope.negated, until, _NEVER)

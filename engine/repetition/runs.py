@@ -1,4 +1,4 @@
-"""Where the matches stand that have begun with an event, while events come in order.
+"""State of the matches that begin with an event, while events come in order.
 
 Under contiguity, with exact clocks, what begins with an event is one run: each event is taken as
 the one step that it can be, breaks the run or is skipped. Such a run is not walked again when an
@@ -79,7 +79,7 @@ def stands(s: Chase, w: Wanted, run: int) -> bool:
 
 @inline
 def may_end(s: Chase, run: int, row: int) -> bool:
-    """Whether a run that stands may be a match that ends with ``row``, the newest."""
+    """Whether a valid run may be a match that ends with ``row``, the newest."""
     its, now = s.runs[run], s.setting[0]
     ends = now.lasts >> its.step & 1 and its.count >= s.t.steps[its.step].least
     return bool(its.last == row and ends)
@@ -202,7 +202,7 @@ def _goes_on(s: Chase, run: int, row: int) -> None:
 
 @inline
 def place_of(s: Chase, stack: int, row: int, after: int) -> int:
-    """Where an event stands in its stack, behind the place ``after``."""
+    """Place of an event in its stack, behind the place ``after``."""
     of, entry = s.stacks.stack[stack], s.stacks.entry
     place = max(after + 1, first_not_below(entry, of.start, of.size, s.events[row].ref))
     while entry[place].row != row:

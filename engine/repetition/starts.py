@@ -50,7 +50,7 @@ def latest_start(s: Chase, stack: int, place: int) -> int:
 
 @inline
 def own_place(s: Chase, w: Wanted) -> int:
-    """Where the event stands that must be in the matches wanted and has just come; -1: none."""
+    """Place of the event that must be in the wanted matches and has just come; -1: none."""
     of = s.stacks.stack[w.stack]
     if w.row < 0:
         return -1

@@ -172,7 +172,7 @@ class AnswerLines:
         there = _read(file.path, file.at, min(len(lines), file.size - file.at))
         same = len(there) if lines.startswith(there) else _common(there, lines)
         if same < len(there):
-            self._keep(file, file.at + same, len(there) - same, "was damaged, and is mended")
+            self._keep(file, file.at + same, len(there) - same, "was damaged and is repaired")
         if same < len(lines):
             is_there = file.path.exists()
             if not is_there and file.at + same:

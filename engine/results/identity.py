@@ -120,7 +120,7 @@ def partners(identity: np.ndarray, plus: np.ndarray) -> np.ndarray:
     ordered, adds = content[order], plus[order]
     is_first = np.append(True, (ordered[1:] != ordered[:-1]).any(axis=1))
     group, first = np.cumsum(is_first) - 1, np.flatnonzero(is_first)
-    # How many stand, as if more could be taken back than do; the least of that says how often.
+    # Net count, as if more could be retracted than exist; its minimum says how often.
     total = np.cumsum(np.where(adds, 1, -1))
     total -= (total[first] - np.where(adds[first], 1, -1))[group]
     apart = group * (2 * n + 2)  # so that no group's least reaches into the next
@@ -128,7 +128,7 @@ def partners(identity: np.ndarray, plus: np.ndarray) -> np.ndarray:
     before = np.where(is_first, 0, np.append(0, least[:-1]))
     takes = np.flatnonzero(~adds & (least == before))
     gives = np.flatnonzero(adds)
-    # The nth that takes one back takes the nth that was given: it was before, as one stood.
+    # The nth retraction pairs with the nth insertion, which came before it.
     nth = np.arange(len(takes)) - np.searchsorted(takes, first)[group[takes]]
     found[order[takes]] = order[gives[np.searchsorted(gives, first)[group[takes]] + nth]]
     return found

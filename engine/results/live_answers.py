@@ -24,7 +24,7 @@ from engine.results.ordered import event_lines
 from engine.results.run_writer import FAILED, RESULTS, OutputPart
 from engine.results.side_output import SIDE_OUTPUT
 
-# Where an engine begins in a log of which the oldest files were retired.
+# Where an engine begins in a log whose oldest files were retired.
 
 
 def check_begin(log: Path, answers: Path, queries: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""``[engine]`` and ``[[query]]`` of a site's settings: what is asked, and who answers."""
+"""``[engine]`` and ``[[query]]`` of a site's settings."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class EngineSettings:
 
 
 def read_engine(whole: Table, folder: Path, log: Path, kind: str | None) -> EngineSettings | None:
-    """What the file says; None: nothing is asked, or nobody is to answer.
+    """The sections of the file; None: no queries, or no engine.
 
     Args:
         whole: the file.

@@ -187,7 +187,7 @@ async def _serve(
 def _page(
     settings: SiteSettings, overview: Overview, feed: ResultFeed, tell: Tell
 ) -> PageServer | None:
-    """The page, if it is asked for; its packages are loaded only then."""
+    """The page, if requested; its packages are loaded only then."""
     if settings.page is None:
         return None
     need("page")

@@ -132,7 +132,7 @@ def _plans(queries: Sequence[Any], time_unit: str) -> tuple[Plan, ...]:
         )
     if len(texts) < len(queries):
         raise UserError(
-            "statements that read others stand beside no plan built in Python: give that one a "
+            "statements that read others cannot run beside a plan built in Python: give that one a "
             "step of its own"
         )
     plans, explained = read_statements(texts, time_unit)

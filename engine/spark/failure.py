@@ -62,7 +62,7 @@ def spark_failure(said: str, log: Path) -> SlackwaterError:
 
 @contextmanager
 def of_the_jvm(log: Path) -> Iterator[None]:
-    """Makes errors of what is asked of the JVM, or of its end, those of ``spark_failure``.
+    """Turns errors of calls to the JVM, or of its end, into those of ``spark_failure``.
 
     Args:
         log: file that has what the JVM says.

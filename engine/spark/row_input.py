@@ -65,7 +65,7 @@ def _frame(site: str, row: Row, attributes: Mapping[str, str] | None) -> Frame:
     except (ContractViolation, FrameError, *DAMAGED) as error:
         raise UserError(
             f"site {site!r}: the frame of first_arrival {row.first_arrival} cannot be: {error}; "
-            "mend it, or leave it out"
+            "correct it, or leave it out"
         ) from error
     return frame
 
@@ -269,6 +269,6 @@ def _refuse(site: str, table: pa.Table, name: str, wrong: Any, what: str) -> Non
     row = pc.index(wrong, value=True).as_py()
     shown = {n: table[n][row].as_py() for n in table.column_names if n in _FIELDS}
     raise UserError(
-        f"site {site!r}: a row {what} {name}: {shown}; mend it, or leave such rows out before the "
-        "step, as in df.where(...)"
+        f"site {site!r}: a row {what} {name}: {shown}; correct it, or leave such rows out before "
+        "the step, as in df.where(...)"
     )

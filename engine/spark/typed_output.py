@@ -114,7 +114,7 @@ _OF_ALERT: Final = {
     "alert": "str", "trace": "str", "constraint": "str", "type": "str", "source": "str",
     "seq": "int", "ts": "int", "allowed": "str",
 }  # fmt: skip
-"""Of monitored patterns; rows have them where one is asked for."""
+"""Fields of monitored patterns; rows have them where a query monitors one."""
 _OF_SO_FAR: Final = {"type": "str", "source": "str", "seq": "int", "ts": "int"}
 """Of each event in their ``so_far``."""
 _OF_ITEM: Final = {"source": "str", "seq": "int", "ts": "int", "item": "str"}

@@ -256,7 +256,7 @@ def _table(findings: Findings) -> Table:
         f" Could not be run: {', '.join(cell)}: {why}." for cell, why in findings.errors.items()
     )
     return Table("", headings, tuple(rows), "Values of the first seed; with several seeds, the "
-                 "share of them with which it holds stands beside. sweep.json has every metric "
+                 "share of them with which it holds is beside. sweep.json has every metric "
                  f"with its mean and 95 % confidence interval.{errors}")  # fmt: skip
 
 

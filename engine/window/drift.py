@@ -65,7 +65,7 @@ def considered_delay(plan: WindowPlan, t_a: int, delays: np.ndarray) -> tuple[in
         delays: of the site's synchronised sources [ns].
 
     Raises:
-        UserError: ``DRIFT`` is asked for, and no source has a delay shorter than the window.
+        UserError: ``DRIFT`` without a source whose delay is shorter than the window.
     """
     if plan.drift is Drift.NONE or t_a < plan.size_ns:
         return t_a, 0

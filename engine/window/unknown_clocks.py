@@ -1,4 +1,4 @@
-"""From when on a query's windows hold events of several clocks of which one is unknown (SPEC 2).
+"""Windows that hold events of several clocks, one of them unknown (SPEC 2): from when on.
 
 Windows of one source are as certain as ever. All others of the query are unknown that end, or with
 early results that begin, after the first event of a second clock: to tell them apart by group and

@@ -1,4 +1,4 @@
-"""Events of one source made up: when, of which types, with which attributes."""
+"""Generated events of one source: times, types and attributes."""
 
 from __future__ import annotations
 

@@ -113,8 +113,8 @@ def bad_message(tmp_path: Path, *texts: str, unit: str = "ns", on_bad: str = "st
 
 IN_TURN = {
     "the first of several": ("ns", [GOOD, '{"ts": 5, "te": 4}', "nonsense"], '2: "te" 4 lies before "ts" 5; an interval ends at or after its start'),
-    "arrival goes back": ("ns", ['{"ts": 1, "arrival": 5}', '{"ts": 2, "arrival": 9}', '{"ts": 3, "arrival": 8}'], '3: "arrival" 8 lies before 9 of line 2; records stand in order of arrival: --sort arrival puts them so'),
-    "a line number as arrival goes back": ("ns", ['{"ts": 1, "arrival": 5}', '{"ts": 2}'], '2: "arrival" 2 (its line number, as the line gives none) lies before 5 of line 1; records stand in order of arrival: --sort arrival puts them so'),
+    "arrival goes back": ("ns", ['{"ts": 1, "arrival": 5}', '{"ts": 2, "arrival": 9}', '{"ts": 3, "arrival": 8}'], '3: "arrival" 8 lies before 9 of line 2; records are in order of arrival: --sort arrival puts them so'),
+    "a line number as arrival goes back": ("ns", ['{"ts": 1, "arrival": 5}', '{"ts": 2}'], '2: "arrival" 2 (its line number, as the line gives none) lies before 5 of line 1; records are in order of arrival: --sort arrival puts them so'),
     "text after a number": ("ns", [GOOD, '{"ts": 1, "attrs": {"v": 1}}', '{"ts": 1, "attrs": {"v": "x"}}'], '3: attribute "v" is text here ("x") but a number on line 2; give it one type throughout'),
     "truth after a number": ("ns", ['{"ts": 1, "attrs": {"v": 1}}', '{"ts": 1, "attrs": {"v": true}}'], '2: attribute "v" is true or false here (true) but a number on line 1; give it one type throughout'),
     "ids of two types": ("ns", ['{"ts": 1, "id": 1}', '{"ts": 1, "id": "x"}'], '2: "id" is text here ("x") but a number on line 1; give it one type throughout'),

@@ -156,7 +156,7 @@ def test_mapping_prefix_and_choice_of_attributes(tmp_path: Path) -> None:
         ("ts,v\n1,2\n,2\n", {}, '3: a record of kind event needs "ts"'),
         ("ts,kind\n1,event\n1,evnt\n", {}, '3: column "kind": "evnt" is no kind of record; known are event, pog, ibp, sync, tick, eos, ibe; --map attrs.kind=kind makes it an attribute'),
         ("ts,v\n1,2.5\n2,1e999\n", {}, '3: column "v": "1e999" is beyond what a float holds'),
-        ("ts,arrival\n1,9\n2,8\n", {}, '3: "arrival" 8 lies before 9 of line 2; records stand in order of arrival: --sort arrival puts them so'),
+        ("ts,arrival\n1,9\n2,8\n", {}, '3: "arrival" 8 lies before 9 of line 2; records are in order of arrival: --sort arrival puts them so'),
         ("ts,te\n1,2\n2,1\n", {}, '3: "te" 1 lies before "ts" 2; an interval ends at or after its start'),
         (b"ts,v\n1,a\n2,\xff\n", {}, '3: column "v": not UTF-8; save the file as UTF-8'),
         (b"ts,\xff\n1,a\n", {}, "1: not UTF-8 at byte 4"),

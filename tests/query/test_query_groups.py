@@ -102,7 +102,7 @@ def test_what_an_or_needs_of_the_events() -> None:
         (Group("SEQ", (0, 1, 2, 2)), "name each of its steps once"),
         (Group("AND", (0, 1, 2)), "which time !n covers"),
         (Group("AND", (0, Group("SEQ", (1, 2)))), "which time !n covers"),
-        (Group("SEQ", (0, Group("SEQ", (1, 2)))), "SEQ stands inside SEQ; make it one"),
+        (Group("SEQ", (0, Group("SEQ", (1, 2)))), "SEQ is inside SEQ; make it one"),
         (Group("SEQ", (Group("OR", (0, 2)), 1)), "groups are SEQ or AND, not 'OR'"),
     ],
 )

@@ -123,7 +123,7 @@ def test_a_hostile_frame_is_named(name: str) -> None:
     told = str(raised.value)
     assert told.startswith("site 'main': the frame of first_arrival 11 cannot be: ")
     assert said in told
-    assert told.endswith("; mend it, or leave it out")
+    assert told.endswith("; correct it, or leave it out")
 
 
 @pytest.mark.parametrize(

@@ -323,7 +323,7 @@ def test_its_text_says_the_same(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("avg(v) + v", "'v' stands beside aggregates"), ("abs(v)", "this abs is not aggregated"),
+        ("avg(v) + v", "'v' is beside aggregates"), ("abs(v)", "this abs is not aggregated"),
         ("v + 1", "this is not aggregated"), ("upper(first(v))", "this is text"),
         ("avg(v) GROUP BY g ORDER BY nosuch(v) LIMIT 2", "unknown aggregate"),
         ("avg(v) GROUP BY g ORDER BY avg(v)", "LIMIT"),

@@ -81,7 +81,7 @@ class FileFacts(Struct, frozen=True):
 
     @property
     def each(self) -> Parts:
-        """Of the files that this one stands for, or is."""
+        """Numbers of the files that this one merges, or its own."""
         if self.parts:
             return Parts.of_text(self.parts)
         return Parts(np.array([[self.frames, self.checksum]], np.int64))
@@ -153,12 +153,12 @@ def file_name(number: int) -> str:
 
 
 def merged_name(first: int, last: int) -> str:
-    """Of the file that stands for files ``first`` to ``last``."""
+    """Name of the merged file of files ``first`` to ``last``."""
     return f"merged-{first:012d}-{last:012d}.parquet"
 
 
 def is_merged(name: str) -> bool:
-    """Whether a file of that name stands for others."""
+    """Whether a file of that name is a merged one."""
     return _MERGED_NAME.fullmatch(name) is not None
 
 

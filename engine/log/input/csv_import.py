@@ -349,7 +349,7 @@ def _text_batches(path: str, form: Form) -> Iterator[Text]:
         try:
             reader = _open_reader(stream, form, numbered.on_invalid)
             if reader.schema.names != form.keys:
-                raise UserError(f"{path}:1: the names of the columns must stand on one line")
+                raise UserError(f"{path}:1: the names of the columns must be on one line")
             for batch in stack.enter_context(reader):
                 if form.padded:
                     columns = [pc.utf8_ltrim_whitespace(column) for column in batch.columns]

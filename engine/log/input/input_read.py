@@ -26,7 +26,7 @@ from engine.log.record.record_rules import Fault
 from engine.log.record.times import Times
 from engine.stream.frame import Frame
 
-# Rows of an input that stands in no order, put into one before they count as arrived (``--sort``).
+# Sorts the rows of an unordered input before they count as arrived (``--sort``).
 #
 # The whole input is held in memory for it. Rows of equal place keep their order.
 
@@ -43,7 +43,7 @@ class Sorter:
     """Gathers the rows of the input ``name`` and gives them sorted ``by`` arrival or event time.
 
     Sorted by ``ts``, rows arrive in the order of happening; one without ``ts`` stays behind the
-    row that stood before it.
+    row before it.
 
     Raises:
         UserError: it is neither; names what rows can be sorted by.
@@ -200,7 +200,7 @@ class InputForm(Struct, frozen=True):
     column, or key of a trace's objects (``a.b``: key ``b`` of the object ``a``). ``attrs``: columns
     or keys that become attributes; None: all the rest. ``delimiter``: of CSV; None: guessed from
     the header. ``header``: names of the columns of CSV without a header. ``sort``: ``arrival`` |
-    ``ts``; None: records stand in order of arrival. ``timezone``: of times that name none; None:
+    ``ts``; None: records are in order of arrival. ``timezone``: of times that name none; None:
     UTC. ``seq_bits``: of counters that wrap around, by stream (``""``: every other one).
     """
 

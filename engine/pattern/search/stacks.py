@@ -54,7 +54,7 @@ def empty_stacks(stacks: int = 16, pool: int = 128) -> Stacks:
 
 @kernel
 def _place(table: np.ndarray, stack: np.ndarray, index: int, key: int) -> int:
-    """Where the stack stands in the table, or would stand."""
+    """Place of the stack in the table, or its insertion place."""
     mask = len(table) - 1
     place = mixed(key, index + 1) & mask
     while True:

@@ -43,7 +43,7 @@ class ChunkStore(Protocol):
         """It is not asked for again."""
 
     def close(self) -> None:
-        """End of the input: nothing is asked for again."""
+        """End of the input: no more requests."""
 
     def snapshot(self) -> Any:
         """Plain data."""
@@ -229,7 +229,7 @@ def joined(parts: Iterable[Columns]) -> Columns:
 
 
 def places_by(values: np.ndarray) -> dict[int, np.ndarray]:
-    """Where each value stands, ascending; by value, ascending."""
+    """Places of each value, ascending; by value, ascending."""
     order = np.argsort(values, kind="stable")
     every, firsts = np.unique(values[order], return_index=True)
     ends = [*firsts[1:].tolist(), len(values)]
@@ -239,7 +239,7 @@ def places_by(values: np.ndarray) -> dict[int, np.ndarray]:
     }
 
 
-# Old events of a query in chunks by time, of which memory holds none but what is asked for.
+# Old events of a query in chunks by time; memory holds only requested ones.
 #
 # L09 VIII: states "stored as frames indexed by time"; here one store serves all steps.
 

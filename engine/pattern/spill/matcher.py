@@ -111,7 +111,7 @@ def _which(rows: np.ndarray, branch: np.ndarray) -> np.ndarray:
 
 
 def _difference(before: Changes | None, after: Changes | None) -> Changes | None:
-    """From the matches as they stand in the end after ``before`` to how they do after ``after``.
+    """Changes from the net matches after ``before`` to those after ``after``.
 
     Both start alike: what one of them does not change is there as it was when the other began.
     """

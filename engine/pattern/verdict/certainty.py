@@ -145,7 +145,7 @@ def _asked(
     layout: Layout, branch: int, rows: np.ndarray, half: np.ndarray, doubts: Doubts,
     conditions: Conditions | None,
 ) -> Asked | None:  # fmt: skip
-    """What the samples are asked besides the order of events."""
+    """Conditions on the samples besides the order of events."""
     if conditions is None:
         return None
     tables = layout.tables

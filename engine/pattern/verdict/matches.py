@@ -410,7 +410,7 @@ class Judge(Struct):
         return rank, len(events)
 
     def _by_time(self, events: np.ndarray) -> np.ndarray:
-        """In which order the events stand."""
+        """The order of the events."""
         columns = self.store.columns
         ref = columns["ref"][events]
         places = np.argsort(ref, kind="stable")

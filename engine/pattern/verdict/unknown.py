@@ -1,4 +1,4 @@
-"""Which matches compare the times of clocks of which one is unknown (SPEC 2, "Unknown clocks").
+"""Which matches compare times of clocks when one of them is unknown (SPEC 2, "Unknown clocks").
 
 That is so if their events are of several clocks, one of them unknown; or if a negated step, which
 may have an event of any clock, is not tied to one of their sources and the stream has such clocks.

@@ -216,7 +216,7 @@ class _Event:
         for between in shape_of(bare).between:
             if between.leading or not between.right:
                 alias = bare.steps[between.step].alias
-                message = f"{alias!r} is negated and stands at an end: nothing says how far"
+                message = f"{alias!r} is negated and at an end: nothing says how far"
                 hint = "add WITHIN: it must not occur that long before the last, or after the first"
                 raise self._refuse(pattern.spans[list(self.steps).index(alias)], message, hint)
 
@@ -271,7 +271,7 @@ class _Event:
         hint = f"write {' or '.join(f'{alias}.{written}' for alias in list(self.steps)[:3])}"
         if name.quoted:
             text = "'" + name.text.replace("'", "''") + "'"
-            hint = f"text stands in single quotes: {text}; as an attribute, {hint}"
+            hint = f"text goes in single quotes: {text}; as an attribute, {hint}"
         message = f"which step's {name.text!r} is meant?"
         return self._refuse(reference.at, message, hint)
 

@@ -1,4 +1,4 @@
-"""From statements to plans, of which some read the results of others: a cascade."""
+"""From statements to plans; statements that read the results of others form a cascade."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from engine.query.plan import (
 from engine.query.results_as_events import OF_WINDOWS, returned_columns
 from engine.query.schema import refuse_named
 
-# From statements to plans, of which some read the results of others: a cascade.
+# From statements to plans; statements that read the results of others form a cascade.
 #
 # A statement reads what its FROM, its JOIN or its pattern's steps name; where that is a stream
 # which ``CREATE STREAM`` has made, it reads results. Statements may stand in any order.
@@ -131,7 +131,7 @@ def _check_explained(explained: Sequence[bool]) -> None:
 
 
 def _streams(found: Sequence[tuple[Statement, str, int]]) -> set[str]:
-    """The names that CREATE STREAM gives, each of which is given once."""
+    """The names that CREATE STREAM gives; each is unique."""
     taken: set[str] = set()
     for one, text, place in found:
         if one.stream is None:

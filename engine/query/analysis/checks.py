@@ -119,7 +119,7 @@ class _Reading:
             if next(attributes_in(one), None) is None:
                 raise self.context.refuse(node.at, "this is the same for every result")
             if one in found:
-                raise self.context.refuse(node.at, "this stands there twice")
+                raise self.context.refuse(node.at, "this is there twice")
             found.append(one)
         return tuple(found)
 
@@ -140,11 +140,11 @@ class _Reading:
         query = None
         if other:
             if not isinstance(other[0], s.Reference) or len(other[0].parts) > 1:
-                raise self.context.refuse(other[0].at, "a query's name stands here", _FORMS)
+                raise self.context.refuse(other[0].at, "here goes the name of a query", _FORMS)
             query = other[0].parts[0].text
             query = None if query == self.plan.name else query
         if not isinstance(within, s.Number):
-            raise self.context.refuse(within.at, "a length of time stands here", _FORMS)
+            raise self.context.refuse(within.at, "here goes a duration", _FORMS)
         length = duration_ns(s.Duration(within, False, within.at), self.context, name)
         lookup = Lookup(name, query, length)
         if lookup not in self.lookups:

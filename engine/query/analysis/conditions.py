@@ -110,7 +110,7 @@ def call_of(node: s.Call, arguments: list[tuple[Typed, Span]], context: Context)
         scale = Constant(10**digits)
         found = Arithmetic("/", FunctionCall(name, (Arithmetic("*", taken[0], scale),)), scale)
     if _nested(found) > MAX_CALLS:
-        raise context.refuse(node.at, f"functions stand in one another more than {MAX_CALLS} deep")
+        raise context.refuse(node.at, f"functions are nested more than {MAX_CALLS} deep")
     return Typed(found, kind)
 
 
@@ -125,13 +125,13 @@ def _folded(call: Expression, at: Span, context: Context) -> Constant:
 def _unknown(node: s.Call, context: Context) -> Exception:
     name = node.function.text
     if name.lower() == REGEXP_LIKE:
-        hint = "it stands where a condition does, as in WHERE regexp_like(v, '^a')"
+        hint = "it goes where a condition goes, as in WHERE regexp_like(v, '^a')"
         return context.refuse(node.at, "regexp_like is a condition, and a value is needed", hint)
     near = closest(name.lower(), FUNCTIONS)
     hint = f"the functions are {', '.join([*FUNCTIONS, REGEXP_LIKE])}"
     if name.lower() in AGGREGATES:
         near = ""
-        hint = "aggregates stand in a window's SELECT list and HAVING, and are of repeated steps"
+        hint = "aggregates go in a window's SELECT list and HAVING, and are of repeated steps"
     near = _HABITS.get(name.lower(), near)
     message = f"there is no function {name!r} for values"
     return context.refuse(node.function.at, message, near or hint)
@@ -159,7 +159,7 @@ def case_of(
     pairs = tuple((when, None if typed is None else next(rest)) for when, typed, _ in whens)
     case = Case(pairs, next(rest, None))
     if _nested(case) > MAX_CALLS:
-        raise context.refuse(at, f"functions stand in one another more than {MAX_CALLS} deep")
+        raise context.refuse(at, f"functions are nested more than {MAX_CALLS} deep")
     return Typed(case, kind)
 
 
@@ -192,7 +192,7 @@ def check_decidable(predicate: Predicate, at: Span, context: Context) -> None:
     """
     for value in _calls(predicate):
         if clocked_aliases([value]):
-            message = "a function of ts, te or ref hangs on how far clocks err"
+            message = "a function of ts, te or ref depends on how far clocks err"
             hint = "compare sums and differences of times, or use raw_ts, raw_te, arrival"
             raise context.refuse(at, message, hint)
 

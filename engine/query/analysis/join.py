@@ -72,7 +72,7 @@ def _is_null(predicate: Predicate) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Term:
-    """A conjunct, the sides that it names (0, 1), and where it stands."""
+    """A conjunct, the sides that it names (0, 1), and its place in the text."""
 
     predicate: Predicate
     sides: frozenset[int]
@@ -177,7 +177,7 @@ class _Join:
             hint = f"write {self.aliases[0]}.{written} or {self.aliases[1]}.{written}"
             last = reference.parts[-1]
             if last.quoted:
-                hint = "text stands in single quotes: '" + last.text.replace("'", "''") + "'"
+                hint = "text goes in single quotes: '" + last.text.replace("'", "''") + "'"
             raise self._refuse(reference.at, f"which side's {last.text!r} is meant?", hint)
         if not rest:
             message = f"{first.text!r} is a side of the join, not a value"
@@ -209,7 +209,7 @@ class _Join:
             hint = "use WINDOW TUMBLING, or WITHIN, which has no borders"
             raise self._refuse(window.at, "a join takes no such window", hint)
         if window.drift is not None:
-            hint = "leave DRIFT out; the certainty of each row tells what hangs on the clocks"
+            hint = "leave DRIFT out; the certainty of each row says what depends on the clocks"
             raise self._refuse(window.at, "DRIFT is of aggregates; a join gives rows", hint)
         size = duration_ns(window.size, self.context, "the window")
         return size, size

@@ -42,7 +42,7 @@ class Pattern:
         self.at = parsed.at
         self.steps: dict[str, Step] = {}
         self.spans: list[Span] = []
-        """Where each step stands, the sign before a negated one left out."""
+        """The place of each step in the text, without the sign of a negated one."""
         self.iseq = parsed if isinstance(parsed, s.IseqNode) else None
         self.tree = self._part(parsed, "SEQ") if self.iseq is None else self._interval_steps()
 
@@ -67,7 +67,7 @@ class Pattern:
                 raise self.refuse(self.at, f"{which} is negated", hint)
             for place in unscoped(tree, negated) if self.iseq is None else ():
                 message = f"nothing says which time !{aliases[place]} covers here"
-                hint = "inside AND a negated step stands between two others: SEQ(A a, !N n, B b)"
+                hint = "inside AND a negated step goes between two others: SEQ(A a, !N n, B b)"
                 raise self.refuse(self.spans[place], message, hint)
         return found
 
@@ -81,7 +81,7 @@ class Pattern:
             case s.NegatedNode():
                 return self._negated(node, parent)
             case s.IseqNode():
-                message = "ISEQ stands inside another pattern"
+                message = "ISEQ is inside another pattern"
                 hint = "one query has one ISEQ, of single steps: EVENT ISEQ[A.ts < B.te](A, B)"
                 raise self.refuse(node.at, message, hint)
             case s.GroupNode(alias=s.Name()):
@@ -115,7 +115,7 @@ class Pattern:
         part = node.part
         if parent != "SEQ":
             message = f"a negated step cannot be a part of {parent} itself"
-            hint = "it stands in a SEQ, whose other steps say which time it covers"
+            hint = "put it in a SEQ, whose other steps say which time it covers"
             raise self.refuse(node.at, message, hint)
         if isinstance(part, s.NegatedNode):
             raise self.refuse(part.at, "this step is negated twice", "write one !")
@@ -240,7 +240,7 @@ class Split(Struct):
 
 
 class Term(Struct):
-    """One conjunct of a WHERE: the steps that it names, and where it stands."""
+    """One conjunct of a WHERE: the steps that it names, and its place in the text."""
 
     predicate: Predicate
     aliases: frozenset[str]

@@ -63,7 +63,7 @@ _TIMES: Final[dict[tuple[str, ...], tuple[int, int | None]]] = {
 
 
 def asks_for_repetition(parsed: s.EventQuery) -> bool:
-    """Whether a step repeats or may be missing, or only some matches are asked for."""
+    """Whether a step repeats or is optional, or the query limits its matches."""
     words = ContiguityClause | SkipClause | LimitClause
     return any(isinstance(each, words) for each in parsed.clauses) or _repeats(parsed.pattern)
 
@@ -172,7 +172,7 @@ class _RepeatQuery:
                 raise self._refuse(node.at, "this step is negated twice", "write one !")
             case _:
                 word = node.op if isinstance(node, s.GroupNode) else "ISEQ"
-                message = f"{word}(...) cannot stand in a pattern whose steps repeat"
+                message = f"{word}(...) cannot be in a pattern whose steps repeat"
                 hint = "such a pattern is one SEQ of steps; of two types: OR(A, B) x"
                 raise self._refuse(node.at, message, hint)
 
@@ -237,13 +237,13 @@ class _RepeatQuery:
                    if not self.steps[alias].negated and self.often[alias].least]  # fmt: skip
         for place, alias in enumerate(aliases):
             if self.steps[alias].negated and not present[0] < place < present[-1]:
-                message = f"{alias!r} is negated and may stand at an end: nothing says how far"
+                message = f"{alias!r} is negated and may be at an end: nothing says how far"
                 hint = "add WITHIN: it must not occur that long before the last, or after the first"
                 raise self._refuse(self.spans[alias], message, hint)
 
     # ---- conditions --------------------------------------------------------------------------
     def _conditions(self, context: Context) -> tuple[dict[str, Predicate], tuple[Predicate, ...]]:
-        """What is asked of each step's events alone, and of several events."""
+        """Conditions on each step's events alone, and on several events."""
         clause = only(self.parsed.clauses, s.Where, self.text)
         steps = list(self.steps.values())
         single: dict[str, list[Predicate]] = {}

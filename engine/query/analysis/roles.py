@@ -35,7 +35,7 @@ from engine.query.repeat_plan import (
 
 
 class Returned(Struct, frozen=True):
-    """One entry of RETURN: the steps that it names, and where it stands."""
+    """One entry of RETURN: the steps that it names, and its place in the text."""
 
     value: Attribute | Computed
     aliases: frozenset[str]
@@ -205,7 +205,7 @@ class RepeatedNames:
         for reference in clause.references if clause else ():
             name = partition_name(reference, self.text, self.steps)
             if name in found:
-                raise self._refuse(reference.at, "this stands there twice", "leave one out")
+                raise self._refuse(reference.at, "this is there twice", "leave one out")
             found.append(name)
         return tuple(found)
 

@@ -156,7 +156,7 @@ class JudgingAggregates:
             return self._of_call(node, clause)
         name = node.parts[-1].text
         if len(node.parts) > 1 or name not in [one.label for one in self.selected]:
-            hint = "conditions on events and groups stand in WHERE"
+            hint = "conditions on events and groups go in WHERE"
             if clause != "HAVING":
                 hint = f"{clause} takes aggregates, as in sum(v), or the names of selected ones"
             raise self.context.refuse(node.at, f"{name!r} is none of the aggregates", hint)
@@ -450,7 +450,7 @@ class _Select:
             if name in self.named:
                 return Attribute(name)
             hint = f"write avg({name}); of a group's own attribute, max({name})"
-            raise self._refuse(reference.at, f"{name!r} stands beside aggregates", hint)
+            raise self._refuse(reference.at, f"{name!r} is beside aggregates", hint)
 
         before = len(self.worked_out)
         node = with_names(item.value, named)

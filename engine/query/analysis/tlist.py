@@ -67,7 +67,7 @@ class Restrictions:
     Args:
         node: the ISEQ.
         steps: its steps, by alias.
-        spans: where each stands.
+        spans: the place of each in the text.
         text: of the query.
     """
 

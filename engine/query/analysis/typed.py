@@ -113,12 +113,12 @@ def to_compare(first: ValueKind, second: ValueKind, *values: Expression) -> str:
         return "a truth value is compared with TRUE or FALSE"
     for text in texts:
         if isinstance(text, str) and _is_number(text):
-            return f"a number stands without quotes: {text}"
+            return f"a number goes without quotes: {text}"
     if ValueKind.TIME in kinds:
         return "a time is compared with other times and with durations, such as ts and 5 s"
     for number in texts:
         if not isinstance(number, str):
-            return f"text stands in single quotes: '{number}'"
+            return f"text goes in single quotes: '{number}'"
     return "compare text with text, and numbers with numbers"
 
 
@@ -126,12 +126,12 @@ def to_take(kind: ValueKind, wanted: set[ValueKind], value: Expression | None = 
     """Of a value that a function or an operator takes."""
     if ValueKind.TEXT in wanted:
         if isinstance(value, Constant):
-            return f"text stands in single quotes: '{value.value}'"
+            return f"text goes in single quotes: '{value.value}'"
         return "it takes attributes that are text, such as source or type"
     if kind == ValueKind.TRUTH:
         return "CASE WHEN ... THEN 1 ELSE 0 END makes a number of it"
     if isinstance(value, Constant) and _is_number(str(value.value)):
-        return f"a number stands without quotes: {value.value}"
+        return f"a number goes without quotes: {value.value}"
     if kind == ValueKind.TEXT:
         return "name an attribute that is a number; length(...) is one of a text"
     return "name an attribute that is a number"

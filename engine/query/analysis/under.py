@@ -84,8 +84,8 @@ def _check_pattern(
         for between in shape_of(branch).between:
             if not between.left or not between.right:
                 alias = branch.steps[between.step].alias
-                message = f"{alias!r} is negated and stands at an end"
-                hint = "under a constraint a negated step stands between two others"
+                message = f"{alias!r} is negated and at an end"
+                hint = "under a constraint a negated step goes between two others"
                 raise refuse(text, parsed.pattern.at, message, hint)
         for step in branch.steps:
             if step.types:

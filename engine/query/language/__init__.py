@@ -1,1 +1,1 @@
-"""From the text of a query to its parts, and where each stands in the text."""
+"""From the text of a query to its parts and their places in the text."""

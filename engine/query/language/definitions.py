@@ -28,7 +28,7 @@ _BEFORE: Final = "EVENT SEQ(a a1, b b1) UNDER\n"
 
 
 class Definition(Struct, frozen=True):
-    """``text``: from CONSTRAINT on, without a semicolon. ``query``: one that stands under it."""
+    """``text``: from CONSTRAINT on, without a semicolon. ``query``: one under it."""
 
     name: str
     text: str

@@ -42,7 +42,7 @@ _CHAIN: Final = "write a < b < c as a < b AND b < c"
 
 
 def syntax_error(text: str, token: Token, accepts: set[str]) -> UserError:
-    """The error for ``token``, which stands where only ``accepts`` may stand."""
+    """The error for ``token`` where only ``accepts`` are allowed."""
     words = _expected(accepts)
     expected = f"expected {_choice(words)}" if words else ""
     if token.type == "$END":
@@ -103,7 +103,7 @@ def _remedied(before: str, token: Token) -> tuple[str, str] | None:
         return "EMIT is for windows; a match is emitted once it is known", hint
     kind = re.search(r"\bwindow\s+(session|rows)\b[^()]*$", before, re.IGNORECASE)
     if kind is not None and token.lower() == "drift":
-        hint = "leave DRIFT out; certainty tells what hangs on the clocks"
+        hint = "leave DRIFT out; certainty says what depends on the clocks"
         what = f"WINDOW {kind.group(1).upper()} goes by the events themselves"
         return f"{what}: to shift all of them alike changes nothing", hint
     of_rows = kind is not None and kind.group(1).lower() == "rows"

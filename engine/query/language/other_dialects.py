@@ -22,8 +22,8 @@ _EVERY: Final = "each event begins a match of its own anyway"
 _SKIP: Final = "SKIP PAST LAST EVENT or SKIP TO NEXT"
 _BETWEEN: Final = "what may lie between events is said by CONTIGUITY STRICT, NEXT or ANY"
 _REGULAR: Final = "regexp_like(t, '^x')"
-_WHERE: Final = "conditions stand in WHERE, by alias: SEQ(A a, B b) WHERE a.v > 3"
-_ALIAS: Final = "an alias stands behind its type: SEQ(A a, B b)"
+_WHERE: Final = "conditions go in WHERE, by alias: SEQ(A a, B b) WHERE a.v > 3"
+_ALIAS: Final = "an alias goes after its type: SEQ(A a, B b)"
 _ANYWAY: Final = "a match is one result anyway: leave it out"
 _SIGNS: Final = "+ inserts and - takes back: leave it out"
 _LATE: Final = (
@@ -51,7 +51,7 @@ _REMEDIES: Final = {
     "insert": "CREATE STREAM name AS SELECT ... gives results a name",
     "ilike": "upper(t) LIKE 'X%'", "rlike": _REGULAR, "similar": _REGULAR,
     "regexp": _REGULAR, "~": _REGULAR,
-    "escape": "\\ stands before a % or _ that is meant itself: LIKE 'a\\%'",
+    "escape": "\\ goes before a literal % or _: LIKE 'a\\%'",
     "skip": _SKIP, "strict": _BETWEEN, "relaxed": _BETWEEN, "contiguity": _BETWEEN,
     "output": _EARLY,
     "allowed": _LATE, "watermark": _LATE, "one": _ANYWAY, "all": _ANYWAY,
@@ -76,8 +76,8 @@ class _Habit(NamedTuple):
 
     Attributes:
         clause: which clause it stands in, by its first word; empty before the first.
-        before: of this clause, what stands before the place, without blanks at its end.
-        rest: what stands there, and what behind it.
+        before: text of this clause before the place, without blanks at its end.
+        rest: text from the place on.
         remedy: how it is said here; empty: the words around tell.
     """
 
@@ -88,7 +88,7 @@ class _Habit(NamedTuple):
 
 
 _AT_THE_END: Final = (
-    "windows stand at the end: WINDOW TUMBLING 10 s, SLIDING 10 s EVERY 5 s, SESSION 10 s or ROWS 9"
+    "windows go at the end: WINDOW TUMBLING 10 s, SLIDING 10 s EVERY 5 s, SESSION 10 s or ROWS 9"
 )
 _GROUPS: Final = (
     "groups are attributes: CREATE STREAM t AS EVENT A a RETURN floor(a.v) AS g; "
@@ -104,7 +104,7 @@ _STEP: Final = r"(^|[(,!])\s*(every\s+)?\w+(\s+\w+)?$"
 _NEXT_CLAUSE: Final = r"(from|where|window|within|having|return|(group|order|partition)\s+by)\b"
 _IN_PATTERN: Final = "event|within|return|partition by"
 _HABITS: Final = tuple(_Habit(*each) for each in (
-    ("", "^$", r"from\b", f"SELECT stands before FROM; {_PATTERN}"),
+    ("", "^$", r"from\b", f"SELECT goes before FROM; {_PATTERN}"),
     ("", "^$", r"with\b", f"name the first one, and {_NEXT}"),
     ("", "^$", r"define\b", "streams and attributes are those of the input: leave it out"),
     ("", "^$", r"partition\b", "of a pattern it is PARTITION BY x, of a window GROUP BY x"),
@@ -115,18 +115,18 @@ _HABITS: Final = tuple(_Habit(*each) for each in (
     (".*", r"\b(and|or|not)$", _NEXT_CLAUSE, "a condition is missing before it"),
     ("where|having|on|within|return", "^$", _NEXT_CLAUSE, "what belongs before it is missing"),
     ("event", r"\([^()]*$", "$", "a parenthesis is open; between steps are commas: SEQ(A a, B b)"),
-    ("event", r"\([^()]*\w$", r"(within|where)\b", "it stands behind: SEQ(A a, B b) WITHIN 10 s"),
-    ("event", r"^(seq|and|or|pal)$", r"\[", "steps stand in parentheses: SEQ(A a, B b)"),
-    ("event", "^$", "!", "what must not occur stands beside what does: SEQ(A a, !B b) WITHIN 10 s"),
+    ("event", r"\([^()]*\w$", r"(within|where)\b", "it goes after: SEQ(A a, B b) WITHIN 10 s"),
+    ("event", r"^(seq|and|or|pal)$", r"\[", "steps go in parentheses: SEQ(A a, B b)"),
+    ("event", "^$", "!", "what must not occur goes beside what does: SEQ(A a, !B b) WITHIN 10 s"),
     ("event", r"\)$", r"in\s+\d", "a match takes at most so long: WITHIN 10 s"),
-    ("event", r"\)$", r"on\b", "conditions stand behind WHERE"),
+    ("event", r"\)$", r"on\b", "conditions go after WHERE"),
     ("event", r"^$", r"\(", "one after another is SEQ(A a, B b)"),
     ("event", _STEP, "=", f"{_ALIAS}; {_EVERY}"),
     ("event", _STEP, r"as\b", f"{_ALIAS}, without AS"),
     ("event", _STEP, r"\[\s*\]", "[] is of a step that repeats: A+ a[]"),
     ("event", _STEP, r"\[", _WHERE),
     ("event", r"[(,]\s*\w+\s*\($", r"[a-z_][\w.]*\s*([=<>!]|(in|like|between|is)\b)", _WHERE),
-    ("event", _STEP, r"<?\s*\d", "how often stands in braces: B{3} b[], B{2,5} b[]"),
+    ("event", _STEP, r"<?\s*\d", "the count goes in braces: B{3} b[], B{2,5} b[]"),
     ("event", _STEP, r"for\b", "a scope has the length of WITHIN: SEQ(A a, !B b) WITHIN 10 s"),
     ("event", r"[+*?}]$", r"[?+]", f"CONTIGUITY NEXT, {_SKIP} choose among matches"),
     ("event", r"\bor\s*\([^()]*\)$", r"[+*?{]", "OR(A, B) x occurs once; B+ b[] repeats"),
@@ -141,13 +141,13 @@ _HABITS: Final = tuple(_Habit(*each) for each in (
     ("select|from|where|group by|having|window", "", r"limit\b",
      "ORDER BY sum(v) DESC LIMIT 3 gives the first groups of a window"),
     ("select", r"\)$", r"[a-z_]\w*\s*(,|from\b|group\b|window\b)",
-     "a name stands behind AS: sum(v) AS total"),
+     "a name goes after AS: sum(v) AS total"),
     ("from", r"\w$", r"as\b", "a pattern's streams have no alias, its steps have: SEQ(A a, B b)"),
     ("from", r"\b(tumbling|sliding|session|rows|tumble|hop|every|range)$", r"\d",
-     "WINDOW stands before it: WINDOW TUMBLING 10 s"),
+     "WINDOW goes before it: WINDOW TUMBLING 10 s"),
     ("from", r"^pattern$", r"\[", _PATTERN),
     ("from|on", r"\w$", r"\.?\s*(win|std|ext)\b|#\s*\w", _AT_THE_END),
-    ("from", r"^\w+$", r"\[", "conditions stand in WHERE: FROM s WHERE v > 3"),
+    ("from", r"^\w+$", r"\[", "conditions go in WHERE: FROM s WHERE v > 3"),
     ("from", r"(^|\bjoin)$", r"\(", f"name the inner one, and {_NEXT}"),
     ("where|having|on", r"\(\s*$", r"select\b",
      "what has no partner: FROM a ANTI JOIN b ON a.x = b.x WITHIN 10 s"),
@@ -166,7 +166,7 @@ _HABITS: Final = tuple(_Habit(*each) for each in (
     ("window", "^$", r"\d", "WINDOW TUMBLING 10 s, SLIDING 10 s EVERY 5 s, SESSION 10 s, ROWS 9"),
     ("window", "^$", r"(count|events)\b", _ROWS),
     ("window", r"^(tumbling|sliding|session)$", r"(with\b|gap\b|size\b|of\b|\()",
-     "its length alone stands behind it: WINDOW SESSION 10 s"),
+     "only its length goes after it: WINDOW SESSION 10 s"),
     ("window", r"^sliding\b", r"(slide|by|hop|advance|step)\b", _SLIDING),
     ("window", r"^rows\s+\d+$", r"(slide|by|hop|advance|step)\b", _OVER),
     ("window|within", "", "'", f"{_LENGTH}, without quotes"),
@@ -175,17 +175,17 @@ _HABITS: Final = tuple(_Habit(*each) for each in (
     ("window", r"^rows$", r"between\b", _OVER),
     ("window", r"^sliding\b(?!.*\bevery\b)", "$|,", _SLIDING),
     ("window|within", r"(^|tumbling|sliding|session|rows|every)$", r"\(",
-     "parentheses do not stand here: WINDOW TUMBLING 10 s"),
+     "no parentheses here: WINDOW TUMBLING 10 s"),
     ("window", "", r"with\s+watermark\b", _LATE),
     (_IN_PATTERN, "", r"select\b", "what a match gives is RETURN a.v, b.v - a.v AS gain"),
     (_IN_PATTERN, "", r"group\s+by\b", _KEYS),
     (_IN_PATTERN, "", r"order\s+by\b", "by time they come with --barrier punctuation,ordered"),
-    (_IN_PATTERN, "", r"having\b", "conditions stand in WHERE, of all events too: count(b) > 3"),
+    (_IN_PATTERN, "", r"having\b", "conditions go in WHERE, of all events too: count(b) > 3"),
     (_IN_PATTERN, "", r"window\b", f"WITHIN 10 s bounds a match; to count matches {_NEXT}"),
     (_IN_PATTERN, "", r"(allowed|with)\b",
      "how late events come is said beside the query: --order kslack:5s, --purge late:1min"),
     ("event", "", r"for\b", "a match takes at most so long: WITHIN 10 s"),
-    ("within|partition by", "", r"(and|or)\b", "conditions stand behind WHERE"),
+    ("within|partition by", "", r"(and|or)\b", "conditions go after WHERE"),
     (".*", r"\($", r"select\b", _NEXT),
     (".*", r"\.$", r"\*", "all attributes are RETURN * of a pattern, SELECT * of a join"),
     (".*", r"\[\s*i$", r"\+", "pairs are a[i - 1] and a[i]"),
@@ -200,7 +200,7 @@ _HABITS: Final = tuple(_Habit(*each) for each in (
     (".*", r"\bextract\s*\(\s*\w+$", r"from\b", "hour(raw_ts), minute(raw_ts), year(raw_ts)"),
     (".*", r"\btimer$", r":\s*interval", "nothing for so long is SEQ(A a, !B b) WITHIN 10 s"),
     (".*", r"\btimer$", ":", "a match takes at most so long: WITHIN 10 s"),
-    ("return", r"[\w)]$", "[a-z_']", "a name stands behind AS: a.v AS name"),
+    ("return", r"[\w)]$", "[a-z_']", "a name goes after AS: a.v AS name"),
     (".*", r"\w$", r":\s*\w+\s*\(", "functions have no prefix: abs(v)"),
 ))  # fmt: skip
 
@@ -210,7 +210,7 @@ def said_here(before: str, rest: str) -> str:
 
     Args:
         before: the query up to there.
-        rest: what was not understood, and what stands behind it; empty at the end of the query.
+        rest: the text from what was not understood on; empty at the end of the query.
     """
     clause, inside, here = *_clause(before), rest[:_LOOKED_BACK].lower()
     for habit in _HABITS:

@@ -37,11 +37,11 @@ from engine.query.language.syntax import (
     Under,
 )
 
-# From the grammar's rules of repetition, and of which matches are asked for, to their parts.
+# From the grammar's rules of repetition and choice of matches to their parts.
 
 
 def at_of(token: Token) -> Span:
-    """Where it stands."""
+    """Its place in the text."""
     assert token.start_pos is not None
     return token.start_pos, token.start_pos + len(token)
 
@@ -180,7 +180,7 @@ class _Build(RepetitionRules):
         return self._group("SEQ", over(rest[0].at, rest[-1].at), rest)
 
     def _group(self, op: str, at: Span, rest: tuple[Any, ...]) -> s.GroupNode:
-        """A negated part may stand without a comma before it (Z10): then there is one."""
+        """A negated part needs no comma before it (Z10); adds one."""
         parts, links = [rest[0]], list[s.Relation]()
         for entry in rest[1:]:
             if isinstance(entry, Token):

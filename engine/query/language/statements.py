@@ -1,7 +1,7 @@
 """A text of several statements, and the name that ``CREATE STREAM name AS`` gives to one.
 
-Statements stand behind one another, separated by ``;``. Each is a query; nothing in the grammar
-asks what stands before or behind it.
+Statements follow one another, separated by ``;``. Each is a query; the grammar does not depend on
+what comes before or after it.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def statements(text: str) -> list[Statement]:
         for one in found[1:]:
             if one.explained:
                 at = one.text.upper().index("EXPLAIN")
-                hint = "EXPLAIN stands before the first statement, and is of all of them"
-                raise refuse(text, (at, at + 7), "EXPLAIN stands in the middle", hint)
+                hint = "EXPLAIN goes before the first statement and covers all of them"
+                raise refuse(text, (at, at + 7), "EXPLAIN is in the middle", hint)
     return found
 
 

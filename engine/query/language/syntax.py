@@ -1,4 +1,4 @@
-"""What the parser makes of a query: its parts and where each stands in the text."""
+"""Syntax tree of a query: its parts and their places in the text."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Under(NamedTuple):
     expression: TraceNode
 
 
-# What is asked of results before they go out: CHECK, and by what their history is kept.
+# Rules on results before they go out: CHECK, and the key of their history.
 
 
 class CheckNode(NamedTuple):
@@ -122,7 +122,7 @@ class OrderBy(NamedTuple):
     limit: Number
 
 
-# How often steps of a pattern occur, and which of its matches are asked for.
+# How often steps of a pattern occur, and the choice of matches.
 
 
 class OftenNode(NamedTuple):
@@ -178,8 +178,6 @@ class LimitClause(NamedTuple):
     number: Number
 
 
-# What the parser makes of a query: its parts and where each stands in the text.
-#
 # Nothing is checked here beyond the grammar; ``engine.query.analysis.analyse`` turns it into a
 # plan. Nodes are named tuples: every command creates these many classes at import, and a frozen
 # data class takes eight times as long to create.
@@ -520,7 +518,7 @@ class SelectQuery(NamedTuple):
 
 
 class ExplainQuery(NamedTuple):
-    """``EXPLAIN query``: its plan is asked for, no answer; ``at`` covers the word EXPLAIN."""
+    """``EXPLAIN query``: prints the plan only; ``at`` covers the word EXPLAIN."""
 
     at: Span
     query: EventQuery | SelectQuery

@@ -149,7 +149,7 @@ def _number(query: Mapping[str, str], name: str) -> int:
 
 
 def state(overview: Overview, feed: ResultFeed, wish: Wish) -> dict[str, Any]:
-    """Sums, and the rows that were asked for."""
+    """Sums, and the requested rows."""
     overview.refresh()
     order = overview.order(wish.sort, descending=wish.descending, find=wish.find)
     pages = max(math.ceil(len(order) / ROWS), 1)

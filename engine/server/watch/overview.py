@@ -38,7 +38,7 @@ class AnswersState:
 
 
 IDLE_NS: Final = 10_000_000_000
-"""A connected source of which no event has come for so long is idle."""
+"""A connected source without an event for so long is idle."""
 AGE_LEAST_S: Final = 0.9
 _SHARE: Final = 20
 STATES: Final = ("connected", "idle", "away", "ended")
@@ -147,7 +147,7 @@ class Overview:
         self._due = begun + max(AGE_LEAST_S, _SHARE * taken)
 
     def order(self, sort: str, *, descending: bool, find: str = "") -> np.ndarray:
-        """Numbers of the rows of which site/source contains ``find``, in that order.
+        """Numbers of the rows whose site/source contains ``find``, in that order.
 
         Rows whose value is not known come last.
         """

@@ -319,7 +319,7 @@ def _find_doubts(
 def _put_bounds(
     window: int, sure: int, extent: tuple[int, int, int], values: Values, book: CountedBook
 ) -> None:
-    """The bounds of a window, of which some events are doubtful, in place of its values."""
+    """The bounds of a window with doubtful events, in place of its values."""
     held, scratch, counted = book.held, book.scratch, book.counted
     clear(held.sums, window)
     add_rows(counted.places[:sure], counted.cells[:sure], values, held.sums)
@@ -358,7 +358,7 @@ def _adds_up(held: Held) -> bool:
 def emit_window(
     window: int, wanted: bool, batch: OwnBatch, book: CountedBook, st: Record, at: int
 ) -> None:
-    """Bring what stands of a window up to date; ``wanted``: whether it may have a result."""
+    """Updates the emitted result of a window; ``wanted``: whether it may have one."""
     held, scratch, counted, rows = book.held, book.scratch, book.counted, 0
     kept, cells, one, vague = held.kept, held.cells, counted.of[window], False
     place = first = last = one.first

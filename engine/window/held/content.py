@@ -57,7 +57,9 @@ _FEW: Final = 64
 
 
 class Held(NamedTuple):
-    """What windows hold, and what is asked of it. ``mode``: ``PLAIN`` ``EACH`` ``TOGETHER``."""
+    """Content of windows, and the requested aggregates. ``mode``: ``PLAIN`` ``EACH``
+    ``TOGETHER``.
+    """
 
     asked: Asked
     mode: int
@@ -129,7 +131,7 @@ def read_content(
 
     Args:
         held: the windows.
-        leader: of the key; a header stands for no key, in a window of which no event is known.
+        leader: of the key; a header has no key, in a window without known events.
         stage: ``STAGE_LOW`` ...
         missing: events known to be missing that could belong to the window [start, end).
         span: start and end.

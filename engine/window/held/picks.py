@@ -2,8 +2,8 @@
 
 A *pick* has a key, which is the event's time or that other value, and takes the event with the
 smallest or largest one; of equal ones the earliest, or for the last the latest, by reference time,
-then by release. Keys are integers that are in the order of what they stand for, so floats are
-compared as integers are. Nothing hangs on the order in which cells are merged.
+then by release. Keys are integers in the order of their values, so floats compare like
+integers. The result does not depend on the order in which cells are merged.
 """
 
 from __future__ import annotations

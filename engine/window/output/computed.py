@@ -84,7 +84,7 @@ def numbers(kinds: np.ndarray, words: np.ndarray) -> np.ndarray:
 
 def of_same_kinds(kinds: np.ndarray, words: np.ndarray) -> list[slice | np.ndarray]:
     """All rows, by whether each of their numbers is a whole one: a column that has fractions, too,
-    is one of fractions, and what follows of a row must not hang on which others leave with it.
+    is one of fractions, and a row must not depend on which others leave with it.
     """
     whole = (kinds == INT) & _are_short(words[..., 0])
     rest = (kinds == FLOAT) | ((kinds == INT) & ~whole)

@@ -311,7 +311,7 @@ def _is_unsure(place: int, book: SessionBook, gap: int) -> bool:
 def emit_session(
     place: int, wanted: bool, batch: OwnBatch, book: SessionBook, st: Record, at: int
 ) -> None:
-    """Bring what stands of a session up to date; ``wanted``: whether it may have a result."""
+    """Updates the emitted result of a session; ``wanted``: whether it may have one."""
     scratch, gap, one = book.scratch, batch.size, book.sessions.of[place]
     there = wanted
     if there:

@@ -10,8 +10,8 @@ from engine.window.emitted import Outbox
 def unchanged(outbox: Outbox, numbers: np.ndarray | None, held: np.ndarray) -> np.ndarray:
     """Which results of ``outbox``, in words, are of such pairs.
 
-    A pair stands together and is of one instant, as ``engine.window.emitted.settle`` tells what
-    changes: so all changes are needed, those that are left out for another reason, too.
+    A pair is adjacent and of one instant, as ``engine.window.emitted.settle`` emits changes. So
+    pass all changes, those dropped for other reasons included.
 
     Args:
         outbox: the results.

@@ -379,7 +379,7 @@ def _assignments(
     """Which steps may be how related to the right one for the five counts to hold."""
     assert link.counts is not None
     if sum(link.counts) > len(left):
-        message = f"{sum(link.counts)} events are counted, and {len(left)} stand at the left"
+        message = f"{sum(link.counts)} events are counted, and {len(left)} are at the left"
         raise ContradictionError(link, message)
     kinds = [kind for kind, count in enumerate(link.counts) for _ in range(count)]
     kinds += [5] * (len(left) - len(kinds))

@@ -1,4 +1,4 @@
-"""The tree of a pattern of intervals: its steps, its parts, and what stands between them (Z10 4.1).
+"""The tree of a pattern of intervals: its steps, its parts, and the links between them (Z10 4.1).
 
 A pattern is read so if it has a PAL or a relation anywhere; else its steps are in the order of
 ``engine.query.analysis.pattern``.
@@ -42,7 +42,7 @@ def is_tree(node: s.PatternNode) -> bool:
 
 
 class TreePattern(Pattern):
-    """``tree`` is what is written; ``links`` says where each link of it stands.
+    """``tree`` is what is written; ``links``: the place of each link in the text.
 
     Raises:
         UserError: a step's name, a negation, a relation or a group is at fault.
@@ -50,7 +50,7 @@ class TreePattern(Pattern):
 
     def __init__(self, parsed: s.PatternNode, text: str) -> None:
         self.links: dict[int, Span] = {}
-        """By the id of a ``Link``, where it stands."""
+        """By the id of a ``Link``, its place in the text."""
         self.kept: list[Link] = []
         self.outermost = parsed
         super().__init__(parsed, text)
@@ -85,7 +85,7 @@ class TreePattern(Pattern):
                 raise unsupported(self.text, node.at, "ISEQ beside PAL or a relation")
             case s.NegatedNode():
                 message = f"a negated step cannot be a part of {parent} itself"
-                hint = "it stands in a SEQ, whose other steps say which time it covers"
+                hint = "put it in a SEQ, whose other steps say which time it covers"
                 raise self.refuse(node.at, message, hint)
 
     def _tree(self, node: s.GroupNode) -> Tree:
@@ -100,7 +100,7 @@ class TreePattern(Pattern):
                 parts.append(self._part(part, node.op))
                 continue
             if number in (0, last) and node is not self.outermost:
-                message = "a negated step stands at an end of the outermost SEQ alone"
+                message = "a negated step at an end belongs to the outermost SEQ"
                 raise self.refuse(part.at, message, "put it between two others")
             absent = self._absent(part)
             parts += absent
@@ -163,7 +163,7 @@ class TreePattern(Pattern):
             if isinstance(part, int) and steps[part].negated:
                 continue
             if len({each.word for each in words}) > 1:
-                message = "two relations stand around a negated step"
+                message = "two relations are around a negated step"
                 hint = "one of them relates the steps on both sides of it; write that one"
                 raise self.refuse(self.links[id(words[-1])], message, hint)
             words = []
