@@ -71,7 +71,7 @@ def test_a_flipped_bit_is_mended_where_it_is(
     path.write_bytes(content)
     life = live(damaged)
     life.engine.upto(right[1])
-    (told,) = [line for line in life.said if "is mended" in line]
+    (told,) = [line for line in life.said if "is repaired" in line]
     assert told.startswith(f"{path}: was damaged and is repaired: from byte 1000 on; what was")
     assert path.with_name(f"{path.name}.cut").read_bytes()[:1] == content[1000:1001]
 

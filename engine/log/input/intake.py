@@ -106,7 +106,7 @@ class RowIntake(Struct):
                     in_units(int(ns), self.unit_ns) for ns in (arrival[at[place]], reached[place])
                 )
                 faults.append(Fault(int(lines[at[place]]), (
-                    f'"arrival" {own}{given} lies before {last} of line {before}; records stand '
+                    f'"arrival" {own}{given} lies before {last} of line {before}; records are '
                     "in order of arrival: --sort arrival puts them so"
                 )))  # fmt: skip
             first = int(np.searchsorted(reached, reached[-1]))
