@@ -18,7 +18,7 @@ from engine.stream.timeline import Timeline
 # ``engine.barrier.stage`` puts the two together.
 
 
-class Asked(Struct, frozen=True):
+class BarrierRequirements(Struct, frozen=True):
     """What a barrier knows of the query: types of the negated steps, one per scope, of the positive
     ones, and how many steps there are. ``purged``: events are dropped as promises say, so that a
     broken one counts though no match waits for it.
@@ -43,7 +43,7 @@ class Matcher(Protocol):
     What it changes must not depend on how the released stream is cut into batches.
     """
 
-    asked: Asked
+    asked: BarrierRequirements
     types: tuple[str, ...]
     """Of all steps: whose rows and promises it reads."""
     takes_halves: bool

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 from msgspec import Struct
 
-from engine.barrier.base import ORDER, Asked, Changes, EventTable, Given
+from engine.barrier.base import ORDER, BarrierRequirements, Changes, EventTable, Given
 from engine.barrier.replay import (
     CHANGED,
     DUE,
@@ -101,7 +101,7 @@ class Holding:
         ordered: whether they leave by their last event's time.
     """
 
-    def __init__(self, policy: Policy, asked: Asked, *, ordered: bool) -> None:
+    def __init__(self, policy: Policy, asked: BarrierRequirements, *, ordered: bool) -> None:
         self._policy = policy
         self._ordered = ordered
         self._purged = asked.purged

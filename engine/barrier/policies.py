@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.barrier.base import Asked, Changes, EventTable, Given
+from engine.barrier.base import BarrierRequirements, Changes, EventTable, Given
 from engine.stream.timeline import ALL, LONG_AGO, Steps, Timeline, Told
 
 # Barriers that know only what is promised: at once, and the base of those that wait for promises
@@ -21,7 +21,7 @@ class Promised:
 
     adapts = False
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: BarrierRequirements) -> None:
         self._asked = asked
         self._types = list(dict.fromkeys([*asked.negated, *asked.positive]))
 
@@ -61,7 +61,7 @@ class Immediate:
         asked: of the query.
     """
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: BarrierRequirements) -> None:
         self._purged = asked.purged
         self._broken = 0
 
@@ -191,7 +191,7 @@ class Hold(Promised):
         ordered: whether matches also wait for earlier ones, as promises say.
     """
 
-    def __init__(self, asked: Asked, hold_ns: int, *, ordered: bool = False) -> None:
+    def __init__(self, asked: BarrierRequirements, hold_ns: int, *, ordered: bool = False) -> None:
         super().__init__(asked)
         self._hold_ns = hold_ns
         self._ordered = ordered

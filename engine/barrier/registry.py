@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from edge_agent.errors import near_miss
-from engine.barrier.base import Asked, Barrier
+from engine.barrier.base import Barrier, BarrierRequirements
 from engine.errors import UserError
 from engine.units import DURATION_MAX_NS, parse_duration
 
@@ -49,37 +49,37 @@ class BarrierKind:
 
     closes: Closes
     says: str
-    policy: Callable[[Asked, BarrierSettings], Policy]
+    policy: Callable[[BarrierRequirements, BarrierSettings], Policy]
     span: str = ""
     by_arrival: bool = False
     not_of_windows: str = ""
 
 
-def _promised(asked: Asked, _given: BarrierSettings) -> Policy:
+def _promised(asked: BarrierRequirements, _given: BarrierSettings) -> Policy:
     from engine.barrier.policies import Promised
 
     return Promised(asked)
 
 
-def _punctuation(asked: Asked, _given: BarrierSettings) -> Policy:
+def _punctuation(asked: BarrierRequirements, _given: BarrierSettings) -> Policy:
     from engine.barrier.policies import Punctuation
 
     return Punctuation(asked)
 
 
-def _bounded(_asked: Asked, given: BarrierSettings) -> Policy:
+def _bounded(_asked: BarrierRequirements, given: BarrierSettings) -> Policy:
     from engine.barrier.policies import Bounded
 
     return Bounded(given.span_ns)
 
 
-def _hold(asked: Asked, given: BarrierSettings) -> Policy:
+def _hold(asked: BarrierRequirements, given: BarrierSettings) -> Policy:
     from engine.barrier.policies import Hold
 
     return Hold(asked, given.span_ns, ordered=given.ordered)
 
 
-def _adaptive(asked: Asked, _given: BarrierSettings) -> Policy:
+def _adaptive(asked: BarrierRequirements, _given: BarrierSettings) -> Policy:
     from engine.barrier.policies import Adaptive
 
     return Adaptive(asked)
@@ -167,7 +167,7 @@ def barrier_of_windows(given: BarrierSettings | None, query: str) -> BarrierSett
     return given
 
 
-def build_barrier(settings: BarrierSettings, asked: Asked) -> Barrier:
+def build_barrier(settings: BarrierSettings, asked: BarrierRequirements) -> Barrier:
     """The barrier of one query and site."""
     if settings.name == "immediate" and not settings.ordered:
         from engine.barrier.policies import Immediate

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from engine.barrier.base import Asked
+from engine.barrier.base import BarrierRequirements
 from engine.barrier.registry import BARRIERS, BarrierSettings, Closes
 from engine.errors import UserError
 from engine.grouping.grouping import SourceOrder
@@ -92,7 +92,7 @@ class GroupingOperator:
 
     def __init__(self, plan: GroupingPlan, site: str, barrier: BarrierSettings) -> None:
         kind = BARRIERS[barrier.name]
-        if kind.by_arrival or kind.policy(Asked((), (), 0), barrier).adapts:
+        if kind.by_arrival or kind.policy(BarrierRequirements((), (), 0), barrier).adapts:
             raise UserError(
                 f"query {plan.name!r}: a dataflow has no barrier {barrier.name}; use bounded:K or "
                 "punctuation, which let valid items go in order, or immediate"

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from edge_agent.records import DEFAULT_SITE
-from engine.barrier.base import ORDER, Asked, Changes, Given, Happened
+from engine.barrier.base import ORDER, BarrierRequirements, Changes, Given, Happened
 from engine.barrier.registry import BarrierSettings, barrier_in_force, build_barrier
 from engine.barrier.stage import BarrierStage
 from engine.clocks.seen import MIXED
@@ -77,7 +77,7 @@ class SeqMatcher:
             raise UserError(f"purge {self.settings.purge!r}: use {', '.join(PURGES)}")
         self._layout = self._made_layout()
         steps = self._layout.steps
-        self.asked = Asked(
+        self.asked = BarrierRequirements(
             tuple(steps[step].type for step in self._layout.tables.scopes["step"].tolist()),
             tuple(dict.fromkeys(step.type for step in steps if not step.negated)),
             len(steps),

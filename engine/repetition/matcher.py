@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from edge_agent.records import DEFAULT_SITE
-from engine.barrier.base import Asked, Changes, Given
+from engine.barrier.base import BarrierRequirements, Changes, Given
 from engine.errors import UserError
 from engine.operator import Result, ResultPieces
 from engine.pattern.compiled.membership import step_filters
@@ -62,7 +62,7 @@ class RepeatMatcher(SeqMatcher):
                 "--purge promises out, or use --purge slack:K"
             )
         positive = [step.type for step in plan.steps if not step.negated]
-        self.asked = Asked(
+        self.asked = BarrierRequirements(
             tuple(scope.type for scope in scopes_of(plan)), tuple(dict.fromkeys(positive)),
             len(plan.steps),
         )  # fmt: skip
