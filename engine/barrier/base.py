@@ -30,7 +30,7 @@ class BarrierRequirements(Struct, frozen=True):
     purged: bool = False
 
 
-class Happened(NamedTuple):
+class MatcherOutput(NamedTuple):
     """What a matcher says at once: what rows do to matches, and the clocks that moved with them."""
 
     changes: Changes | None
@@ -56,16 +56,16 @@ class Matcher(Protocol):
     def required_columns(self) -> set[str]:
         """As ``engine.operator.Operator``."""
 
-    def process(self, released: Released) -> Iterable[Happened]:
+    def process(self, released: Released) -> Iterable[MatcherOutput]:
         """What a batch of the ordered stream does, which tells how its clocks moved.
 
         The barrier has acted upon one before the next is asked for.
         """
 
-    def advance(self, now: int) -> Iterable[Happened]:
+    def advance(self, now: int) -> Iterable[MatcherOutput]:
         """The arrival clock has come to ``now``: what was due before it."""
 
-    def finish(self, at: int) -> Iterable[Happened]:
+    def finish(self, at: int) -> Iterable[MatcherOutput]:
         """End of the input at arrival-clock instant ``at``: what was put off."""
 
     def shown(self, given: Given) -> Sequence[Result]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.barrier.base import Barrier, Given, Happened, HoldsMatches, Listener, Matcher
+from engine.barrier.base import Barrier, Given, HoldsMatches, Listener, Matcher, MatcherOutput
 from engine.errors import OverBudget
 from engine.operator import Result, ResultPieces
 from engine.stream.released import Released
@@ -60,7 +60,7 @@ class BarrierStage:
         return self._let_go(self._matcher.finish(at), then)
 
     def _let_go(
-        self, happened: Iterable[Happened], then: Callable[[], Given | None] | None
+        self, happened: Iterable[MatcherOutput], then: Callable[[], Given | None] | None
     ) -> Sequence[Result]:
         """What the barrier gives at each of these, and ``then``; rows that none holds may go.
 

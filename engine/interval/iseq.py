@@ -13,7 +13,7 @@ import numpy as np
 
 from edge_agent import records as r
 from edge_agent.records import DEFAULT_SITE
-from engine.barrier.base import Happened
+from engine.barrier.base import MatcherOutput
 from engine.interval.ibp_tracker import Announced
 from engine.pattern.seq import SeqMatcher
 from engine.pattern.settings import PatternSettings
@@ -50,7 +50,7 @@ class IseqMatcher(SeqMatcher):
         if self._listens:
             self._announced.begins(begun)
 
-    def process(self, released: Released) -> Iterator[Happened]:
+    def process(self, released: Released) -> Iterator[MatcherOutput]:
         moved = released.moved
         if self._listens and moved is not None:
             heard = self._announced.before(released, moved.first, moved.rows.horizon)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from edge_agent import records as r
 from edge_agent.records import DEFAULT_SITE
-from engine.barrier.base import Changes, Happened
+from engine.barrier.base import Changes, MatcherOutput
 from engine.interval.half_intervals import (
     END,
     ID_VALID,
@@ -205,7 +205,7 @@ class TreeMatcher(SeqMatcher):
         more = {"halves": self._halves, "halves_waiting": self._waiting.n}
         return super().counters() | more
 
-    def process(self, released: Released) -> Iterator[Happened]:
+    def process(self, released: Released) -> Iterator[MatcherOutput]:
         released = with_halves(released)
         self._halves += int((released.columns[HALF_COLUMN] != WHOLE).sum())
         released = self._waiting.joined(released)

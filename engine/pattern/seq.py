@@ -9,7 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from edge_agent.records import DEFAULT_SITE
-from engine.barrier.base import ORDER, BarrierRequirements, Changes, Given, Happened
+from engine.barrier.base import ORDER, BarrierRequirements, Changes, Given, MatcherOutput
 from engine.barrier.registry import BarrierSettings, barrier_in_force, build_barrier
 from engine.barrier.stage import BarrierStage
 from engine.clocks.seen import MIXED
@@ -134,7 +134,7 @@ class SeqMatcher:
         """Where the kernel finds the events."""
         return self._kernel.stacks
 
-    def process(self, released: Released) -> Iterator[Happened]:
+    def process(self, released: Released) -> Iterator[MatcherOutput]:
         """As ``engine.barrier.base.Matcher``.
 
         Raises:
@@ -147,12 +147,12 @@ class SeqMatcher:
         timeline = moved.timeline(released, self.types, by_start=not self._by_ends)
         changes = self._changes(released, moved, timeline.told.promised)
         self._horizon = moved.horizon
-        yield Happened(changes, timeline)
+        yield MatcherOutput(changes, timeline)
 
-    def advance(self, now: int) -> Iterable[Happened]:  # noqa: ARG002 - no event waits
+    def advance(self, now: int) -> Iterable[MatcherOutput]:  # noqa: ARG002 - no event waits
         return ()
 
-    def finish(self, at: int) -> Iterable[Happened]:  # noqa: ARG002 - no event waits
+    def finish(self, at: int) -> Iterable[MatcherOutput]:  # noqa: ARG002 - no event waits
         return ()
 
     def shown(self, given: Given) -> Sequence[Result]:

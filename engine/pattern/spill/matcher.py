@@ -10,7 +10,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from edge_agent.records import DEFAULT_SITE
-from engine.barrier.base import ORDER, Changes, Happened, Verdicts
+from engine.barrier.base import ORDER, Changes, MatcherOutput, Verdicts
 from engine.clocks.stream_clocks import StreamClocks
 from engine.errors import UserError
 from engine.kernels.tables import numbered
@@ -236,7 +236,7 @@ class SpillingMatcher(SeqMatcher):
         more = {"put_off": self._put_off, "pending": self._pending.n, "turns": self._turns}
         return found | more
 
-    def process(self, released: Released) -> Iterator[Happened]:
+    def process(self, released: Released) -> Iterator[MatcherOutput]:
         self._strings = released.strings
         self._types |= released.attr_types
         self._promises = released.promises is not None
@@ -251,10 +251,10 @@ class SpillingMatcher(SeqMatcher):
     def _clocked(self, released: Released) -> Released:
         return replace(released, moved=self._clocks.advance(released))
 
-    def advance(self, now: int) -> Iterator[Happened]:
+    def advance(self, now: int) -> Iterator[MatcherOutput]:
         return map(self._taken, self._waiting.until(now))
 
-    def finish(self, at: int) -> Iterator[Happened]:
+    def finish(self, at: int) -> Iterator[MatcherOutput]:
         yield from map(self._taken, [*self._waiting.until(at), *self._waiting.rest(at)])
         self._cold.close()
 
@@ -313,7 +313,7 @@ class SpillingMatcher(SeqMatcher):
 
     # ---- a turn ---------------------------------------------------------------------------------
 
-    def _taken(self, turn: Turn) -> Happened:
+    def _taken(self, turn: Turn) -> MatcherOutput:
         """What the events of one chunk that waited do, as of the turn's instant."""
         self._turns += 1
         nothing = Released(
@@ -335,7 +335,7 @@ class SpillingMatcher(SeqMatcher):
                 found.append(changes)
         pending.keep(~mine)
         changes = self._caused(found, turn) if found else None
-        return Happened(changes, replace(timeline, now=turn.at))
+        return MatcherOutput(changes, replace(timeline, now=turn.at))
 
     def _deferred(self, late: Columns, part: int) -> Changes | None:
         """What ``late`` events do; they stay."""
