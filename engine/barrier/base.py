@@ -68,7 +68,7 @@ class Matcher(Protocol):
     def finish(self, at: int) -> Iterable[MatcherOutput]:
         """End of the input at arrival-clock instant ``at``: what was put off."""
 
-    def shown(self, given: Given) -> Sequence[Result]:
+    def shown(self, given: ReleasedMatches) -> Sequence[Result]:
         """What the barrier has let go, as results of the matcher's kind."""
 
     def purge(self, held_rows: Callable[[], np.ndarray]) -> np.ndarray | None:
@@ -103,7 +103,7 @@ class Barrier(Protocol):
 
     def process(
         self, changes: Changes | None, timeline: Timeline, store: EventTable
-    ) -> Given | None:
+    ) -> ReleasedMatches | None:
         """What a batch's rows do to matches, in order, and its clocks; gives what is let go, if
         anything.
         """
@@ -128,10 +128,10 @@ class Barrier(Protocol):
 class HoldsMatches(Barrier, Protocol):
     """A barrier that may keep a match for later; ``counters`` say how many: ``matches_held``."""
 
-    def advance(self, now: int) -> Given | None:
+    def advance(self, now: int) -> ReleasedMatches | None:
         """The arrival clock has come to ``now``: gives what was due before it."""
 
-    def finish(self, at: int) -> Given | None:
+    def finish(self, at: int) -> ReleasedMatches | None:
         """End of the input at arrival-clock instant ``at``: everything held is decided."""
 
 
@@ -196,7 +196,7 @@ class Changes(Struct):
         )  # fmt: skip
 
 
-class Given(Struct):
+class ReleasedMatches(Struct):
     """What a barrier lets go, in order: equally long columns.
 
     ``rows``: (n, steps) places in the store. ``plus``: given, or else taken back.

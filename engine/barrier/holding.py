@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 from msgspec import Struct
 
-from engine.barrier.base import ORDER, BarrierRequirements, Changes, EventTable, Given
+from engine.barrier.base import ORDER, BarrierRequirements, Changes, EventTable, ReleasedMatches
 from engine.barrier.replay import (
     CHANGED,
     DUE,
@@ -123,7 +123,7 @@ class Holding:
 
     def process(
         self, changes: Changes | None, timeline: Timeline, store: EventTable
-    ) -> Given | None:
+    ) -> ReleasedMatches | None:
         broken = self._policy.broken(timeline)
         if self._purged:
             broken = broken | timeline.below_promises()
@@ -141,13 +141,13 @@ class Holding:
             parts.insert(0, _changing(held, old, changes, store))
         return self._replayed(held, old, changes, parts)
 
-    def advance(self, now: int) -> Given | None:
+    def advance(self, now: int) -> ReleasedMatches | None:
         held = self._held
         if held is None or not (held.deadline < now).any():
             return None
         return self._replayed(held, len(held.number), None, [_deadlines(held, now)])
 
-    def finish(self, at: int) -> Given | None:
+    def finish(self, at: int) -> ReleasedMatches | None:
         """Everything is due: what has a deadline until then at that, the rest at the end."""
         held = self._held
         if held is None:
@@ -209,7 +209,7 @@ class Holding:
 
     def _replayed(
         self, held: _Held, old: int, changes: Changes | None, parts: list[_Parts]
-    ) -> Given:
+    ) -> ReleasedMatches:
         n = len(held.number)
         happens = _Parts.sorted(parts)
         turns = _turns(changes)
@@ -340,7 +340,7 @@ def _turns(changes: Changes | None) -> Turns:
     return Turns(before.confirmed, before.chance, after.stands, after.confirmed, after.chance)
 
 
-def _given(held: _Held, changes: Changes | None, let: Let) -> Given:
+def _given(held: _Held, changes: Changes | None, let: Let) -> ReleasedMatches:
     n = int(let.n[0])
     entry, change = let.entry[:n], let.change[:n]
     rows, branch, known = np.empty((n, held.rows.shape[1]), np.int64), *np.empty((2, n), np.int64)
@@ -352,7 +352,7 @@ def _given(held: _Held, changes: Changes | None, let: Let) -> Given:
         by = change[~mine]
         rows[~mine], branch[~mine] = changes.rows[by], changes.branch[by]
         known[~mine] = changes.known_at[by]
-    return Given(
+    return ReleasedMatches(
         rows, branch, let.plus[:n].copy(), let.at[:n].copy(), known, let.confirmed[:n].copy(),
         let.chance[:n].copy(),
     )  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.barrier.base import BarrierRequirements, Changes, EventTable, Given
+from engine.barrier.base import BarrierRequirements, Changes, EventTable, ReleasedMatches
 from engine.stream.timeline import ALL, LONG_AGO, Steps, Timeline, Told
 
 # Barriers that know only what is promised: at once, and the base of those that wait for promises
@@ -67,14 +67,14 @@ class Immediate:
 
     def process(
         self, changes: Changes | None, timeline: Timeline, store: EventTable
-    ) -> Given | None:
+    ) -> ReleasedMatches | None:
         if self._purged:
             self._broken += int(timeline.below_promises().sum())
         if changes is None:
             return None
         before, after = changes.before, changes.after
         if after.stands.all() and not before.stands.any():
-            return Given(
+            return ReleasedMatches(
                 changes.rows, changes.branch, after.stands,
                 store.columns["release"][changes.cause], changes.known_at, after.confirmed,
                 after.chance,
@@ -83,7 +83,7 @@ class Immediate:
         change = np.repeat(np.arange(len(changes)), before.stands.astype(np.int64) + after.stands)
         plus = np.ones(len(change), np.bool_)
         plus[np.searchsorted(change, np.flatnonzero(before.stands))] = False
-        return Given(
+        return ReleasedMatches(
             changes.rows[change],
             changes.branch[change],
             plus,

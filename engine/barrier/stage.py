@@ -8,7 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from engine.barrier.base import Barrier, Given, HoldsMatches, Listener, Matcher, MatcherOutput
+from engine.barrier.base import (
+    Barrier,
+    HoldsMatches,
+    Listener,
+    Matcher,
+    MatcherOutput,
+    ReleasedMatches,
+)
 from engine.errors import OverBudget
 from engine.operator import Result, ResultPieces
 from engine.stream.released import Released
@@ -60,7 +67,7 @@ class BarrierStage:
         return self._let_go(self._matcher.finish(at), then)
 
     def _let_go(
-        self, happened: Iterable[MatcherOutput], then: Callable[[], Given | None] | None
+        self, happened: Iterable[MatcherOutput], then: Callable[[], ReleasedMatches | None] | None
     ) -> Sequence[Result]:
         """What the barrier gives at each of these, and ``then``; rows that none holds may go.
 

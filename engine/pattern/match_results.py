@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from edge_agent.records import CLOCK
-from engine.barrier.base import Given
+from engine.barrier.base import ReleasedMatches
 from engine.errors import ContractViolation
 from engine.operator import Result, ResultColumns
 from engine.pattern.compiled.tables import Layout
@@ -116,7 +116,7 @@ class Matches(ResultColumns):
     kind = MATCHES
 
     def __init__(
-        self, given: Given, store: Store, layout: Layout, strings: Strings, query: str, site: str
+        self, given: ReleasedMatches, store: Store, layout: Layout, strings: Strings, query: str, site: str
     ) -> None:  # fmt: skip
         self.given, self.layout, self.strings = given, layout, strings
         self.query, self.site = query, site
@@ -145,7 +145,7 @@ class Matches(ResultColumns):
         """The results ``rows``, given (``plus``) or taken back at instants ``at``."""
         found, of = copy(self), self.given
         found.which = self.which[rows]
-        found.given = Given(
+        found.given = ReleasedMatches(
             of.rows[rows], of.branch[rows], plus, at, of.known_at[rows], of.confirmed[rows],
             of.chance[rows],
         )  # fmt: skip
@@ -323,12 +323,12 @@ def columns_table(matches: Matches) -> pa.Table:
     return pa.table(columns, names=MATCH_SCHEMA.names)
 
 
-def certainties_of(given: Given) -> np.ndarray:
+def certainties_of(given: ReleasedMatches) -> np.ndarray:
     """Places in ``CERTAINTIES``."""
     return np.where(given.chance == UNKNOWN, 2, given.confirmed.astype(np.int64))
 
 
-def _chances(given: Given) -> pa.Array:
+def _chances(given: ReleasedMatches) -> pa.Array:
     """The probabilities; null where nobody knows."""
     unknown = np.isnan(given.chance) | (given.chance == UNKNOWN)
     return pa.array(given.chance, mask=unknown if unknown.any() else None)

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from edge_agent.records import DEFAULT_SITE
-from engine.barrier.base import ORDER, BarrierRequirements, Changes, Given, MatcherOutput
+from engine.barrier.base import ORDER, BarrierRequirements, Changes, MatcherOutput, ReleasedMatches
 from engine.barrier.registry import BarrierSettings, barrier_in_force, build_barrier
 from engine.barrier.stage import BarrierStage
 from engine.clocks.seen import MIXED
@@ -155,7 +155,7 @@ class SeqMatcher:
     def finish(self, at: int) -> Iterable[MatcherOutput]:  # noqa: ARG002 - no event waits
         return ()
 
-    def shown(self, given: Given) -> Sequence[Result]:
+    def shown(self, given: ReleasedMatches) -> Sequence[Result]:
         of = given
         if CHANCE in self.table.columns:
             of = no_surer_than(self.table.chances(given.rows), given)

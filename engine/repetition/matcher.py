@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from edge_agent.records import DEFAULT_SITE
-from engine.barrier.base import BarrierRequirements, Changes, Given
+from engine.barrier.base import BarrierRequirements, Changes, ReleasedMatches
 from engine.errors import UserError
 from engine.operator import Result, ResultPieces
 from engine.pattern.compiled.membership import step_filters
@@ -110,7 +110,7 @@ class RepeatMatcher(SeqMatcher):
         runs = self._kernel.construct(self.table, first_new, released.strings)
         return RepeatJudge(self.plan, self._rule, self.table, self._matches).changes(runs)
 
-    def shown(self, given: Given) -> Sequence[Result]:
+    def shown(self, given: ReleasedMatches) -> Sequence[Result]:
         return ResultPieces(list(shown_runs(
             given, self._matches, self.table, self._repeat, self._strings, self.site
         )))  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from engine.barrier.base import Given
+from engine.barrier.base import ReleasedMatches
 from engine.pattern.match_results import Matches
 from engine.pattern.store import Store
 from engine.pattern.verdict.certainty import no_surer_than
@@ -32,7 +32,7 @@ CELLS_MAX = 1 << 22
 
 
 def shown_runs(
-    given: Given, matches: MatchTable, store: Store, layout: RepeatLayout, strings: Strings,
+    given: ReleasedMatches, matches: MatchTable, store: Store, layout: RepeatLayout, strings: Strings,
     site: str,
 ) -> Iterator[RepeatMatches]:  # fmt: skip
     """What a barrier has let go, in pieces of bounded size."""
@@ -42,7 +42,7 @@ def shown_runs(
     some = max(1, CELLS_MAX // width)
     while start < n:
         part = slice(start, start + some)
-        piece = Given(
+        piece = ReleasedMatches(
             given.rows[part], given.branch[part], given.plus[part], given.at[part],
             given.known_at[part], given.confirmed[part], given.chance[part],
         )  # fmt: skip
@@ -85,7 +85,7 @@ class RepeatMatches(Matches):
     """
 
     def __init__(
-        self, given: Given, step_of: np.ndarray, store: Store, layout: RepeatLayout,
+        self, given: ReleasedMatches, step_of: np.ndarray, store: Store, layout: RepeatLayout,
         strings: Strings, site: str,
     ) -> None:  # fmt: skip
         super().__init__(given, store, layout.layout, strings, layout.plan.name, site)

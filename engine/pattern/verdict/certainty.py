@@ -19,7 +19,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from engine.barrier.base import Given
+from engine.barrier.base import ReleasedMatches
 from engine.pattern.compiled.tables import Layout, members_of
 from engine.pattern.search.machine import Errors, Programs
 from engine.pattern.settings import Rule
@@ -159,7 +159,7 @@ def _asked(
     )  # fmt: skip
 
 
-def no_surer_than(events: np.ndarray, given: Given) -> Given:
+def no_surer_than(events: np.ndarray, given: ReleasedMatches) -> ReleasedMatches:
     """A match is no surer than its events, where these are results of another statement, and as
     probable as itself and all of them, taken as independent.
 
