@@ -27,7 +27,7 @@ from engine.barrier.replay import (
     TO_COME,
     Entries,
     Happenings,
-    Let,
+    Releases,
     Turns,
     replay,
     room_for,
@@ -340,7 +340,7 @@ def _turns(changes: Changes | None) -> Turns:
     return Turns(before.confirmed, before.chance, after.stands, after.confirmed, after.chance)
 
 
-def _given(held: _Held, changes: Changes | None, let: Let) -> ReleasedMatches:
+def _given(held: _Held, changes: Changes | None, let: Releases) -> ReleasedMatches:
     n = int(let.n[0])
     entry, change = let.entry[:n], let.change[:n]
     rows, branch, known = np.empty((n, held.rows.shape[1]), np.int64), *np.empty((2, n), np.int64)

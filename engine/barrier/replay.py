@@ -70,7 +70,7 @@ class Turns(NamedTuple):
     chance: np.ndarray
 
 
-class Let(NamedTuple):
+class Releases(NamedTuple):
     """What is let go: an entry, or (-1) the match of a change; ``n``: how many."""
 
     entry: np.ndarray
@@ -82,10 +82,10 @@ class Let(NamedTuple):
     n: np.ndarray
 
 
-def room_for(entries: int, changes: int) -> Let:
+def room_for(entries: int, changes: int) -> Releases:
     """Each entry is let go once at most, each change corrects with two results at most."""
     room = entries + 2 * changes
-    return Let(
+    return Releases(
         np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.bool_),
         np.empty(room, np.int64), np.empty(room, np.bool_), np.empty(room, np.float64),
         np.zeros(1, np.int64),
@@ -105,7 +105,7 @@ def _observe(state: Record, spoilt: int) -> None:
 
 @inline
 def _write(
-    let: Let, entry: int, change: int, plus: bool, at: int, confirmed: bool, chance: float
+    let: Releases, entry: int, change: int, plus: bool, at: int, confirmed: bool, chance: float
 ) -> None:
     n = let.n[0]
     let.entry[n], let.change[n], let.plus[n], let.at[n] = entry, change, plus, at
@@ -114,14 +114,14 @@ def _write(
 
 
 @inline
-def _let_go(e: Entries, entry: int, at: int, state: Record, let: Let) -> None:
+def _let_go(e: Entries, entry: int, at: int, state: Record, let: Releases) -> None:
     _observe(state, 0)
     e.where[entry] = GONE
     _write(let, entry, -1, True, at, e.confirmed[entry], e.chance[entry])
 
 
 @inline
-def _let_go_ordered(e: Entries, size: int, at: int, state: Record, let: Let) -> int:
+def _let_go_ordered(e: Entries, size: int, at: int, state: Record, let: Releases) -> int:
     """Those that are due and before which none is held or can come; the heap's new size.
 
     By their last event, then by number, in which order entries are.
@@ -139,7 +139,7 @@ def _let_go_ordered(e: Entries, size: int, at: int, state: Record, let: Let) -> 
 
 @kernel
 def replay(
-    happens: Happenings, e: Entries, turns: Turns, ordered: bool, fates: np.ndarray, let: Let
+    happens: Happenings, e: Entries, turns: Turns, ordered: bool, fates: np.ndarray, let: Releases
 ) -> None:
     """Go through ``happens``.
 
