@@ -28,7 +28,7 @@ from engine.barrier.replay import (
     Entries,
     Happenings,
     Releases,
-    Turns,
+    StateChanges,
     replay,
     room_for,
 )
@@ -331,13 +331,15 @@ def _found(held: _Held, old: int, changes: Changes, others: np.ndarray) -> np.nd
     return np.where(np.append(of, -1)[found] == names, found, -1)
 
 
-def _turns(changes: Changes | None) -> Turns:
+def _turns(changes: Changes | None) -> StateChanges:
     if changes is None:
         none = np.empty(0, np.bool_)
         real = np.empty(0, np.float64)
-        return Turns(none, real, none, none, real)
+        return StateChanges(none, real, none, none, real)
     before, after = changes.before, changes.after
-    return Turns(before.confirmed, before.chance, after.stands, after.confirmed, after.chance)
+    return StateChanges(
+        before.confirmed, before.chance, after.stands, after.confirmed, after.chance
+    )
 
 
 def _given(held: _Held, changes: Changes | None, let: Releases) -> ReleasedMatches:

@@ -60,7 +60,7 @@ class Happenings(NamedTuple):
     at: np.ndarray
 
 
-class Turns(NamedTuple):
+class StateChanges(NamedTuple):
     """Changes of older matches, by change: as they stood, and as they stand now."""
 
     was_confirmed: np.ndarray
@@ -139,7 +139,12 @@ def _let_go_ordered(e: Entries, size: int, at: int, state: Record, let: Releases
 
 @kernel
 def replay(
-    happens: Happenings, e: Entries, turns: Turns, ordered: bool, fates: np.ndarray, let: Releases
+    happens: Happenings,
+    e: Entries,
+    turns: StateChanges,
+    ordered: bool,
+    fates: np.ndarray,
+    let: Releases,
 ) -> None:
     """Go through ``happens``.
 
