@@ -25,8 +25,8 @@ from engine.pattern.search.machine import Errors, Programs
 from engine.pattern.settings import Rule
 from engine.pattern.verdict.probability import (
     SCOPE_END,
-    Asked,
     Doubtful,
+    SampledConditions,
     pair_probability,
     sampled_probability,
     shared_by_doubts,
@@ -144,7 +144,7 @@ def _bounds_of_pair(
 def _asked(
     layout: Layout, branch: int, rows: np.ndarray, half: np.ndarray, doubts: Doubts,
     conditions: Conditions | None,
-) -> Asked | None:  # fmt: skip
+) -> SampledConditions | None:  # fmt: skip
     """Conditions on the samples besides the order of events."""
     if conditions is None:
         return None
@@ -152,7 +152,7 @@ def _asked(
     from_, to = tables.branches[["conditions_from", "conditions_to"]][branch].tolist()
     c = conditions
     errors = Errors(c.events, -1, np.zeros(len(layout.steps)))
-    return Asked(
+    return SampledConditions(
         c.programs, c.ranks, c.raw, c.ok, errors, rows.copy(),
         members_of(tables, branch), half,
         tables.conditions, from_, to, doubts.row, tables.scopes,

@@ -11,7 +11,7 @@ Events of negated steps that may lie in a scope: given the errors of the positiv
 that such an event lies there is exact, the share of its own interval that the scope covers. Of
 those that share a clock the error is sampled as well, one for all of them.
 
-Conditions on times (``Asked``) are asked of each sample. Where they are asked of an event of a
+Conditions on times (``SampledConditions``) are asked of each sample. Where they are asked of an event of a
 negated step, its own error is sampled too, at one place in each of ``STRATA`` equal parts; that it
 lies in the window of another event is one more border of its scope.
 """
@@ -74,7 +74,7 @@ class Doubtful(NamedTuple):
     chance: np.ndarray
 
 
-class Asked(NamedTuple):
+class SampledConditions(NamedTuple):
     """Conditions that clock errors change, and what they read.
 
     ``programs``, ``ranks``, ``raw``, ``ok``: of ``engine.pattern.search.machine.holds``;
@@ -100,10 +100,10 @@ class Asked(NamedTuple):
     scopes: np.ndarray
 
 
-def nothing_asked(matches: int) -> Asked:
+def nothing_asked(matches: int) -> SampledConditions:
     """For ``matches``, whatever their clocks err by."""
     none, real = np.empty(0, np.int64), np.empty(0, np.float64)
-    return Asked(
+    return SampledConditions(
         NO_PROGRAMS, none, np.empty((0, 0), np.int64), np.empty((0, 0), np.bool_),
         Errors(np.empty(0, EVENT), -1, real), np.empty((matches, 0), np.int64), none,
         np.empty((matches, 0)), np.empty(0, CONDITION), 0, 0, none, np.empty(0, SCOPE),
@@ -160,7 +160,7 @@ def _error_below(x: np.ndarray, first_unc: np.ndarray, second_unc: np.ndarray) -
 def sampled_probability(
     ref_ns: np.ndarray, unc_ns: np.ndarray, clock: np.ndarray, relations: np.ndarray,
     long_ns: np.ndarray, doubtful: Doubtful | None = None,
-    asked: Asked | None = None,
+    asked: SampledConditions | None = None,
 ) -> np.ndarray:  # fmt: skip
     """Share of sampled errors under which the events satisfy ``relations`` and what is asked
     besides, and no doubtful one counts.
@@ -237,7 +237,7 @@ def shared_by_doubts(
 @njit
 def _share(
     time: np.ndarray, unc: np.ndarray, clock: np.ndarray, relations: np.ndarray,
-    long: np.ndarray, errors: np.ndarray, doubtful: Doubtful, asked: Asked,
+    long: np.ndarray, errors: np.ndarray, doubtful: Doubtful, asked: SampledConditions,
 ) -> np.ndarray:  # fmt: skip
     """Pairs that share a clock and err alike are exact, and tested before: they are left out."""
     matches, steps = time.shape
@@ -281,7 +281,7 @@ def _errs(m: int, unc: np.ndarray, d: Doubtful) -> bool:
 
 
 @njit
-def _all_hold(asked: Asked, from_: int, to: int, rows: np.ndarray) -> bool:
+def _all_hold(asked: SampledConditions, from_: int, to: int, rows: np.ndarray) -> bool:
     """Whether conditions hold of the events ``rows`` under the errors given."""
     a = asked
     for c in range(from_, to):
@@ -296,7 +296,7 @@ def _all_hold(asked: Asked, from_: int, to: int, rows: np.ndarray) -> bool:
 @inline
 def _none_lies(
     m: int, p: int, true_time: np.ndarray, long: np.ndarray, error: np.ndarray, d: Doubtful,
-    asked: Asked,
+    asked: SampledConditions,
 ) -> float:  # fmt: skip
     """The chance that no doubtful event lies in a scope of match ``m``, given its true times."""
     weight, hit, first = 1.0, 0.0, d.start[m]
@@ -360,7 +360,7 @@ def _lies_at(t: float, i: int, true_time: np.ndarray, long: np.ndarray, d: Doubt
 
 
 @inline
-def _some_asked(start: int, stop: int, d: Doubtful, asked: Asked) -> bool:
+def _some_asked(start: int, stop: int, d: Doubtful, asked: SampledConditions) -> bool:
     """Whether clock errors change what is asked in one of some doubts' scopes."""
     for i in range(start, min(stop, len(asked.event))):
         scope = asked.scopes[d.scope[i]]
@@ -371,7 +371,7 @@ def _some_asked(start: int, stop: int, d: Doubtful, asked: Asked) -> bool:
 
 
 @inline
-def _window_asked(start: int, stop: int, d: Doubtful, asked: Asked) -> int:
+def _window_asked(start: int, stop: int, d: Doubtful, asked: SampledConditions) -> int:
     """Where the table has the window that the event of one doubt must share with another event, if
     that is all that clock errors change of what is asked of it; else -1.
     """
@@ -393,7 +393,7 @@ def _window_asked(start: int, stop: int, d: Doubtful, asked: Asked) -> int:
 @inline
 def _share_in_window(
     m: int, i: int, at: int, true_time: np.ndarray, long: np.ndarray, error: np.ndarray,
-    d: Doubtful, asked: Asked,
+    d: Doubtful, asked: SampledConditions,
 ) -> float:  # fmt: skip
     """The share of an event's errors under which it lies in the scope and in the window of which
     the table has at ``at`` the length and both steps.
@@ -417,7 +417,7 @@ def _share_in_window(
 @njit
 def _share_that_lies(
     m: int, p: int, start: int, stop: int, true_time: np.ndarray, long: np.ndarray,
-    error: np.ndarray, d: Doubtful, asked: Asked,
+    error: np.ndarray, d: Doubtful, asked: SampledConditions,
 ) -> float:  # fmt: skip
     """The share of an event's errors under which it lies in a scope and what is asked there holds;
     its doubts are those from ``start`` to ``stop``.
