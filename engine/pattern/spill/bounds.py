@@ -116,7 +116,7 @@ class Keys:
             self._hashes = np.append(self._hashes, np.array(new, np.int64))
 
 
-class Wanted:
+class KeyFilter:
     """Some keys; it takes others for them now and then, but never misses one.
 
     Args:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from engine.errors import UserError
 from engine.log.whole_file import sync_folder
-from engine.pattern.spill.bounds import KEY, Wanted
+from engine.pattern.spill.bounds import KEY, KeyFilter
 from engine.pattern.store import EXPIRES
 
 # Where pieces of chunks of spilled events are: in memory, or one file each.
@@ -294,7 +294,7 @@ class Cold:
             pieces.append((self._pieces, int(more[EXPIRES].max())))
             self._pieces += 1
 
-    def between(self, low: int, high: int, part: int, wanted: Wanted) -> Columns:
+    def between(self, low: int, high: int, part: int, wanted: KeyFilter) -> Columns:
         """The events of a part with a ref from ``low`` to ``high`` and a key that is ``wanted``; no
         column if there are none.
         """

@@ -19,7 +19,7 @@ from engine.pattern.compiled.tables import Layout
 from engine.pattern.search.host import Kernel
 from engine.pattern.seq import SeqMatcher
 from engine.pattern.settings import PatternSettings, Rule
-from engine.pattern.spill.bounds import KEY, Keys, Wanted, keys_of, spill_bounds
+from engine.pattern.spill.bounds import KEY, KeyFilter, Keys, keys_of, spill_bounds
 from engine.pattern.spill.chunks import (
     ChunkStore,
     Cold,
@@ -371,7 +371,7 @@ class SpillingMatcher(SeqMatcher):
         late ones.
         """
         held, n = self.table.columns, self.table.n
-        wanted = Wanted(None if self._keys is None else late[KEY])
+        wanted = KeyFilter(None if self._keys is None else late[KEY])
         mine = self._is_hot() & (held["ref"][:n] >= low) & (held["ref"][:n] <= high)
         hot = self.table.taken(np.flatnonzero(mine & wanted.among(held, n)))
         columns = joined([self._cold.between(low, high, part, wanted), hot, late])
