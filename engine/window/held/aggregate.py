@@ -59,7 +59,7 @@ _MIDDLE: Final = 0.5
 _TWO_32: Final = 4294967296.0
 
 
-class Asked(NamedTuple):
+class AggregateSpecs(NamedTuple):
     """The aggregates: codes of their functions, arguments (or ``ALL_ROWS``), q of quantiles.
 
     Of ``PICKS``: in place of the argument which one it is of ``Sums.picked``.
@@ -87,7 +87,7 @@ def arguments_asked(plan: WindowPlan) -> tuple[dict[Expression, bool], np.ndarra
     return may_be_text, np.array(of, OF), picks.picked_of(plan.aggregates, place)
 
 
-def asked_of(plan: WindowPlan, arguments: dict[Expression, bool]) -> Asked:
+def asked_of(plan: WindowPlan, arguments: dict[Expression, bool]) -> AggregateSpecs:
     """The aggregates of ``plan``; ``arguments``: as ``arguments_asked`` gives them."""
     place = {argument: m for m, argument in enumerate(arguments)}
     function = np.array([CODES[one.function] for one in plan.aggregates], np.int64)
@@ -95,7 +95,7 @@ def asked_of(plan: WindowPlan, arguments: dict[Expression, bool]) -> Asked:
         ALL_ROWS if one.argument is None else place[one.argument] for one in plan.aggregates
     ]
     which = np.cumsum(function == PICKS) - 1
-    return Asked(
+    return AggregateSpecs(
         function, np.where(function == PICKS, which, np.array(attribute, np.int64)),
         np.array([
             _MIDDLE if one.function == "median" else one.parameter or 0.0
@@ -185,7 +185,7 @@ def put_value(
 
 @inline
 def put_aggregate(
-    asked: Asked, a: int, cells: Cells, sums: Sums, kept: Kept, leader: int, bits: int,
+    asked: AggregateSpecs, a: int, cells: Cells, sums: Sums, kept: Kept, leader: int, bits: int,
     chosen: np.ndarray, scratch: Scratch, kinds: np.ndarray, words: np.ndarray, j: int,
 ) -> None:  # fmt: skip
     """Number ``j`` becomes aggregate ``a`` of the ``chosen`` cells: those of ``bits``."""

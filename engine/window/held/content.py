@@ -21,7 +21,7 @@ from engine.window.held.aggregate import (
     MAX,
     MIN,
     SUM,
-    Asked,
+    AggregateSpecs,
     Scratch,
     cells_with,
     new_scratch,
@@ -61,7 +61,7 @@ class Held(NamedTuple):
     ``TOGETHER``.
     """
 
-    asked: Asked
+    asked: AggregateSpecs
     mode: int
     cells: Cells
     sums: Sums
