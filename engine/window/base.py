@@ -252,7 +252,7 @@ class Windows(ABC):
             cells=Cells(**copied(state["cells"])), kept=Kept(**kept),
             sums=self._held.sums._replace(**sums),
         )  # fmt: skip
-        self._standing = t.Standing(**copied(state["standing"]))
+        self._standing = t.EmittedResults(**copied(state["standing"]))
 
 
 def _agenda(moves: ClockMoves, gaps: tuple[np.ndarray, np.ndarray]) -> Agenda:

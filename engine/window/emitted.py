@@ -33,7 +33,7 @@ SPARE: Final = 64
 """More places than the results that one late row can change."""
 
 
-class Standing(NamedTuple):
+class EmittedResults(NamedTuple):
     """Emitted results: ``s`` places, each for a key of a window; three stages with DRIFT EACH, else
     one.
 
@@ -78,7 +78,7 @@ class Book(NamedTuple):
 
     state: np.ndarray
     held: Held
-    standing: Standing
+    standing: EmittedResults
     outbox: Outbox
     scratch: Content
     entries: Entries
@@ -94,19 +94,19 @@ class Emitter(Protocol):
     @property
     def held(self) -> Held: ...
     @property
-    def standing(self) -> Standing: ...
+    def standing(self) -> EmittedResults: ...
     @property
     def outbox(self) -> Outbox: ...
     @property
     def scratch(self) -> Content: ...
 
 
-def new_standing(capacity: int, mode: int, aggregates: int) -> Standing:
+def new_standing(capacity: int, mode: int, aggregates: int) -> EmittedResults:
     """No result emitted."""
     following = np.arange(1, capacity + 1, dtype=np.int64)
     following[-1] = NONE
     stages, numbers = STAGES if mode == EACH else 1, aggregates * NUMBERS
-    return Standing(
+    return EmittedResults(
         following, np.zeros((capacity, stages), np.bool_),
         np.zeros((capacity, stages, numbers), np.int8),
         np.zeros((capacity, stages, numbers), WORDS),
@@ -114,7 +114,7 @@ def new_standing(capacity: int, mode: int, aggregates: int) -> Standing:
     )  # fmt: skip
 
 
-def more_standing(standing: Standing, capacity: int, mode: int) -> Standing:
+def more_standing(standing: EmittedResults, capacity: int, mode: int) -> EmittedResults:
     """A copy of ``capacity`` places, which keep their numbers."""
     old = len(standing.next)
     made = new_standing(capacity, mode, standing.kinds.shape[2] // NUMBERS)
@@ -151,7 +151,7 @@ def in_words(outbox: Outbox) -> Outbox:
 
 
 @inline
-def _slot(cells: Cells, standing: Standing, leader: int) -> int:
+def _slot(cells: Cells, standing: EmittedResults, leader: int) -> int:
     """The place of ``leader``, made if it has none."""
     if cells.slot[leader] == NONE:
         fresh = standing.tally[0].free
@@ -164,7 +164,7 @@ def _slot(cells: Cells, standing: Standing, leader: int) -> int:
 
 
 @kernel
-def forget_emitted(cells: Cells, standing: Standing, leader: int) -> None:
+def forget_emitted(cells: Cells, standing: EmittedResults, leader: int) -> None:
     """Forgets the emitted results of ``leader``."""
     slot = cells.slot[leader]
     if slot != NONE:

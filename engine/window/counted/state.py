@@ -10,7 +10,7 @@ from engine.kernels.jit import inline, kernel, njit
 from engine.kernels.records import NONE, numbers_of, record
 from engine.window.counted.bounds import DoubtfulPlaces
 from engine.window.drift import CERTAIN, WHOLE
-from engine.window.emitted import Outbox, Standing
+from engine.window.emitted import EmittedResults, Outbox
 from engine.window.held.aggregate import QUANTILE, interpolated
 from engine.window.held.content import HIGH_ONE, NUMBERS, VALUE, Content, Held
 from engine.window.held.kept import Kept
@@ -81,7 +81,7 @@ class CountedBook(NamedTuple):
 
     state: np.ndarray
     held: Held
-    standing: Standing
+    standing: EmittedResults
     outbox: Outbox
     scratch: Content
     entries: Entries

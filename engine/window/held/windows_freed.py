@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.kernels.jit import kernel
 from engine.kernels.records import NONE
-from engine.window.emitted import Standing, forget_emitted
+from engine.window.emitted import EmittedResults, forget_emitted
 from engine.window.held.accumulate import clear
 from engine.window.held.cells import free_window
 from engine.window.held.content import Held
@@ -12,7 +12,7 @@ from engine.window.held.kept import forget
 
 
 @kernel
-def free_upto(last: int, held: Held, standing: Standing) -> None:
+def free_upto(last: int, held: Held, standing: EmittedResults) -> None:
     """Free the windows up to ``last``: their cells, kept events and emitted results."""
     cells = held.cells
     place = cells.tally[0].headers - 1

@@ -14,7 +14,7 @@ from engine.query.values import Value
 from engine.results.identity import numbers_of_codes, numbers_of_rows
 from engine.results.json_lines import json_text, woven
 from engine.results.schema import WINDOWS, decoded, same_for_all
-from engine.window.emitted import Outbox, Standing
+from engine.window.emitted import EmittedResults, Outbox
 from engine.window.held.accumulate import TEXTS, Sums
 from engine.window.held.content import (
     LEAST,
@@ -89,7 +89,7 @@ def _of_numbers(
 # Codes of texts that windows hold in values, so that the texts are not forgotten.
 
 
-def text_codes(held: Held, standing: Standing) -> np.ndarray:
+def text_codes(held: Held, standing: EmittedResults) -> np.ndarray:
     """Codes in ``held`` and in emitted results, freed ones included."""
     texts = np.flatnonzero(held.sums.of["typed"] == TEXTS)
     if not len(texts):

@@ -8,7 +8,7 @@ import numpy as np
 
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import NONE, Record, numbers_of, record
-from engine.window.emitted import Outbox, Standing
+from engine.window.emitted import EmittedResults, Outbox
 from engine.window.held.content import Content, Held
 from engine.window.panes.state import Entries
 
@@ -75,7 +75,7 @@ class SessionBook(NamedTuple):
 
     state: np.ndarray
     held: Held
-    standing: Standing
+    standing: EmittedResults
     outbox: Outbox
     scratch: Content
     entries: Entries
