@@ -26,7 +26,7 @@ from engine.window.drift import (
     Geometry,
     first_with,
 )
-from engine.window.emitted import STAGES, Book, emit_keys
+from engine.window.emitted import STAGES, PassState, emit_keys
 from engine.window.held.accumulate import Values, add_rows
 from engine.window.held.cells import SPARE, add_to_window
 from engine.window.held.content import STAGE_LAST, STAGE_LOW, STAGE_MIDDLE, Held
@@ -168,7 +168,7 @@ def emitted_upto(batch: Batch, st: Record) -> int:
 
 
 @kernel
-def add_entries(batch: Batch, book: Book, st: Record) -> None:
+def add_entries(batch: Batch, book: PassState, st: Record) -> None:
     """Add up what was entered so far."""
     n = st.entries
     if n > 0:
@@ -183,7 +183,7 @@ def add_entries(batch: Batch, book: Book, st: Record) -> None:
 
 @inline
 def _contribute(
-    k: int, part: int, u: int, how: int, i: int, batch: Batch, book: Book, st: Record
+    k: int, part: int, u: int, how: int, i: int, batch: Batch, book: PassState, st: Record
 ) -> tuple[int, int]:
     """Enter row ``i`` in window ``k``: (header, leader); -1 without room, -2 when too late."""
     rows, cells = batch.rows, book.held.cells
@@ -257,7 +257,9 @@ def _next_with(k: int, r: int, low: int, geo: Geometry) -> int:
 
 
 @inline
-def enter(i: int, u: int, batch: Batch, book: Book, st: Record, without: tuple[int, int]) -> int:
+def enter(
+    i: int, u: int, batch: Batch, book: PassState, st: Record, without: tuple[int, int]
+) -> int:
     """Enter a row in each of its windows but ``without`` (first, last); gives the header of its own
     window, or -1.
     """
@@ -296,7 +298,7 @@ def enter(i: int, u: int, batch: Batch, book: Book, st: Record, without: tuple[i
 
 
 @inline
-def correct(at: int, batch: Batch, book: Book, st: Record) -> None:
+def correct(at: int, batch: Batch, book: PassState, st: Record) -> None:
     """Retracts and replaces the results of a row's key in the emitted windows that it entered."""
     held, extent = book.held, (batch.geo.step, batch.geo.size)
     first = STAGE_LOW if book.standing.there.shape[1] == STAGES else STAGE_LAST
@@ -315,7 +317,7 @@ def correct(at: int, batch: Batch, book: Book, st: Record) -> None:
 
 
 @inline
-def take_agenda(i: int, batch: Batch, book: Book, st: Record) -> int:
+def take_agenda(i: int, batch: Batch, book: PassState, st: Record) -> int:
     """Take what holds before row ``i``; DONE, or why not."""
     agenda, cells = batch.agenda, book.held.cells
     gaps, steps, ticks = len(agenda.gap_row), len(agenda.step_row), len(agenda.tick_row)

@@ -69,7 +69,7 @@ class Outbox(NamedTuple):
     tally: np.ndarray
 
 
-class Book(NamedTuple):
+class PassState(NamedTuple):
     """Mutable state of the pass. ``state``: one STATE.
 
     ``headers``, ``leaders``: of the closed windows that the row entered, ``changed`` of them.
@@ -236,7 +236,13 @@ def settle(book: Emitter, leader: int, stage: int, place: int, there: bool, at: 
 
 @inline
 def emit(
-    book: Book, header: int, leader: int, stage: int, extent: tuple[int, int], at: int, wanted: bool
+    book: PassState,
+    header: int,
+    leader: int,
+    stage: int,
+    extent: tuple[int, int],
+    at: int,
+    wanted: bool,
 ) -> bool:
     """Updates the emitted result of ``leader``; returns whether it has a result.
 
@@ -262,7 +268,7 @@ def emit(
 
 @kernel
 def emit_keys(
-    book: Book,
+    book: PassState,
     header: int,
     keys: np.ndarray,
     every: bool,

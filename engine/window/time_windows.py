@@ -156,8 +156,8 @@ class TimeWindows(Windows):
         super()._widen(m)
         widen(self._panes.sums, m)
 
-    def _book(self) -> t.Book:
-        return t.Book(
+    def _book(self) -> t.PassState:
+        return t.PassState(
             self._state,
             self._held,
             self._standing,

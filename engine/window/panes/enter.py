@@ -8,7 +8,7 @@ from engine.kernels.jit import inline
 from engine.kernels.records import NONE, Record
 from engine.window import assign as a
 from engine.window.drift import SURE, first_with
-from engine.window.emitted import Book
+from engine.window.emitted import PassState
 from engine.window.panes.state import SPAN_MAX, add_to_pane, pane_of
 
 NOWHERE: Final = (1, 0)
@@ -16,7 +16,7 @@ NOWHERE: Final = (1, 0)
 
 
 @inline
-def enter_row(i: int, u: int, batch: a.Batch, book: Book, st: Record) -> int:
+def enter_row(i: int, u: int, batch: a.Batch, book: PassState, st: Record) -> int:
     """Enter row ``i``; gives the header of its window, or pane if rows go there, or -1.
 
     One place that enters it in windows, as that takes long to compile.
