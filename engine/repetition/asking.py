@@ -25,7 +25,7 @@ from engine.repetition.records import (
     ROLES,
     SUM,
     TAIL,
-    Chase,
+    SearchState,
 )
 from engine.stream.released import NO_EPOCH
 
@@ -41,7 +41,7 @@ def role_of(step: int, role: int) -> int:
 
 
 @inline
-def error_of(s: Chase, one: int, two: int, t_a: int) -> int:
+def error_of(s: SearchState, one: int, two: int, t_a: int) -> int:
     """How far the difference of two events' times may be off [ns]."""
     first, second = s.events[one], s.events[two]
     if s.setting[0].max_delay:
@@ -52,20 +52,20 @@ def error_of(s: Chase, one: int, two: int, t_a: int) -> int:
 
 
 @inline
-def spread_of(s: Chase) -> int:
+def spread_of(s: SearchState) -> int:
     """How far the difference of any two times may be off [ns]."""
     now = s.setting[0]
     return int(now.widest_t_a if now.max_delay else 2 * now.widest)
 
 
 @inline
-def order_of(s: Chase, one: int, two: int, t_a: int) -> int:
+def order_of(s: SearchState, one: int, two: int, t_a: int) -> int:
     """Whether the first begins before the second does."""
     return _later(s.events[two].ref - s.events[one].ref, error_of(s, one, two, t_a))
 
 
 @inline
-def succession_of(s: Chase, one: int, two: int, t_a: int) -> int:
+def succession_of(s: SearchState, one: int, two: int, t_a: int) -> int:
     """Whether the first has ended before the second begins, as events of a match must."""
     return _later(s.events[two].ref - s.events[one].ref_end, error_of(s, one, two, t_a))
 
@@ -78,7 +78,7 @@ def _later(apart: int, error: int) -> int:
 
 
 @inline
-def near(s: Chase, one: int, time: int, two: int, t_a: int) -> int:
+def near(s: SearchState, one: int, time: int, two: int, t_a: int) -> int:
     """Whether ``time``, of the second event, is at most WITHIN after the first begins."""
     within = s.setting[0].within
     if within < 0:
@@ -90,7 +90,7 @@ def near(s: Chase, one: int, time: int, two: int, t_a: int) -> int:
 
 
 @inline
-def asked(s: Chase, which: int, present: int, t_a: int) -> int:
+def asked(s: SearchState, which: int, present: int, t_a: int) -> int:
     """Whether a condition holds of the events in ``rows``; ``present``: bits of their steps."""
     of = s.t.conditions[which]
     if of.needs & ~present:
@@ -111,7 +111,7 @@ def asked(s: Chase, which: int, present: int, t_a: int) -> int:
 
 
 @inline
-def tried(s: Chase, step: int, row: int, before: int, present: int, t_a: int) -> int:
+def tried(s: SearchState, step: int, row: int, before: int, present: int, t_a: int) -> int:
     """``taken``, as part of the search itself."""
     s.rows[role_of(step, CUR)], s.rows[role_of(step, PREV)] = row, before
     of, found = s.t.steps[step], CERTAIN
@@ -122,7 +122,7 @@ def tried(s: Chase, step: int, row: int, before: int, present: int, t_a: int) ->
 
 
 @kernel
-def taken(s: Chase, step: int, row: int, before: int, present: int, t_a: int) -> int:
+def taken(s: SearchState, step: int, row: int, before: int, present: int, t_a: int) -> int:
     """Whether ``row`` may be taken as ``step``, which its bits allow; ``before``: the event of the
     step before it, or -1. Puts it among ``rows``.
     """
@@ -130,7 +130,7 @@ def taken(s: Chase, step: int, row: int, before: int, present: int, t_a: int) ->
 
 
 @kernel
-def placed(s: Chase, path: np.ndarray, from_: int, size: int) -> int:
+def placed(s: SearchState, path: np.ndarray, from_: int, size: int) -> int:
     """Puts the events of a match among ``rows``; gives the bits of its steps."""
     present = 0
     for i in range(from_, from_ + size):
@@ -144,7 +144,7 @@ def placed(s: Chase, path: np.ndarray, from_: int, size: int) -> int:
 
 
 @kernel
-def copied(s: Chase, place: int) -> None:
+def copied(s: SearchState, place: int) -> None:
     """Puts the event at a place of ``rows`` where programs read that name what is collected."""
     row = s.rows[place]
     for register in range(len(s.raw)):
@@ -154,7 +154,7 @@ def copied(s: Chase, place: int) -> None:
 
 
 @kernel
-def collected(s: Chase, path: np.ndarray, from_: int, size: int, present: int) -> None:
+def collected(s: SearchState, path: np.ndarray, from_: int, size: int, present: int) -> None:
     """Makes what programs read that name what is made of all events of a step."""
     for step in range(len(s.t.steps)):
         if present >> step & 1:
@@ -203,7 +203,7 @@ def collected(s: Chase, path: np.ndarray, from_: int, size: int, present: int) -
 
 @kernel
 def _hold(
-    s: Chase, path: np.ndarray, from_: int, size: int, present: int, first: int, to: int,
+    s: SearchState, path: np.ndarray, from_: int, size: int, present: int, first: int, to: int,
     taken: int, t_a: int,
 ) -> int:  # fmt: skip
     """Whether the conditions ``first`` to ``to`` hold of a match. ``taken``: the step of its last
@@ -239,20 +239,20 @@ def _hold(
 
 
 @kernel
-def finals_hold(s: Chase, from_: int, size: int, present: int, t_a: int) -> int:
+def finals_hold(s: SearchState, from_: int, size: int, present: int, t_a: int) -> int:
     """Whether all conditions on whole matches hold."""
     now = s.setting[0]
     return int(_hold(s, s.path, from_, size, present, now.finals_from, now.finals_to, -1, t_a))
 
 
 @inline
-def has_beside(s: Chase, step: int) -> bool:
+def has_beside(s: SearchState, step: int) -> bool:
     """Whether an event that is taken as ``step`` is asked beside all those before."""
     return bool(s.t.steps[step].beside_from < s.t.steps[step].beside_to)
 
 
 @kernel
-def trial_holds(s: Chase, size: int, t_a: int) -> int:
+def trial_holds(s: SearchState, size: int, t_a: int) -> int:
     """Whether the last of the ``size`` events in ``trial`` may be taken, by what is asked of it
     beside all those before. Puts them among ``rows``.
     """
@@ -262,7 +262,7 @@ def trial_holds(s: Chase, size: int, t_a: int) -> int:
 
 
 @kernel
-def takes_hold(s: Chase, from_: int, size: int, t_a: int) -> int:
+def takes_hold(s: SearchState, from_: int, size: int, t_a: int) -> int:
     """Whether the conditions checked as each event was taken hold for certain as well."""
     found, present, before, last = CERTAIN, 0, -1, -1
     for i in range(from_, from_ + size):
@@ -274,7 +274,7 @@ def takes_hold(s: Chase, from_: int, size: int, t_a: int) -> int:
 
 
 @inline
-def key_equal(s: Chase, one: int, two: int) -> bool:
+def key_equal(s: SearchState, one: int, two: int) -> bool:
     """Whether both are of one partition."""
     for k in range(s.setting[0].keys):
         if s.tag[k, one] == 0 or s.tag[k, one] != s.tag[k, two] or s.same[k, one] != s.same[k, two]:

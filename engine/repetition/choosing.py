@@ -20,7 +20,7 @@ from engine.repetition.records import (
     FIRST_OF_START,
     KEPT,
     KEPT_NOW,
-    Chase,
+    SearchState,
 )
 from engine.repetition.starts import (
     latest_start,
@@ -37,7 +37,7 @@ _NO_ROOM: Final = -FAR - 1
 
 class Region(NamedTuple):
     """Matches of a partition's ``stack`` that begin at places from ``low`` on up to the time
-    ``high``; ``cause``: the event that has come. ``given``: bits of ``Chase.chosen``: a match that
+    ``high``; ``cause``: the event that has come. ``given``: bits of ``SearchState.chosen``: a match that
     begins with the event is chosen already.
     """
 
@@ -49,7 +49,7 @@ class Region(NamedTuple):
 
 
 @kernel
-def _ending(s: Chase, of: Region, left_out: int, phase: int, place: int, after: int) -> int:
+def _ending(s: SearchState, of: Region, left_out: int, phase: int, place: int, after: int) -> int:
     """Chooses among the matches that end with the entry at ``place`` and, of those kept apart,
     begin after the time ``after``; returns the new ``after``, or _NO_ROOM.
     """
@@ -86,7 +86,7 @@ def _ending(s: Chase, of: Region, left_out: int, phase: int, place: int, after: 
 
 @kernel
 def _sweep(
-    s: Chase, of: Region, left_out: int, phase: int, first: int, to: int, after: int
+    s: SearchState, of: Region, left_out: int, phase: int, first: int, to: int, after: int
 ) -> bool:
     """Chooses among the matches that end at the places ``first`` to ``to``; False: no room."""
     for place in range(first, to):
@@ -97,7 +97,7 @@ def _sweep(
 
 
 @kernel
-def _settle(s: Chase, first: int, to: int, keep: bool, beside: bool) -> None:
+def _settle(s: SearchState, first: int, to: int, keep: bool, beside: bool) -> None:
     """Of the sweep at hand keeps what it has marked, perhaps ``beside`` what was kept, or forgets
     it.
     """
@@ -111,7 +111,7 @@ def _settle(s: Chase, first: int, to: int, keep: bool, beside: bool) -> None:
 
 
 @kernel
-def _last_kept(s: Chase, stack: int, time: int, low: int) -> int:
+def _last_kept(s: SearchState, stack: int, time: int, low: int) -> int:
     """The place behind the last event of the last match kept that ends before ``time``; ``low``, if
     there is none from there on.
     """
@@ -123,7 +123,7 @@ def _last_kept(s: Chase, stack: int, time: int, low: int) -> int:
 
 
 @kernel
-def choose_newest(s: Chase, stack: int, row: int) -> bool:
+def choose_newest(s: SearchState, stack: int, row: int) -> bool:
     """What ``row``, behind all others, does to the matches chosen; False: there is no room."""
     now, of, entry, after = s.setting[0], s.stacks.stack[stack], s.stacks.entry, -FAR
     if not s.events[row].member & now.lasts:
@@ -146,7 +146,7 @@ def choose_newest(s: Chase, stack: int, row: int) -> bool:
 
 
 @kernel
-def choose_late(s: Chase, stack: int, row: int) -> bool:
+def choose_late(s: SearchState, stack: int, row: int) -> bool:
     """What ``row``, which lies between others, does to them; False: there is no room."""
     now, of, entry, after = s.setting[0], s.stacks.stack[stack], s.stacks.entry, -FAR
     spread, ref, stop = spread_of(s), s.events[row].ref, of.start + of.size

@@ -17,7 +17,7 @@ from engine.kernels.tables import mixed
 from engine.pattern.search.stacks import find, insert, needed
 from engine.repetition.asking import spread_of
 from engine.repetition.choosing import choose_late, choose_newest
-from engine.repetition.records import ALL_MATCHES, ANY, FAR, Chase
+from engine.repetition.records import ALL_MATCHES, ANY, FAR, SearchState
 from engine.repetition.runs import go_on, is_alike, keeps_runs, place_of
 from engine.repetition.starts import (
     latest_start,
@@ -38,7 +38,7 @@ FOUND_FULL: Final = 2
 
 
 @inline
-def _key(s: Chase, row: int) -> int:
+def _key(s: SearchState, row: int) -> int:
     found = 0
     for k in range(s.setting[0].keys):
         found = mixed(mixed(found, s.same[k, row]), s.tag[k, row])
@@ -46,7 +46,7 @@ def _key(s: Chase, row: int) -> int:
 
 
 @inline
-def _may_complete(s: Chase, stack: int, row: int) -> bool:
+def _may_complete(s: SearchState, stack: int, row: int) -> bool:
     """Whether a match with ``row`` can have its last event by now."""
     now, of, entry = s.setting[0], s.stacks.stack[stack], s.stacks.entry
     if s.events[row].member & now.lasts:
@@ -60,7 +60,7 @@ def _may_complete(s: Chase, stack: int, row: int) -> bool:
 
 
 @kernel
-def _from_all(s: Chase, w: Wanted, low: int, high: int) -> bool:
+def _from_all(s: SearchState, w: Wanted, low: int, high: int) -> bool:
     """``walks`` from all entries from the place ``low`` to the time ``high``."""
     of, entry, at = s.stacks.stack[w.stack], s.stacks.entry, low
     own = own_place(s, w)
@@ -73,7 +73,7 @@ def _from_all(s: Chase, w: Wanted, low: int, high: int) -> bool:
 
 
 @kernel
-def _from_ready(s: Chase, w: Wanted) -> bool:
+def _from_ready(s: SearchState, w: Wanted) -> bool:
     """``walks`` from all entries whose runs may end with the newest event."""
     place = -1
     for n in range(1, s.ready[0] + 1):
@@ -84,7 +84,7 @@ def _from_ready(s: Chase, w: Wanted) -> bool:
 
 
 @kernel
-def _all_matches(s: Chase, stack: int, row: int, newest: bool, runs: bool) -> bool:
+def _all_matches(s: SearchState, stack: int, row: int, newest: bool, runs: bool) -> bool:
     """The matches that ``row`` changes and completes; ``runs``: runs tell with which events these
     begin. False: there is no room.
     """
@@ -114,7 +114,7 @@ def _all_matches(s: Chase, stack: int, row: int, newest: bool, runs: bool) -> bo
 
 
 @inline
-def _put_in(s: Chase, row: int) -> int:
+def _put_in(s: SearchState, row: int) -> int:
     """Puts ``row`` in its stack, and gives that; -1: there is no room."""
     key, used, entry, time = _key(s, row), s.stacks.used[0], s.stacks.entry, s.events[row].ref
     stack = find(s.stacks, 0, key)
@@ -133,7 +133,7 @@ def _put_in(s: Chase, row: int) -> int:
 
 
 @kernel
-def construct(s: Chase, first: int, stop: int) -> tuple[int, int]:
+def construct(s: SearchState, first: int, stop: int) -> tuple[int, int]:
     """Go through the new events ``first`` to ``stop`` of the store, in release order.
 
     Returns:

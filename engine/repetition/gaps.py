@@ -28,11 +28,11 @@ from engine.repetition.asking import (
     taken,
     trial_holds,
 )
-from engine.repetition.records import CUR, NEXT, PREV, STRICT, Chase
+from engine.repetition.records import CUR, NEXT, PREV, STRICT, SearchState
 
 
 @inline
-def follows(s: Chase, step: int, count: int, next_step: int) -> bool:
+def follows(s: SearchState, step: int, count: int, next_step: int) -> bool:
     """Whether an event of ``next_step`` may come right behind the ``count``-th of ``step``."""
     if next_step == step:
         return bool(count < s.t.steps[step].most)
@@ -45,7 +45,7 @@ def follows(s: Chase, step: int, count: int, next_step: int) -> bool:
 
 
 @inline
-def among_path(s: Chase, from_: int, size: int, row: int) -> bool:
+def among_path(s: SearchState, from_: int, size: int, row: int) -> bool:
     """Whether ``row`` is an event of the match."""
     for i in range(from_, from_ + size):  # noqa: SIM110 - compiled code has no any()
         if s.path[i].row == row:
@@ -54,7 +54,7 @@ def among_path(s: Chase, from_: int, size: int, row: int) -> bool:
 
 
 @kernel
-def _ends_repetition(s: Chase, from_: int, size: int, at: int, row: int, t_a: int) -> int:
+def _ends_repetition(s: SearchState, from_: int, size: int, at: int, row: int, t_a: int) -> int:
     """Whether ``row`` ends the repetition that event ``at`` of the path and the one behind it are
     of: it comes behind its first event and before its last.
     """
@@ -77,7 +77,7 @@ def _ends_repetition(s: Chase, from_: int, size: int, at: int, row: int, t_a: in
 
 @kernel
 def breaks_run(
-    s: Chase, from_: int, size: int, at: int, count: int, present: int, row: int, t_a: int
+    s: SearchState, from_: int, size: int, at: int, count: int, present: int, row: int, t_a: int
 ) -> int:
     """Whether ``row``, between event ``at`` of the path, the ``count``-th of its step, and the one
     behind it, breaks the contiguity of a match. ``present``: bits of the steps so far.
@@ -107,7 +107,7 @@ def breaks_run(
 
 @kernel
 def breaks_scope(
-    s: Chase, from_: int, size: int, low: int, high: int, present: int, row: int, t_a: int
+    s: SearchState, from_: int, size: int, low: int, high: int, present: int, row: int, t_a: int
 ) -> int:
     """Whether ``row`` counts as one of the negated steps between steps ``low`` and ``high``."""
     found, member = IMPOSSIBLE, s.events[row].member
@@ -128,7 +128,7 @@ def breaks_scope(
 
 
 @inline
-def note(s: Chase, row: int, gap: int) -> bool:
+def note(s: SearchState, row: int, gap: int) -> bool:
     """Notes a doubt about the match that is being written; False if there is no room."""
     now = s.setting[0]
     if now.doubts_n == len(s.doubts):
@@ -140,7 +140,7 @@ def note(s: Chase, row: int, gap: int) -> bool:
 
 
 @inline
-def alive_until(s: Chase, from_: int, size: int) -> int:
+def alive_until(s: SearchState, from_: int, size: int) -> int:
     """The last progress at which a new event still changes the match (as of patterns)."""
     keep = s.setting[0].keep
     if keep < 0:
@@ -153,7 +153,7 @@ def alive_until(s: Chase, from_: int, size: int) -> int:
 
 
 @inline
-def _meeting(s: Chase, row: int, completing: int, until: int) -> int:
+def _meeting(s: SearchState, row: int, completing: int, until: int) -> int:
     """The later of an event and a match, if the earlier one was held then; else -1."""
     e = s.events
     if not key_equal(s, row, completing):
@@ -164,7 +164,7 @@ def _meeting(s: Chase, row: int, completing: int, until: int) -> int:
 
 
 @inline
-def _breaks(s: Chase, lies: int, row: int, gap: int) -> int:
+def _breaks(s: SearchState, lies: int, row: int, gap: int) -> int:
     """1: broken; 0: not for certain, as by an event that may not have happened; -1: no room."""
     if lies == CERTAIN and not s.events[row].doubted:
         return 1
@@ -173,7 +173,7 @@ def _breaks(s: Chase, lies: int, row: int, gap: int) -> int:
 
 @kernel
 def _one_between(
-    s: Chase, from_: int, size: int, at: int, count: int, present: int, whole: int, row: int,
+    s: SearchState, from_: int, size: int, at: int, count: int, present: int, whole: int, row: int,
     t_a: int,
 ) -> int:  # fmt: skip
     """Whether ``row`` breaks the match behind event ``at`` of the path."""
@@ -192,7 +192,7 @@ def _one_between(
 
 @kernel
 def _one_outside(
-    s: Chase, from_: int, size: int, whole: int, row: int, t_a: int, behind: bool
+    s: SearchState, from_: int, size: int, whole: int, row: int, t_a: int, behind: bool
 ) -> int:
     """Whether ``row`` breaks the match before its first event, or ``behind`` its last."""
     first, last = s.path[from_], s.path[from_ + size - 1]
@@ -211,7 +211,7 @@ def _one_outside(
 
 @kernel
 def scan(
-    s: Chase, from_: int, size: int, stack: int, completing: int, left_out: int, whole: int
+    s: SearchState, from_: int, size: int, stack: int, completing: int, left_out: int, whole: int
 ) -> int:
     """Looks at the events held that may break the match, and notes the doubts.
 
@@ -263,7 +263,7 @@ def scan(
 
 
 @kernel
-def effect_of(s: Chase, from_: int, size: int, row: int, whole: int) -> int:
+def effect_of(s: SearchState, from_: int, size: int, row: int, whole: int) -> int:
     """What ``row``, which has just come, does to a match without it, and notes the doubts: 1: it
     breaks it; 0: nothing or a doubt; -1: no room.
     """

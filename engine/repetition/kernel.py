@@ -34,7 +34,7 @@ from engine.repetition.records import (
     ROLES,
     RUN,
     STANDING,
-    Chase,
+    SearchState,
 )
 from engine.stream.released import Strings
 
@@ -123,7 +123,7 @@ class RepeatKernel:
             self._forget_runs(len(self._standing))
         while True:
             first, why = c.construct(
-                Chase(
+                SearchState(
                     self._layout.tables, self._setting, store.events, *store.registers,
                     self._programs, self._ranks, _OPEN, self.stacks, *made, self._chosen,
                     self._ended, self._marks, self._standing, self._links, ready, self._taken,

@@ -97,7 +97,7 @@ GAP_DOUBT: Final = record("match", "event", "gap")
 FAR: Final = 2**62
 
 KEPT: Final = 1
-"""Bits of ``Chase.chosen``: of a match that is chosen this is the event that the rule goes by;"""
+"""Bits of ``SearchState.chosen``: of a match that is chosen this is the event that the rule goes by;"""
 KEPT_NOW: Final = 2
 """in the sweep at hand."""
 MARK: Final = record(
@@ -134,7 +134,7 @@ class RepeatTables(NamedTuple):
     collections: np.ndarray
 
 
-class Chase(NamedTuple):
+class SearchState(NamedTuple):
     """All that the kernel reads and writes.
 
     ``t``: the query's tables; ``setting``: one SETTING. ``events``: EVENT records. ``raw``, ``ok``:

@@ -28,7 +28,7 @@ from engine.repetition.asking import (
     tried,
 )
 from engine.repetition.gaps import follows, scan
-from engine.repetition.records import ANY, CUR, FAR, STRICT, Chase
+from engine.repetition.records import ANY, CUR, FAR, STRICT, SearchState
 from engine.repetition.walk import Wanted, has_room, is_exact, is_scanned, note_match, verdict_of
 
 UNKNOWN: Final = 0
@@ -45,14 +45,14 @@ _MIXED: Final = 2
 
 
 @inline
-def keeps_runs(s: Chase) -> bool:
+def keeps_runs(s: SearchState) -> bool:
     """Whether runs are kept at all."""
     now = s.setting[0]
     return bool(now.contiguity != ANY and not now.leading and is_exact(s))
 
 
 @inline
-def is_alike(s: Chase, stack: int, row: int) -> bool:
+def is_alike(s: SearchState, stack: int, row: int) -> bool:
     """Whether all events of the stack are of the partition of ``row``, its newest."""
     mark, of, keys = s.marks[stack], s.stacks.stack[stack], s.setting[0].keys
     if mark.alike == _ALIKE:
@@ -70,7 +70,7 @@ def is_alike(s: Chase, stack: int, row: int) -> bool:
 
 
 @inline
-def stands(s: Chase, w: Wanted, run: int) -> bool:
+def stands(s: SearchState, w: Wanted, run: int) -> bool:
     """Whether all that begins with the event ``run`` is known, for matches with the newest."""
     its = s.runs[run]
     return bool(w.last >= 0 and w.last == w.cause and its.seen == w.last + 1
@@ -78,7 +78,7 @@ def stands(s: Chase, w: Wanted, run: int) -> bool:
 
 
 @inline
-def may_end(s: Chase, run: int, row: int) -> bool:
+def may_end(s: SearchState, run: int, row: int) -> bool:
     """Whether a valid run may be a match that ends with ``row``, the newest."""
     its, now = s.runs[run], s.setting[0]
     ends = now.lasts >> its.step & 1 and its.count >= s.t.steps[its.step].least
@@ -86,7 +86,7 @@ def may_end(s: Chase, run: int, row: int) -> bool:
 
 
 @inline
-def _begin(s: Chase, run: int) -> None:
+def _begin(s: SearchState, run: int) -> None:
     its = s.runs[run]
     its.status, its.step, its.count, its.present, its.closed = RUNNING, 0, 0, 0, 0
     its.last, its.end, its.expires, its.begun = -1, -FAR, FAR, s.events[run].ref
@@ -94,14 +94,14 @@ def _begin(s: Chase, run: int) -> None:
 
 
 @inline
-def _end(s: Chase, run: int, time: int) -> None:
+def _end(s: SearchState, run: int, time: int) -> None:
     """No event beyond ``time`` is of the run."""
     s.runs[run].status = OVER
     s.ended[run] = min(s.ended[run], time)
 
 
 @inline
-def _linked(s: Chase, link: int, path: np.ndarray, from_: int, size: int) -> None:
+def _linked(s: SearchState, link: int, path: np.ndarray, from_: int, size: int) -> None:
     """Writes the ``size`` events that end with a link to ``path``."""
     for i in range(from_ + size - 1, from_ - 1, -1):
         path[i].row, path[i].step = s.links[link].row, s.links[link].step
@@ -109,7 +109,7 @@ def _linked(s: Chase, link: int, path: np.ndarray, from_: int, size: int) -> Non
 
 
 @kernel
-def _beside(s: Chase, run: int, row: int, step: int) -> int:
+def _beside(s: SearchState, run: int, row: int, step: int) -> int:
     """Whether ``row`` may be taken next as ``step``, by what is asked of it beside all of a run."""
     its = s.runs[run]
     _linked(s, its.link, s.trial, 0, its.size)
@@ -118,7 +118,7 @@ def _beside(s: Chase, run: int, row: int, step: int) -> int:
 
 
 @inline
-def _options(s: Chase, run: int, row: int) -> tuple[int, int]:
+def _options(s: SearchState, run: int, row: int) -> tuple[int, int]:
     """In how many ways ``row`` can be taken next, and the step of the last of them; -1: in none,
     and it could have been one more of a repetition that has ended.
     """
@@ -151,7 +151,7 @@ def _options(s: Chase, run: int, row: int) -> tuple[int, int]:
 
 
 @inline
-def _take(s: Chase, run: int, row: int, step: int) -> None:
+def _take(s: SearchState, run: int, row: int, step: int) -> None:
     its, event, link = s.runs[run], s.events[row], s.links[0].row + 1
     if link == len(s.links):
         its.status = GIVEN_UP
@@ -171,7 +171,7 @@ def _take(s: Chase, run: int, row: int, step: int) -> None:
 
 
 @inline
-def _pass(s: Chase, run: int, row: int) -> None:
+def _pass(s: SearchState, run: int, row: int) -> None:
     """``row``, which comes behind what was taken, is not taken."""
     its, event = s.runs[run], s.events[row]
     until = s.t.steps[its.step].until
@@ -182,7 +182,7 @@ def _pass(s: Chase, run: int, row: int) -> None:
 
 
 @inline
-def _goes_on(s: Chase, run: int, row: int) -> None:
+def _goes_on(s: SearchState, run: int, row: int) -> None:
     """The run with ``row``, which is its next."""
     its, event, within = s.runs[run], s.events[row], s.setting[0].within
     if within >= 0 and event.ref > its.begun + within:
@@ -201,7 +201,7 @@ def _goes_on(s: Chase, run: int, row: int) -> None:
 
 
 @inline
-def place_of(s: Chase, stack: int, row: int, after: int) -> int:
+def place_of(s: SearchState, stack: int, row: int, after: int) -> int:
     """Place of an event in its stack, behind the place ``after``."""
     of, entry = s.stacks.stack[stack], s.stacks.entry
     place = max(after + 1, first_not_below(entry, of.start, of.size, s.events[row].ref))
@@ -211,7 +211,7 @@ def place_of(s: Chase, stack: int, row: int, after: int) -> int:
 
 
 @inline
-def _listed(s: Chase, stack: int, row: int) -> None:
+def _listed(s: SearchState, stack: int, row: int) -> None:
     """Puts the run that begins with ``row`` behind those that are open."""
     mark = s.marks[stack]
     s.runs[row].next = 0
@@ -223,7 +223,7 @@ def _listed(s: Chase, stack: int, row: int) -> None:
 
 
 @kernel
-def _list_anew(s: Chase, stack: int) -> None:
+def _list_anew(s: SearchState, stack: int) -> None:
     """All runs of the stack that are open, but for its newest event."""
     mark, of = s.marks[stack], s.stacks.stack[stack]
     mark.first_run = mark.last_run = 0
@@ -234,7 +234,7 @@ def _list_anew(s: Chase, stack: int) -> None:
 
 
 @inline
-def _is_over(s: Chase, run: int, time: int) -> bool:
+def _is_over(s: SearchState, run: int, time: int) -> bool:
     its, within = s.runs[run], s.setting[0].within
     if its.status == GIVEN_UP and s.ended[run] != FAR:
         its.status = OVER
@@ -244,10 +244,10 @@ def _is_over(s: Chase, run: int, time: int) -> bool:
 
 
 @inline
-def go_on(s: Chase, stack: int, row: int) -> bool:
+def go_on(s: SearchState, stack: int, row: int) -> bool:
     """All open runs of the stack go on with ``row``, its newest, which is later than all others.
 
-    ``Chase.ready``: how many may end with it or are to be walked, and those, the first ones first.
+    ``SearchState.ready``: how many may end with it or are to be walked, and those, the first ones first.
 
     Returns:
         whether there are any.
@@ -299,7 +299,7 @@ def go_on(s: Chase, stack: int, row: int) -> bool:
 
 
 @kernel
-def match_of(s: Chase, w: Wanted, run: int) -> int:
+def match_of(s: SearchState, w: Wanted, run: int) -> int:
     """Writes the match that the run is with the newest event, if it is one: 1: written; 0: none;
     -1: no room.
     """

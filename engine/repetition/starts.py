@@ -2,8 +2,8 @@
 
 Under contiguity a match that begins with an event ends soon: the first event that all that was
 begun there must take, or may not leave out, ends it. The time of that, less what clocks may err, is
-``Chase.ended``; an event beyond it need not be matched with that start. Where all starts below a
-place have ended, ``Chase.marks`` says so of the stack, so that an event in order looks only at
+``SearchState.ended``; an event beyond it need not be matched with that start. Where all starts below a
+place have ended, ``SearchState.marks`` says so of the stack, so that an event in order looks only at
 those that are open, however many are held.
 """
 
@@ -12,13 +12,13 @@ from __future__ import annotations
 from engine.kernels.jit import inline, kernel
 from engine.pattern.search.stacks import first_not_below
 from engine.repetition.asking import key_equal, spread_of
-from engine.repetition.records import ANY, FAR, FIRST_OF_START, KEPT, Chase
+from engine.repetition.records import ANY, FAR, FIRST_OF_START, KEPT, SearchState
 from engine.repetition.runs import RUNNING, UNKNOWN, match_of, may_end, stands
 from engine.repetition.walk import Wanted, walk
 
 
 @inline
-def starts_from(s: Chase, stack: int, time: int) -> int:
+def starts_from(s: SearchState, stack: int, time: int) -> int:
     """The first place of the stack at which a match may begin that reaches to ``time``."""
     now, of = s.setting[0], s.stacks.stack[stack]
     low = -FAR if now.within < 0 else time - now.within - spread_of(s)
@@ -26,7 +26,7 @@ def starts_from(s: Chase, stack: int, time: int) -> int:
 
 
 @inline
-def open_from(s: Chase, stack: int, time: int) -> int:
+def open_from(s: SearchState, stack: int, time: int) -> int:
     """As ``starts_from``, without places at which all matches have ended before ``time``."""
     now, mark, of, spread = s.setting[0], s.marks[stack], s.stacks.stack[stack], spread_of(s)
     if not mark.open or mark.ended + spread >= time:
@@ -39,7 +39,7 @@ def open_from(s: Chase, stack: int, time: int) -> int:
 
 
 @inline
-def latest_start(s: Chase, stack: int, place: int) -> int:
+def latest_start(s: SearchState, stack: int, place: int) -> int:
     """The time up to which a match may begin that ends with the entry at ``place``."""
     of, entry, spread = s.stacks.stack[stack], s.stacks.entry, spread_of(s)
     if spread:
@@ -49,7 +49,7 @@ def latest_start(s: Chase, stack: int, place: int) -> int:
 
 
 @inline
-def own_place(s: Chase, w: Wanted) -> int:
+def own_place(s: SearchState, w: Wanted) -> int:
     """Place of the event that must be in the wanted matches and has just come; -1: none."""
     of = s.stacks.stack[w.stack]
     if w.row < 0:
@@ -58,7 +58,7 @@ def own_place(s: Chase, w: Wanted) -> int:
 
 
 @inline
-def skipped_to(s: Chase, at: int, own: int) -> int:
+def skipped_to(s: SearchState, at: int, own: int) -> int:
     """The first place from ``at`` on at which a match may begin with the entry at ``own``: with
     exact clocks no other one of its time does.
     """
@@ -68,7 +68,7 @@ def skipped_to(s: Chase, at: int, own: int) -> int:
 
 
 @inline
-def may_begin(s: Chase, w: Wanted, place: int) -> bool:
+def may_begin(s: SearchState, w: Wanted, place: int) -> bool:
     """Whether matches wanted may begin with an entry."""
     row, now = s.stacks.entry[place].row, s.setting[0]
     if stands(s, w, row):
@@ -80,7 +80,7 @@ def may_begin(s: Chase, w: Wanted, place: int) -> bool:
 
 
 @kernel
-def walks(s: Chase, w: Wanted, place: int) -> int:
+def walks(s: SearchState, w: Wanted, place: int) -> int:
     """``walk`` from an entry, as each step that a match may begin with, unless its run stands."""
     row, written, now = s.stacks.entry[place].row, 0, s.setting[0]
     if stands(s, w, row):
@@ -111,13 +111,13 @@ def walks(s: Chase, w: Wanted, place: int) -> int:
 
 
 @inline
-def _has_its_match(s: Chase, row: int) -> bool:
+def _has_its_match(s: SearchState, row: int) -> bool:
     """Whether nothing in order changes which match is given of those that begin with it."""
     return s.setting[0].rule == FIRST_OF_START and bool(s.chosen[row] & KEPT)
 
 
 @inline
-def _is_done(s: Chase, row: int, time: int) -> bool:
+def _is_done(s: SearchState, row: int, time: int) -> bool:
     """Whether no event from ``time`` on, less what clocks err, begins anything with ``row``."""
     now, event, apart = s.setting[0], s.events[row], 2 * spread_of(s)
     if not event.member & now.firsts or s.ended[row] + apart < time:
@@ -126,7 +126,7 @@ def _is_done(s: Chase, row: int, time: int) -> bool:
 
 
 @inline
-def pass_by(s: Chase, stack: int, time: int) -> None:
+def pass_by(s: SearchState, stack: int, time: int) -> None:
     """The newest event is of ``time``: starts that have ended are not looked at again."""
     of, mark, now = s.stacks.stack[stack], s.marks[stack], s.setting[0]
     if not mark.open:
@@ -146,7 +146,7 @@ def pass_by(s: Chase, stack: int, time: int) -> None:
 
 
 @kernel
-def revive(s: Chase, stack: int, low: int, time: int) -> None:
+def revive(s: SearchState, stack: int, low: int, time: int) -> None:
     """An event of ``time`` has come in, perhaps between others: starts from the place ``low`` on
     whose matches it may lie in are open again. With exact clocks none that begins at its time is.
     """

@@ -31,7 +31,7 @@ from engine.repetition.asking import (
     tried,
 )
 from engine.repetition.gaps import alive_until, effect_of, follows, scan
-from engine.repetition.records import FAR, NEXT, STRICT, Chase
+from engine.repetition.records import FAR, NEXT, STRICT, SearchState
 
 NEW: Final = 1
 OLD: Final = 0
@@ -58,7 +58,7 @@ class Wanted(NamedTuple):
 
 
 @inline
-def _opened(s: Chase, w: Wanted, depth: int) -> None:
+def _opened(s: SearchState, w: Wanted, depth: int) -> None:
     """Set the candidates of a level."""
     level, of = s.levels[depth], s.stacks.stack[w.stack]
     level.fresh, level.option, level.relevant = 0, level.step, 0
@@ -75,13 +75,13 @@ def _opened(s: Chase, w: Wanted, depth: int) -> None:
 
 
 @inline
-def _pushed(s: Chase, depth: int, row: int, step: int, count: int, place: int) -> None:
+def _pushed(s: SearchState, depth: int, row: int, step: int, count: int, place: int) -> None:
     level = s.levels[depth]
     level.row, level.step, level.count, level.place, level.fresh = row, step, count, place, 1
 
 
 @inline
-def _possible(s: Chase, depth: int, row: int, t_a: int) -> bool:
+def _possible(s: SearchState, depth: int, row: int, t_a: int) -> bool:
     """Whether ``row`` may come behind all events taken, and soon enough."""
     if not spread_of(s):
         return bool(s.events[row].ref > s.events[s.levels[depth].row].ref_end)
@@ -93,7 +93,7 @@ def _possible(s: Chase, depth: int, row: int, t_a: int) -> bool:
 
 
 @inline
-def _leads_on(s: Chase, w: Wanted, step: int, row: int, has: bool) -> bool:
+def _leads_on(s: SearchState, w: Wanted, step: int, row: int, has: bool) -> bool:
     """Whether the event that must be in the match is, or may still come."""
     if has or row == w.row:
         return True
@@ -102,7 +102,7 @@ def _leads_on(s: Chase, w: Wanted, step: int, row: int, has: bool) -> bool:
 
 
 @kernel
-def _beside(s: Chase, depth: int, row: int, step: int, t_a: int) -> int:
+def _beside(s: SearchState, depth: int, row: int, step: int, t_a: int) -> int:
     """Whether ``row`` may be taken as ``step``, by what is asked of it beside all events taken."""
     for d in range(depth + 1):
         s.trial[d].row, s.trial[d].step = s.levels[d].row, s.levels[d].step
@@ -111,7 +111,7 @@ def _beside(s: Chase, depth: int, row: int, step: int, t_a: int) -> int:
 
 
 @inline
-def _next_option(s: Chase, w: Wanted, depth: int, row: int, t_a: int, has: bool) -> int:
+def _next_option(s: SearchState, w: Wanted, depth: int, row: int, t_a: int, has: bool) -> int:
     """The next step that ``row`` can be taken as behind the event at ``depth``, or -1."""
     level, now, member = s.levels[depth], s.setting[0], s.events[row].member
     if not _possible(s, depth, row, t_a):
@@ -142,7 +142,7 @@ def _next_option(s: Chase, w: Wanted, depth: int, row: int, t_a: int, has: bool)
 
 
 @inline
-def _passed(s: Chase, depth: int, row: int, t_a: int) -> None:
+def _passed(s: SearchState, depth: int, row: int, t_a: int) -> None:
     """What an event means for candidates beyond it, once it has been tried."""
     level, now = s.levels[depth], s.setting[0]
     level.option = level.step
@@ -165,7 +165,7 @@ def _passed(s: Chase, depth: int, row: int, t_a: int) -> None:
 
 
 @kernel
-def _latest_t_a(s: Chase, completing: int, first_doubt: int) -> int:
+def _latest_t_a(s: SearchState, completing: int, first_doubt: int) -> int:
     """T_a in force when the match changed last."""
     latest = completing
     for d in range(first_doubt, s.setting[0].doubts_n):
@@ -176,7 +176,7 @@ def _latest_t_a(s: Chase, completing: int, first_doubt: int) -> int:
 
 
 @kernel
-def verdict_of(s: Chase, from_: int, size: int, present: int, t_a: int) -> int:
+def verdict_of(s: SearchState, from_: int, size: int, present: int, t_a: int) -> int:
     """Whether the events are a match, as far as clocks can say, gaps apart."""
     found, first = CERTAIN, s.path[from_].row
     if spread_of(s):
@@ -200,7 +200,7 @@ def verdict_of(s: Chase, from_: int, size: int, present: int, t_a: int) -> int:
 
 @inline
 def note_match(
-    s: Chase, w: Wanted, completing: int, size: int, sure_before: int, sure: int, stands: int,
+    s: SearchState, w: Wanted, completing: int, size: int, sure_before: int, sure: int, stands: int,
     t_a_before: int, t_a: int,
 ) -> None:  # fmt: skip
     """Writes what is done to the match whose ``size`` events are next in the path."""
@@ -215,13 +215,13 @@ def note_match(
 
 
 @inline
-def is_exact(s: Chase) -> bool:
+def is_exact(s: SearchState) -> bool:
     """Whether all events held have happened for sure, and when is known exactly."""
     return bool(not spread_of(s) and not s.setting[0].doubted)
 
 
 @inline
-def is_scanned(s: Chase, w: Wanted, completing: int, exact: bool) -> bool:
+def is_scanned(s: SearchState, w: Wanted, completing: int, exact: bool) -> bool:
     """Whether events may break a match that has been walked.
 
     With exact clocks the walk itself has looked at all events in gaps for what is not negated, if
@@ -235,7 +235,7 @@ def is_scanned(s: Chase, w: Wanted, completing: int, exact: bool) -> bool:
 
 
 @kernel
-def _read_as(s: Chase, w: Wanted, from_: int, size: int, completing: int) -> int:
+def _read_as(s: SearchState, w: Wanted, from_: int, size: int, completing: int) -> int:
     """Whether the events of the path are a match as the steps of ``reading``, as far as clocks can
     say; -1: no room.
     """
@@ -257,7 +257,7 @@ def _read_as(s: Chase, w: Wanted, from_: int, size: int, completing: int) -> int
 
 
 @inline
-def _may_read(s: Chase, row: int, place: int, step: int) -> bool:
+def _may_read(s: SearchState, row: int, place: int, step: int) -> bool:
     """Whether ``row``, in this place of a reading, may be of ``step`` by its type and number."""
     if not s.events[row].member >> step & 1:
         return False
@@ -267,7 +267,7 @@ def _may_read(s: Chase, row: int, place: int, step: int) -> bool:
 
 
 @kernel
-def _is_outdone(s: Chase, w: Wanted, from_: int, size: int, completing: int, own: int) -> int:
+def _is_outdone(s: SearchState, w: Wanted, from_: int, size: int, completing: int, own: int) -> int:
     """Whether the same events are a match in another way that is given instead of the one walked: a
     surer one, or one as sure whose steps come first. -1: no room.
     """
@@ -309,7 +309,7 @@ def _is_outdone(s: Chase, w: Wanted, from_: int, size: int, completing: int, own
 
 
 @inline
-def has_room(s: Chase, size: int) -> bool:
+def has_room(s: SearchState, size: int) -> bool:
     """Whether a match of ``size`` events can be written."""
     now = s.setting[0]
     now.lacks_path = int(now.path_n + size > len(s.path))
@@ -317,7 +317,7 @@ def has_room(s: Chase, size: int) -> bool:
 
 
 @kernel
-def _whole(s: Chase, w: Wanted, depth: int) -> int:
+def _whole(s: SearchState, w: Wanted, depth: int) -> int:
     """Writes the match that ends at ``depth``, if it is one: 1: written; 0: none; -1: no room."""
     now, e, size = s.setting[0], s.events, depth + 1
     from_, first_doubt = now.path_n, now.doubts_n
@@ -373,7 +373,7 @@ def _whole(s: Chase, w: Wanted, depth: int) -> int:
 
 
 @inline
-def _goes_on(s: Chase, depth: int) -> bool:
+def _goes_on(s: SearchState, depth: int) -> bool:
     """Whether an event behind all others may follow the one at ``depth``."""
     level = s.levels[depth]
     if level.stop != FAR:
@@ -385,7 +385,7 @@ def _goes_on(s: Chase, depth: int) -> bool:
 
 
 @inline
-def _may_end(s: Chase, w: Wanted, depth: int, has: bool) -> bool:
+def _may_end(s: SearchState, w: Wanted, depth: int, has: bool) -> bool:
     """Whether the events taken are all of a match."""
     level = s.levels[depth]
     if level.count < s.t.steps[level.step].least or not s.setting[0].lasts >> level.step & 1:
@@ -394,7 +394,7 @@ def _may_end(s: Chase, w: Wanted, depth: int, has: bool) -> bool:
 
 
 @inline
-def _beyond(s: Chase, depth: int, time: int, within: int, until: int, asked: bool) -> bool:
+def _beyond(s: SearchState, depth: int, time: int, within: int, until: int, asked: bool) -> bool:
     """Whether no event from ``time`` on is looked at behind the one at ``depth``; ``until``: where
     ``asked``, as it would be none of the matches wanted.
     """
@@ -409,7 +409,7 @@ def _beyond(s: Chase, depth: int, time: int, within: int, until: int, asked: boo
 
 
 @kernel
-def walk(s: Chase, w: Wanted, place: int, step: int) -> int:
+def walk(s: SearchState, w: Wanted, place: int, step: int) -> int:
     """The matches that begin with the entry at ``place`` of the stack, taken as ``step``.
 
     Returns:
