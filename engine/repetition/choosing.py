@@ -30,7 +30,7 @@ from engine.repetition.starts import (
     starts_from,
     walks,
 )
-from engine.repetition.walk import NEW, OLD, Wanted
+from engine.repetition.walk import NEW, OLD, MatchFilter
 
 _NO_ROOM: Final = -FAR - 1
 
@@ -65,7 +65,7 @@ def _ending(s: SearchState, of: Region, left_out: int, phase: int, place: int, a
     while at < stack.start + stack.size and entry[at].time <= high and left > 0:
         at = skipped_to(s, at, place)
         row = entry[at].row
-        wanted = Wanted(
+        wanted = MatchFilter(
             of.stack, of.cause, last, last, left_out, 0, left, phase, s.events[last].ref
         )
         given = now.rule == FIRST_OF_START and s.chosen[row] & of.given

@@ -30,7 +30,7 @@ from engine.repetition.starts import (
     starts_from,
     walks,
 )
-from engine.repetition.walk import NEW, OLD, Wanted
+from engine.repetition.walk import NEW, OLD, MatchFilter
 
 DONE: Final = 0
 STACKS_FULL: Final = 1
@@ -60,7 +60,7 @@ def _may_complete(s: SearchState, stack: int, row: int) -> bool:
 
 
 @kernel
-def _from_all(s: SearchState, w: Wanted, low: int, high: int) -> bool:
+def _from_all(s: SearchState, w: MatchFilter, low: int, high: int) -> bool:
     """``walks`` from all entries from the place ``low`` to the time ``high``."""
     of, entry, at = s.stacks.stack[w.stack], s.stacks.entry, low
     own = own_place(s, w)
@@ -73,7 +73,7 @@ def _from_all(s: SearchState, w: Wanted, low: int, high: int) -> bool:
 
 
 @kernel
-def _from_ready(s: SearchState, w: Wanted) -> bool:
+def _from_ready(s: SearchState, w: MatchFilter) -> bool:
     """``walks`` from all entries whose runs may end with the newest event."""
     place = -1
     for n in range(1, s.ready[0] + 1):
@@ -99,7 +99,7 @@ def _all_matches(s: SearchState, stack: int, row: int, newest: bool, runs: bool)
         high = event.ref + spread
         if event.member & now.leading:
             high += within
-        if not _from_all(s, Wanted(stack, row, -1, -1, row, 1, FAR, OLD, reach), low, high):
+        if not _from_all(s, MatchFilter(stack, row, -1, -1, row, 1, FAR, OLD, reach), low, high):
             return False
     if not event.member & now.positive or not _may_complete(s, stack, row):
         return True
@@ -107,7 +107,7 @@ def _all_matches(s: SearchState, stack: int, row: int, newest: bool, runs: bool)
     low, high = open_from(s, stack, event.ref), event.ref + spread
     if newest:
         high = latest_start(s, stack, of.start + of.size - 1)
-    wanted = Wanted(stack, row, row, last, -1, 0, FAR, NEW, event.ref)
+    wanted = MatchFilter(stack, row, row, last, -1, 0, FAR, NEW, event.ref)
     if runs:
         return _from_ready(s, wanted)
     return _from_all(s, wanted, low, high)

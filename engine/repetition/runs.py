@@ -29,7 +29,14 @@ from engine.repetition.asking import (
 )
 from engine.repetition.gaps import follows, scan
 from engine.repetition.records import ANY, CUR, FAR, STRICT, SearchState
-from engine.repetition.walk import Wanted, has_room, is_exact, is_scanned, note_match, verdict_of
+from engine.repetition.walk import (
+    MatchFilter,
+    has_room,
+    is_exact,
+    is_scanned,
+    note_match,
+    verdict_of,
+)
 
 UNKNOWN: Final = 0
 """What is known of a run: it is to be made from its first event on,"""
@@ -70,7 +77,7 @@ def is_alike(s: SearchState, stack: int, row: int) -> bool:
 
 
 @inline
-def stands(s: SearchState, w: Wanted, run: int) -> bool:
+def stands(s: SearchState, w: MatchFilter, run: int) -> bool:
     """Whether all that begins with the event ``run`` is known, for matches with the newest."""
     its = s.runs[run]
     return bool(w.last >= 0 and w.last == w.cause and its.seen == w.last + 1
@@ -299,7 +306,7 @@ def go_on(s: SearchState, stack: int, row: int) -> bool:
 
 
 @kernel
-def match_of(s: SearchState, w: Wanted, run: int) -> int:
+def match_of(s: SearchState, w: MatchFilter, run: int) -> int:
     """Writes the match that the run is with the newest event, if it is one: 1: written; 0: none;
     -1: no room.
     """

@@ -14,7 +14,7 @@ from engine.pattern.search.stacks import first_not_below
 from engine.repetition.asking import key_equal, spread_of
 from engine.repetition.records import ANY, FAR, FIRST_OF_START, KEPT, SearchState
 from engine.repetition.runs import RUNNING, UNKNOWN, match_of, may_end, stands
-from engine.repetition.walk import Wanted, walk
+from engine.repetition.walk import MatchFilter, walk
 
 
 @inline
@@ -49,7 +49,7 @@ def latest_start(s: SearchState, stack: int, place: int) -> int:
 
 
 @inline
-def own_place(s: SearchState, w: Wanted) -> int:
+def own_place(s: SearchState, w: MatchFilter) -> int:
     """Place of the event that must be in the wanted matches and has just come; -1: none."""
     of = s.stacks.stack[w.stack]
     if w.row < 0:
@@ -68,7 +68,7 @@ def skipped_to(s: SearchState, at: int, own: int) -> int:
 
 
 @inline
-def may_begin(s: SearchState, w: Wanted, place: int) -> bool:
+def may_begin(s: SearchState, w: MatchFilter, place: int) -> bool:
     """Whether matches wanted may begin with an entry."""
     row, now = s.stacks.entry[place].row, s.setting[0]
     if stands(s, w, row):
@@ -80,7 +80,7 @@ def may_begin(s: SearchState, w: Wanted, place: int) -> bool:
 
 
 @kernel
-def walks(s: SearchState, w: Wanted, place: int) -> int:
+def walks(s: SearchState, w: MatchFilter, place: int) -> int:
     """``walk`` from an entry, as each step that a match may begin with, unless its run stands."""
     row, written, now = s.stacks.entry[place].row, 0, s.setting[0]
     if stands(s, w, row):
@@ -88,7 +88,7 @@ def walks(s: SearchState, w: Wanted, place: int) -> int:
     now.is_open, now.reach = 0, -FAR
     for step in range(now.steps):
         if s.events[row].member & now.firsts & (1 << step) and written < w.most:
-            wanted = Wanted(
+            wanted = MatchFilter(
                 w.stack,
                 w.cause,
                 w.row,

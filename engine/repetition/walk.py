@@ -37,7 +37,7 @@ NEW: Final = 1
 OLD: Final = 0
 
 
-class Wanted(NamedTuple):
+class MatchFilter(NamedTuple):
     """Which matches are looked for: all of the partition ``stack``.
 
     ``cause``: the event that has come. ``row``: only those with this event, ``last``: only those
@@ -58,7 +58,7 @@ class Wanted(NamedTuple):
 
 
 @inline
-def _opened(s: SearchState, w: Wanted, depth: int) -> None:
+def _opened(s: SearchState, w: MatchFilter, depth: int) -> None:
     """Set the candidates of a level."""
     level, of = s.levels[depth], s.stacks.stack[w.stack]
     level.fresh, level.option, level.relevant = 0, level.step, 0
@@ -93,7 +93,7 @@ def _possible(s: SearchState, depth: int, row: int, t_a: int) -> bool:
 
 
 @inline
-def _leads_on(s: SearchState, w: Wanted, step: int, row: int, has: bool) -> bool:
+def _leads_on(s: SearchState, w: MatchFilter, step: int, row: int, has: bool) -> bool:
     """Whether the event that must be in the match is, or may still come."""
     if has or row == w.row:
         return True
@@ -111,7 +111,7 @@ def _beside(s: SearchState, depth: int, row: int, step: int, t_a: int) -> int:
 
 
 @inline
-def _next_option(s: SearchState, w: Wanted, depth: int, row: int, t_a: int, has: bool) -> int:
+def _next_option(s: SearchState, w: MatchFilter, depth: int, row: int, t_a: int, has: bool) -> int:
     """The next step that ``row`` can be taken as behind the event at ``depth``, or -1."""
     level, now, member = s.levels[depth], s.setting[0], s.events[row].member
     if not _possible(s, depth, row, t_a):
@@ -200,7 +200,7 @@ def verdict_of(s: SearchState, from_: int, size: int, present: int, t_a: int) ->
 
 @inline
 def note_match(
-    s: SearchState, w: Wanted, completing: int, size: int, sure_before: int, sure: int, stands: int,
+    s: SearchState, w: MatchFilter, completing: int, size: int, sure_before: int, sure: int, stands: int,
     t_a_before: int, t_a: int,
 ) -> None:  # fmt: skip
     """Writes what is done to the match whose ``size`` events are next in the path."""
@@ -221,7 +221,7 @@ def is_exact(s: SearchState) -> bool:
 
 
 @inline
-def is_scanned(s: SearchState, w: Wanted, completing: int, exact: bool) -> bool:
+def is_scanned(s: SearchState, w: MatchFilter, completing: int, exact: bool) -> bool:
     """Whether events may break a match that has been walked.
 
     With exact clocks the walk itself has looked at all events in gaps for what is not negated, if
@@ -235,7 +235,7 @@ def is_scanned(s: SearchState, w: Wanted, completing: int, exact: bool) -> bool:
 
 
 @kernel
-def _read_as(s: SearchState, w: Wanted, from_: int, size: int, completing: int) -> int:
+def _read_as(s: SearchState, w: MatchFilter, from_: int, size: int, completing: int) -> int:
     """Whether the events of the path are a match as the steps of ``reading``, as far as clocks can
     say; -1: no room.
     """
@@ -267,7 +267,9 @@ def _may_read(s: SearchState, row: int, place: int, step: int) -> bool:
 
 
 @kernel
-def _is_outdone(s: SearchState, w: Wanted, from_: int, size: int, completing: int, own: int) -> int:
+def _is_outdone(
+    s: SearchState, w: MatchFilter, from_: int, size: int, completing: int, own: int
+) -> int:
     """Whether the same events are a match in another way that is given instead of the one walked: a
     surer one, or one as sure whose steps come first. -1: no room.
     """
@@ -317,7 +319,7 @@ def has_room(s: SearchState, size: int) -> bool:
 
 
 @kernel
-def _whole(s: SearchState, w: Wanted, depth: int) -> int:
+def _whole(s: SearchState, w: MatchFilter, depth: int) -> int:
     """Writes the match that ends at ``depth``, if it is one: 1: written; 0: none; -1: no room."""
     now, e, size = s.setting[0], s.events, depth + 1
     from_, first_doubt = now.path_n, now.doubts_n
@@ -385,7 +387,7 @@ def _goes_on(s: SearchState, depth: int) -> bool:
 
 
 @inline
-def _may_end(s: SearchState, w: Wanted, depth: int, has: bool) -> bool:
+def _may_end(s: SearchState, w: MatchFilter, depth: int, has: bool) -> bool:
     """Whether the events taken are all of a match."""
     level = s.levels[depth]
     if level.count < s.t.steps[level.step].least or not s.setting[0].lasts >> level.step & 1:
@@ -409,7 +411,7 @@ def _beyond(s: SearchState, depth: int, time: int, within: int, until: int, aske
 
 
 @kernel
-def walk(s: SearchState, w: Wanted, place: int, step: int) -> int:
+def walk(s: SearchState, w: MatchFilter, place: int, step: int) -> int:
     """The matches that begin with the entry at ``place`` of the stack, taken as ``step``.
 
     Returns:
