@@ -13,8 +13,8 @@ from engine.order.unordered.proof_kernel import (
     LANE,
     STATE,
     WAITING,
-    Book,
     Counted,
+    ProofState,
     Records,
     begin_anew,
     find_lane,
@@ -37,7 +37,7 @@ class Proof:
     def __init__(self, strings: Strings, wait_ns: int) -> None:
         self._strings = strings
         self._wait_ns = wait_ns
-        self._book = Book(
+        self._book = ProofState(
             one(STATE, free=NONE, soonest=INT_MAX), np.zeros(_FIRST, LANE),
             np.zeros(_FIRST, WAITING), np.empty(0, np.int64),
         )  # fmt: skip
@@ -122,7 +122,7 @@ class Proof:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a snapshot."""
-        self._book = Book(**{name: array.copy() for name, array in state.items()})
+        self._book = ProofState(**{name: array.copy() for name, array in state.items()})
 
 
 def _roomy(records: np.ndarray) -> np.ndarray:

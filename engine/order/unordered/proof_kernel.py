@@ -55,7 +55,7 @@ WAITING: Final = record(
 """
 
 
-class Book(NamedTuple):
+class ProofState(NamedTuple):
     """What is known between batches: one STATE, LANE and WAITING records, and ``first``: a source's
     first lane, by its code.
     """
@@ -97,7 +97,9 @@ def _at(column: np.ndarray, row: int) -> int:
 
 
 @inline
-def _say(b: Book, out: Counted, place: int, kind: int, source: int, ref: int, at: int) -> None:
+def _say(
+    b: ProofState, out: Counted, place: int, kind: int, source: int, ref: int, at: int
+) -> None:
     number = b.state[0].out
     b.state[0].out = number + 1
     out.place[number], out.type[number], out.source[number] = place, kind, source
@@ -105,7 +107,9 @@ def _say(b: Book, out: Counted, place: int, kind: int, source: int, ref: int, at
 
 
 @inline
-def _counts(b: Book, out: Counted, lane: int, kind: int, ref: int, place: int, at: int) -> None:
+def _counts(
+    b: ProofState, out: Counted, lane: int, kind: int, ref: int, place: int, at: int
+) -> None:
     """A promise counts; the end of a source once each of its streams has ended."""
     of = b.lanes[lane]
     if kind != _END:
@@ -121,7 +125,7 @@ def _counts(b: Book, out: Counted, lane: int, kind: int, ref: int, place: int, a
 
 
 @inline
-def find_lane(b: Book, source: int, stream: int, incarnation: int) -> int:
+def find_lane(b: ProofState, source: int, stream: int, incarnation: int) -> int:
     """The lane, made if there is none; -1: the source is in a later incarnation."""
     lane = b.first[source]
     while lane != NONE and b.lanes[lane].stream != stream:
@@ -140,7 +144,7 @@ def find_lane(b: Book, source: int, stream: int, incarnation: int) -> int:
 
 
 @kernel
-def begin_anew(b: Book, lane: int, incarnation: int) -> None:
+def begin_anew(b: ProofState, lane: int, incarnation: int) -> None:
     """Another incarnation: nothing of the one before is waited for any more."""
     of = b.lanes[lane]
     of.incarnation, of.next, of.wants = incarnation, NONE, INT_MAX
@@ -153,7 +157,7 @@ def begin_anew(b: Book, lane: int, incarnation: int) -> None:
 
 
 @inline
-def _free(b: Book, place: int) -> None:
+def _free(b: ProofState, place: int) -> None:
     b.waiting[place].link, b.waiting[place].lane = b.state[0].free, NONE
     b.state[0].free = place
 
@@ -178,7 +182,7 @@ def _give_up(of: Record, number: int) -> None:
 
 
 @kernel
-def _hear(b: Book, out: Counted, lane: int, place: int, at: int) -> None:
+def _hear(b: ProofState, out: Counted, lane: int, place: int, at: int) -> None:
     """Let what waits for the lane count, as far as its numbers have come."""
     of, state = b.lanes[lane], b.state[0]
     of.wants = INT_MAX
@@ -206,7 +210,7 @@ def _hear(b: Book, out: Counted, lane: int, place: int, at: int) -> None:
 
 
 @kernel
-def _late(b: Book, out: Counted, place: int, now: int) -> None:
+def _late(b: ProofState, out: Counted, place: int, now: int) -> None:
     """Give up, one deadline after the other, what did not come before ``now``.
 
     Of equal deadlines that of the smallest number is first: each number is given up for itself,
@@ -231,7 +235,7 @@ def _late(b: Book, out: Counted, place: int, now: int) -> None:
 
 
 @inline
-def _await(b: Book, lane: int, kind: int, number: int, ref: int, deadline: int) -> None:
+def _await(b: ProofState, lane: int, kind: int, number: int, ref: int, deadline: int) -> None:
     """A promise waits; it replaces the newest of its type."""
     of, state = b.lanes[lane], b.state[0]
     entry = of.waiting
@@ -272,7 +276,7 @@ def _join(each: Record, number: int, ref: int, deadline: int) -> None:
 
 
 @inline
-def _event(b: Book, out: Counted, lane: int, number: int, row: int, at: int) -> None:
+def _event(b: ProofState, out: Counted, lane: int, number: int, row: int, at: int) -> None:
     """An event with a number has come.
 
     One that was given up, after its source has ended, takes nothing back: the end is said again,
@@ -301,7 +305,7 @@ def _event(b: Book, out: Counted, lane: int, number: int, row: int, at: int) -> 
 
 
 @kernel
-def go_through(b: Book, batch: Records, out: Counted, start: int, wait: int) -> int:
+def go_through(b: ProofState, batch: Records, out: Counted, start: int, wait: int) -> int:
     """Records from ``start`` on; gives the first for which there is no room, or their number."""
     state = b.state[0]
     for row in range(start, len(batch.arrival)):
