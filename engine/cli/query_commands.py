@@ -50,7 +50,13 @@ from engine.log.input.lines import STDIN
 from engine.order.registry import ORDERS
 from engine.passes.clock_faults import excluded_lines
 from engine.passes.foreseen import with_clocks_foreseen
-from engine.passes.options import Asked, asked_of_order, asked_of_queries, guarded, read_definitions
+from engine.passes.options import (
+    PassRequest,
+    asked_of_order,
+    asked_of_queries,
+    guarded,
+    read_definitions,
+)
 from engine.passes.output import TABLES, Answers, Events, check_name, mixed_kinds, write
 from engine.passes.pipeline import Host, Prepared, check_plans, prepare
 from engine.passes.warnings import (
@@ -242,7 +248,7 @@ def query(
             counters = _run(host, given, asked, made, "processing", keeps=bool(work), quiet=quiet)
             export()
         _export_late(made, late, time_unit)
-        own = Asked(source, plans, order_text, barrier_text, typed())
+        own = PassRequest(source, plans, order_text, barrier_text, typed())
         excluded = _report(own, given, made, counters, report)
     _tell_bad(given, letters, kept=dead_letter is not None)
     _tell_after(given, counters, excluded, source)
@@ -289,7 +295,7 @@ def order(
             counters = _run(host, given, asked, made, "ordering", keeps=keeps, quiet=quiet)
             export()
         _export_late(made, late, time_unit)
-        of = Asked(source, (), order_text, None, typed())
+        of = PassRequest(source, (), order_text, None, typed())
         excluded = _report(of, given, made, counters, report)
     _tell_bad(given, letters, kept=dead_letter is not None)
     _tell_after(given, counters, excluded, source)
@@ -299,7 +305,11 @@ def order(
 
 
 def _report(
-    asked: Asked, given: Prepared, made: PartStore, counters: dict[str, Any], into: Path | None
+    asked: PassRequest,
+    given: Prepared,
+    made: PartStore,
+    counters: dict[str, Any],
+    into: Path | None,
 ) -> list[str]:
     """Writes the report, if any is wanted; gives a line per source that was excluded."""
     excluded = excluded_lines(counters, given.log)

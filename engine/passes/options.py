@@ -45,7 +45,7 @@ def read_definitions(file: Path | None) -> dict[str, Definition]:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PassRequest:
     """Options of a pass as typed, for its report.
 
     ``source``: the input; ``command``: all of it. ``excluded``: a line per source of which events

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from engine.passes.options import Asked
+from engine.passes.options import PassRequest
 from engine.report.against import EVENTS, keep_events
 from engine.report.page.document import check_page_folder
 from engine.report.write import Places, write_report
@@ -31,7 +31,9 @@ def check_report(into: Path) -> None:
     check_page_folder(into, FILES, "--report")
 
 
-def write_own_report(asked: Asked, made: PartStore, into: Path, *, arrival_given: bool) -> Any:
+def write_own_report(
+    asked: PassRequest, made: PartStore, into: Path, *, arrival_given: bool
+) -> Any:
     """Writes the report of the pass in ``made`` into the folder ``into``, made if absent.
 
     Returns:
