@@ -18,7 +18,7 @@ from engine.validate.spoken import duration, percent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class QueryRequirements:
     """``orders``: events of a match that must come one after another, counted as pairs next to one
     another. ``within_ns`` None: no bound.
     """
@@ -38,24 +38,26 @@ class Asked:
         return self.orders + (self.within_ns is not None and self.events > 1)
 
 
-def asked_of(plan: Plan) -> Asked:
+def asked_of(plan: Plan) -> QueryRequirements:
     """Of a pattern with OR: the branch with the most comparisons."""
     if plan.windows:
         window = plan.windows[0]
         if window.kind is WindowKind.SESSION:  # of two events it matters how far apart they are
-            return Asked(
+            return QueryRequirements(
                 name=plan.name, text=plan.text, kind="window", events=2, within_ns=window.size_ns
             )
         if window.kind is WindowKind.ROWS:  # at each end, which of two events is the earlier
-            return Asked(name=plan.name, text=plan.text, kind="window", events=2, orders=2)
-        return Asked(
+            return QueryRequirements(
+                name=plan.name, text=plan.text, kind="window", events=2, orders=2
+            )
+        return QueryRequirements(
             name=plan.name, text=plan.text, kind="window", window_ns=window.size_ns,
         )  # fmt: skip
     found = [_of_branch(plan, number) for number in range(len(plan.branches))]
     return max(found, key=lambda each: (each.comparisons, -(each.within_ns or 0)))
 
 
-def _of_branch(plan: Plan, number: int) -> Asked:
+def _of_branch(plan: Plan, number: int) -> QueryRequirements:
     branch = plan.branches[number]
     shape = shape_of(branch)
     before = shape.before
@@ -65,7 +67,7 @@ def _of_branch(plan: Plan, number: int) -> Asked:
         if not any((x, z) in before and (z, y) in before for z in shape.positive)
     ]
     related = sum(each.left.alias != each.right.alias for each in branch.relations)
-    return Asked(
+    return QueryRequirements(
         name=plan.name, text=plan.text, kind="pattern", events=len(shape.positive),
         orders=len(next_ones) + related, within_ns=branch.within_ns,
         has_negation=bool(shape.between),
@@ -149,7 +151,7 @@ class QueryVerdict:
     or are ambiguous in no more than the wanted share (a window). ``reasons``: why not simply fit.
     """
 
-    asked: Asked
+    asked: QueryRequirements
     fitness: Fitness
     order_gap_ns: int
     smallest_ns: int
@@ -175,7 +177,7 @@ class QueryVerdict:
 
 
 def judge(
-    asked: Asked, setup: Setup, wanted: Wanted, measured: Measured | None = None
+    asked: QueryRequirements, setup: Setup, wanted: Wanted, measured: Measured | None = None
 ) -> QueryVerdict:
     """The verdict of one query; ``measured``: of a log's own answers."""
     gap, single = _known_to(setup, wanted)
@@ -209,7 +211,7 @@ def _known_to(setup: Setup, wanted: Wanted) -> tuple[int, int]:
     return setup.pair_ns, setup.single_ns
 
 
-def _expected(asked: Asked, gap: int, single: int, typical: int | None) -> float:
+def _expected(asked: QueryRequirements, gap: int, single: int, typical: int | None) -> float:
     """Share of uncertain results (of ambiguous events, of a window)."""
     if asked.window_ns is not None:
         return min(4 * single / (asked.window_ns + 2 * single), 1.0)
@@ -224,7 +226,7 @@ def _expected(asked: Asked, gap: int, single: int, typical: int | None) -> float
     return 1 - (1 - asked.comparisons * gap / asked.within_ns) ** max(asked.orders, 1)
 
 
-def _smallest(asked: Asked, gap: int, single: int, t_a: int, share: float) -> int:
+def _smallest(asked: QueryRequirements, gap: int, single: int, t_a: int, share: float) -> int:
     if asked.window_ns is not None:
         return max(math.ceil(4 * single / share) - 2 * single, t_a + 1, 1)
     return (asked.orders + 1) * gap + 1 if asked.comparisons else 0
