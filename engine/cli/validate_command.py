@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from edge_agent.drivers.session_driver import TimeServer
     from edge_agent.measure import Findings
     from engine.scenario import Table
-    from engine.validate.verdict import Wanted
+    from engine.validate.verdict import ResultRequirements
 
 
 # ``slackwater validate --scenario FILE [--recording FILE]``: the measured set-up as a scenario.
@@ -244,12 +244,12 @@ def _questions(site: Path | None, queries: Sequence[str]) -> Questions:
     return replace(engine.questions, queries=engine.questions.queries + more, late=False)
 
 
-def _wanted(asked: Questions, uncertain: str, gap: str | None) -> Wanted:
+def _wanted(asked: Questions, uncertain: str, gap: str | None) -> ResultRequirements:
     from engine.order.registry import parse_order
-    from engine.validate.verdict import LATENCY_NS, Wanted
+    from engine.validate.verdict import LATENCY_NS, ResultRequirements
 
     order = parse_order(asked.order, asked.time_unit)
-    return Wanted(
+    return ResultRequirements(
         uncertain=read_share("--uncertain", uncertain, '0.05 or "5 %"'),
         gap_ns=None if gap is None else _duration_ns("--gap", gap),
         certainty=asked.certainty,
@@ -272,7 +272,7 @@ def _duration_ns(option: str, text: str) -> int:
 
 
 def _of_device(
-    config: Path | None, asked: Questions, wanted: Wanted, servers: Sequence[str], seconds: float,
+    config: Path | None, asked: Questions, wanted: ResultRequirements, servers: Sequence[str], seconds: float,
     *, rate: bool, quiet: bool,
 ) -> Validation:  # fmt: skip
     from engine.validate.device_quality import AgentFacts, setup_of
@@ -295,7 +295,7 @@ def _of_device(
     return validation(str(config), "device", setup, plans, wanted)
 
 
-def _of_log(log: Path, asked: Questions, wanted: Wanted, *, quiet: bool) -> Validation:
+def _of_log(log: Path, asked: Questions, wanted: ResultRequirements, *, quiet: bool) -> Validation:
     from engine.cli.terminal import tell_compiling, tell_types, watched
     from engine.cli.work_folder import work_folder
     from engine.log.arrival_log import LogReader

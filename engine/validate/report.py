@@ -13,7 +13,7 @@ from engine.validate.verdict import (
     Fitness,
     Measured,
     QueryVerdict,
-    Wanted,
+    ResultRequirements,
     asked_of,
     judge,
     overall,
@@ -29,7 +29,7 @@ class Validation:
     looked_at: str
     kind: str
     setup: Setup
-    wanted: Wanted
+    wanted: ResultRequirements
     verdicts: tuple[QueryVerdict, ...]
 
     @property
@@ -39,7 +39,7 @@ class Validation:
 
 
 def validation(
-    looked_at: str, kind: str, setup: Setup, plans: Sequence[Plan], wanted: Wanted,
+    looked_at: str, kind: str, setup: Setup, plans: Sequence[Plan], wanted: ResultRequirements,
     measured: Answered = lambda _name: None,
 ) -> Validation:  # fmt: skip
     """The verdicts of all queries; ``measured``: by a query's name, of a log's own answers."""

@@ -120,7 +120,7 @@ class Fitness(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ResultRequirements:
     """What is asked of the answers. ``gap_ns``: a match's events' usual distance; None: unknown.
 
     ``latency_ns``: the longest wait that the order allows.
@@ -177,7 +177,10 @@ class QueryVerdict:
 
 
 def judge(
-    asked: QueryRequirements, setup: Setup, wanted: Wanted, measured: Measured | None = None
+    asked: QueryRequirements,
+    setup: Setup,
+    wanted: ResultRequirements,
+    measured: Measured | None = None,
 ) -> QueryVerdict:
     """The verdict of one query; ``measured``: of a log's own answers."""
     gap, single = _known_to(setup, wanted)
@@ -202,7 +205,7 @@ def judge(
     )  # fmt: skip
 
 
-def _known_to(setup: Setup, wanted: Wanted) -> tuple[int, int]:
+def _known_to(setup: Setup, wanted: ResultRequirements) -> tuple[int, int]:
     """How wrong two clocks may be together, and one alone."""
     if wanted.certainty == "max-delay-r19":
         return setup.t_a_ns, setup.t_a_ns
@@ -257,7 +260,9 @@ def _hold(setup: Setup, gap: int, timeout: int) -> int:
     return timeout + gap
 
 
-def _reasons(own: QueryVerdict, setup: Setup, wanted: Wanted) -> list[tuple[Fitness, str]]:
+def _reasons(
+    own: QueryVerdict, setup: Setup, wanted: ResultRequirements
+) -> list[tuple[Fitness, str]]:
     asked, found = own.asked, list[tuple[Fitness, str]]()
     unknown = [each.name for each in setup.sources if each.clock.offset_ns is None]
     if unknown and (asked.comparisons or asked.window_ns):
@@ -292,7 +297,7 @@ def _names(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN]) + (" ..." if len(names) > _SHOWN else "")
 
 
-def remedy(own: QueryVerdict, setup: Setup, wanted: Wanted) -> str:
+def remedy(own: QueryVerdict, setup: Setup, wanted: ResultRequirements) -> str:
     """What to change first: the largest part of what is wrong, and what it would bring."""
     if len(setup.synced) < len(setup.sources):
         return "let the agent reach the gateway's clock (UDP, [gateway] ntp_port) or [time] servers"
@@ -317,7 +322,7 @@ def _p95_ns(source: SourceQuality) -> int:
 
 
 def _clock_remedy(
-    source: SourceQuality, own: QueryVerdict, setup: Setup, wanted: Wanted
+    source: SourceQuality, own: QueryVerdict, setup: Setup, wanted: ResultRequirements
 ) -> str:  # fmt: skip
     clock = source.clock
     bound, half = clock.bound_ns(), (clock.delay_ns + 1) // 2
@@ -342,7 +347,7 @@ def _clock_remedy(
     )
 
 
-def _would_be(own: QueryVerdict, setup: Setup, wanted: Wanted, age_ns: int) -> str:
+def _would_be(own: QueryVerdict, setup: Setup, wanted: ResultRequirements, age_ns: int) -> str:
     """What share is uncertain once no clock is synchronised less often than that."""
     if own.measured is not None and own.measured.share is not None:
         return ""  # only the events can tell, and they were seen with these clocks

@@ -11,7 +11,7 @@ import pytest
 from engine.query import query
 from engine.validate.quality import ClockQuality, LinkQuality, Setup, SourceQuality
 from engine.validate.spoken import percent
-from engine.validate.verdict import Fitness, Measured, Wanted, asked_of, judge, overall
+from engine.validate.verdict import Fitness, Measured, ResultRequirements, asked_of, judge, overall
 
 MS = 10**6
 SECOND = 10**9
@@ -57,7 +57,7 @@ def test_what_a_pattern_asks_of_clocks(text: str, orders: int, comparisons: int)
 
 def test_the_numbers_of_a_pattern() -> None:
     plan = asked_of(query("EVENT SEQ(A a, B b, C c) WITHIN 10 s"))
-    found = judge(plan, setup(), Wanted())
+    found = judge(plan, setup(), ResultRequirements())
     g = found.order_gap_ns
     assert g == 2 * CLOCK.bound_ns()
     assert found.smallest_ns == 3 * g + 1
@@ -67,17 +67,19 @@ def test_the_numbers_of_a_pattern() -> None:
     assert found.detection_p95_ns == 9 * MS + found.hold_ns
     assert found.fitness is Fitness.FIT
     assert found.reasons == ()
-    near = judge(plan, setup(), Wanted(gap_ns=100 * MS))
+    near = judge(plan, setup(), ResultRequirements(gap_ns=100 * MS))
     assert near.expected == pytest.approx(1 - math.exp(-g / (100 * MS)) ** 2)
     assert near.fitness is Fitness.CARE
-    by_delay = judge(plan, setup(), Wanted(certainty="max-delay-r19"))
+    by_delay = judge(plan, setup(), ResultRequirements(certainty="max-delay-r19"))
     assert by_delay.order_gap_ns == 9 * MS
 
 
 @pytest.mark.parametrize("names", ["A a, B b", "A a, B b, C c", "A a, B b, C c, D d"])
 @pytest.mark.parametrize("within_ms", [50, 200])
 def test_the_expected_share_is_that_of_events_spread_evenly(names: str, within_ms: int) -> None:
-    found = judge(asked_of(query(f"EVENT SEQ({names}) WITHIN {within_ms} ms")), setup(), Wanted())
+    found = judge(
+        asked_of(query(f"EVENT SEQ({names}) WITHIN {within_ms} ms")), setup(), ResultRequirements()
+    )
     more = len(names.split(", ")) - 1
     after = np.sort(np.random.default_rng(3).uniform(0, within_ms * MS, (40_000, more)), axis=1)
     ends = np.full((len(after), 1), within_ms * MS)
@@ -88,7 +90,7 @@ def test_the_expected_share_is_that_of_events_spread_evenly(names: str, within_m
 
 def test_where_no_match_can_be_certain_all_are_expected_to_be_uncertain() -> None:
     plan = asked_of(query("EVENT SEQ(A a, B b) WITHIN 15 ms"))
-    for wanted in (Wanted(), Wanted(gap_ns=SECOND)):
+    for wanted in (ResultRequirements(), ResultRequirements(gap_ns=SECOND)):
         found = judge(plan, setup(), wanted)
         assert found.expected == 1
         assert "no match can be certain" in found.reasons[0]
@@ -97,19 +99,21 @@ def test_where_no_match_can_be_certain_all_are_expected_to_be_uncertain() -> Non
 def test_a_remedy_says_what_it_would_bring() -> None:
     plan = asked_of(query("EVENT SEQ(A a, B b) WITHIN 60 ms"))
     seldom = replace(CLOCK, delay_ns=MS, skew_error_ppb=50_000, age_ns=600 * SECOND)
-    found = judge(plan, setup(seldom), Wanted())
-    often = judge(plan, setup(replace(seldom, age_ns=100 * SECOND)), Wanted())
+    found = judge(plan, setup(seldom), ResultRequirements())
+    often = judge(plan, setup(replace(seldom, age_ns=100 * SECOND)), ResultRequirements())
     assert 0.05 < often.expected < found.expected
     assert found.change_first.endswith(f"; then {percent(often.expected)} are still uncertain")
-    measured = judge(plan, setup(seldom), Wanted(), Measured(100, 90))
+    measured = judge(plan, setup(seldom), ResultRequirements(), Measured(100, 90))
     assert "; then" not in measured.change_first
 
 
 def test_a_slow_link_is_to_be_mended_before_it_is_waited_for() -> None:
     plan = asked_of(query("EVENT SEQ(A a, B b) WITHIN 1 min"))
     late = replace(LINK, p999_ns=2 * SECOND)
-    assert judge(plan, setup(link=late), Wanted()).change_first.startswith("write order =")
-    slow = judge(plan, setup(link=replace(late, p95_ns=SECOND)), Wanted())
+    assert judge(plan, setup(link=late), ResultRequirements()).change_first.startswith(
+        "write order ="
+    )
+    slow = judge(plan, setup(link=replace(late, p95_ns=SECOND)), ResultRequirements())
     assert slow.change_first.startswith(
         "door: mend its link, 5 % of its events take longer than 1 s"
     )
@@ -118,15 +122,15 @@ def test_a_slow_link_is_to_be_mended_before_it_is_waited_for() -> None:
 def test_the_numbers_of_a_window() -> None:
     plan = asked_of(query("SELECT count(*) FROM events WINDOW TUMBLING 1 s"))
     u = CLOCK.bound_ns()
-    found = judge(plan, setup(), Wanted(uncertain=0.1))
+    found = judge(plan, setup(), ResultRequirements(uncertain=0.1))
     assert found.expected == pytest.approx(4 * u / (SECOND + 2 * u))
     assert found.fitness is Fitness.FIT
     at_least = asked_of(
         query(f"SELECT count(*) FROM events WINDOW TUMBLING {found.smallest_ns} ns")
     )
-    assert judge(at_least, setup(), Wanted(uncertain=0.1)).expected <= 0.1
+    assert judge(at_least, setup(), ResultRequirements(uncertain=0.1)).expected <= 0.1
     below = asked_of(query("SELECT count(*) FROM events WINDOW TUMBLING 9 ms"))
-    short = judge(below, setup(), Wanted(uncertain=1.0))
+    short = judge(below, setup(), ResultRequirements(uncertain=1.0))
     assert short.fitness is Fitness.NOT_FIT
     assert "T_a" in short.reasons[0]
 
@@ -134,10 +138,12 @@ def test_the_numbers_of_a_window() -> None:
 @pytest.mark.parametrize(("loss", "resent"), [(0.001, 1), (0.02, 1), (0.1, 2), (0.5, 9 - 1)])
 def test_the_wait_for_what_is_sent_again(loss: float, resent: int) -> None:
     link = replace(LINK, lost=round(loss * 1000))
-    found = judge(asked_of(query("EVENT SEQ(A a, B b) WITHIN 1 min")), setup(link=link), Wanted())
+    found = judge(
+        asked_of(query("EVENT SEQ(A a, B b) WITHIN 1 min")), setup(link=link), ResultRequirements()
+    )
     assert found.timeout_ns == 20 * MS + 220 * MS * (2**resent - 1)
     never = setup(link=replace(link, resends=False))
-    told = judge(asked_of(query("EVENT SEQ(A a, B b) WITHIN 1 min")), never, Wanted())
+    told = judge(asked_of(query("EVENT SEQ(A a, B b) WITHIN 1 min")), never, ResultRequirements())
     assert told.timeout_ns == 20 * MS
     assert "not sent again" in " ".join(told.reasons)
 
@@ -156,7 +162,7 @@ def test_the_wait_for_what_is_sent_again(loss: float, resent: int) -> None:
 )
 def test_what_to_change_first(clock: ClockQuality, said: str) -> None:
     plan = asked_of(query("EVENT SEQ(A a, B b) WITHIN 15 ms"))
-    found = judge(plan, setup(clock), Wanted())
+    found = judge(plan, setup(clock), ResultRequirements())
     assert found.fitness is Fitness.NOT_FIT
     assert said in found.change_first
 
@@ -164,10 +170,10 @@ def test_what_to_change_first(clock: ClockQuality, said: str) -> None:
 def test_what_was_answered_counts_more_than_what_is_expected() -> None:
     plan = asked_of(query("EVENT SEQ(A a, B b) WITHIN 10 s"))
     for uncertain, fitness in ((0, Fitness.FIT), (10, Fitness.CARE), (30, Fitness.NOT_FIT)):
-        found = judge(plan, setup(), Wanted(), Measured(100, uncertain))
+        found = judge(plan, setup(), ResultRequirements(), Measured(100, uncertain))
         assert found.share == uncertain / 100
         assert found.fitness is fitness
-    assert judge(plan, setup(), Wanted(), Measured(0, 0)).share > 0
+    assert judge(plan, setup(), ResultRequirements(), Measured(0, 0)).share > 0
 
 
 def test_the_two_least_known_clocks_make_the_gap_and_concerns_count() -> None:
