@@ -31,7 +31,7 @@ class Known(NamedTuple):
         return Known(*(column[rows] for column in self))
 
 
-class Asked(NamedTuple):
+class HistoryLookups(NamedTuple):
     """Results whose history is asked for, equally long columns of int64.
 
     ``until``: up to when what has become known counts [ns]; ``at`` itself at first.
@@ -84,7 +84,7 @@ class History:
                 self._known[query] = known.taken(np.flatnonzero(known.at >= since))
 
     def look_up(
-        self, lookup: Lookup, query: int, asked: Asked, *, own: bool
+        self, lookup: Lookup, query: int, asked: HistoryLookups, *, own: bool
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """(int64 per result asked for, where it has one; None: everywhere).
 
@@ -132,7 +132,7 @@ def _first(known: Known, key: int, at: int, place: int) -> int:
 
 @inline
 def _is_gone(
-    known: Known, row: int, asked: Asked, number: int, own: bool
+    known: Known, row: int, asked: HistoryLookups, number: int, own: bool
 ) -> bool:  # fmt: skip
     """Whether it was taken back by when the result is judged."""
     if own and asked.until[number] == asked.at[number]:
@@ -142,7 +142,7 @@ def _is_gone(
 
 @kernel
 def _look_up(
-    known: Known, gone: Known, asked: Asked, within: int, own: bool, near: bool,
+    known: Known, gone: Known, asked: HistoryLookups, within: int, own: bool, near: bool,
     count: np.ndarray, last: np.ndarray,
 ) -> None:  # fmt: skip
     """Per result asked for, how many were known in time and when the last one was."""

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.check.history import Asked, History
+from engine.check.history import History, HistoryLookups
 from engine.check.results import NewResults, taken_values
 from engine.kernels.records import INT_MAX
 from engine.operator import Result, ResultColumns
@@ -60,7 +60,7 @@ class Rules:
         return Attribute(f"{ATTR_PREFIX}{_OF_RESULT}{self.asked.index(attribute)}")
 
     def broken(
-        self, values: Sequence[Value], asked: Asked, history: History, strings: Strings
+        self, values: Sequence[Value], asked: HistoryLookups, history: History, strings: Strings
     ) -> np.ndarray:
         """uint64 per result: bit i where rule i is false; as in SQL, unknown is no disagreement.
 
@@ -361,7 +361,7 @@ class QueryJudge:
         """Of new results, by what was known before each; of what takes back, nothing yet."""
         plus = np.flatnonzero(new.plus)
         broken = np.zeros(len(new.at), np.uint64)
-        asked = Asked(new.key[plus], new.at[plus], new.place[plus], new.at[plus])
+        asked = HistoryLookups(new.key[plus], new.at[plus], new.place[plus], new.at[plus])
         values = taken_values(new.values, plus)
         broken[plus] = self.rules.broken(values, asked, history, strings)
         held = self.rules.hold(broken) > 0
@@ -375,7 +375,7 @@ class QueryJudge:
         broken = np.zeros(len(held.at), np.uint64)
         until = np.maximum(np.minimum(held.deadline, now), held.at + 1)
         for mine, content, inside in self.waiting.contents(rows):
-            asked = Asked(held.key[mine], held.at[mine], held.place[mine], until[mine])
+            asked = HistoryLookups(held.key[mine], held.at[mine], held.place[mine], until[mine])
             values = taken_values(content.values, inside)
             broken[mine] = self.rules.broken(values, asked, history, strings)
         return RuleVerdicts(broken, self.rules.dropped(broken), np.zeros(len(broken), np.bool_))
