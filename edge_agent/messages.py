@@ -37,7 +37,7 @@ WANTED_MAX: Final = 256
 """Most intervals that one message asks for, or answers for."""
 CAN_MAX: Final = 16
 PULL_BACK: Final = "pull back"
-"""Of ``Hello.can``: the agent answers ``Wanted``."""
+"""Of ``Hello.can``: the agent answers ``IntervalsRequest``."""
 CLOCKS: Final = "clocks"
 """Of ``Hello.can`` and ``Welcome.can``: events and syncs may name the clock that they are of."""
 CONTROL: Final = -1
@@ -198,7 +198,7 @@ Intervals = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class IntervalsRequest:
     """The gateway knows that these ``intervals`` began, and has not got them (Z10 5.3.2)."""
 
     intervals: Intervals
@@ -206,7 +206,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Lacking:
-    """Answer to ``Wanted``, for intervals that the agent cannot send now: they have not ended, or
+    """Answer to ``IntervalsRequest``, for intervals that the agent cannot send now: they have not ended, or
     it does not have them any more. What it has it sends, as it did before.
     """
 
@@ -229,5 +229,15 @@ class ErrorMessage:
 
 Control = Promise | Begin | Sync | Eos
 Message = (
-    Hello | Data | Promise | Begin | Sync | Eos | Welcome | Ack | ErrorMessage | Wanted | Lacking
+    Hello
+    | Data
+    | Promise
+    | Begin
+    | Sync
+    | Eos
+    | Welcome
+    | Ack
+    | ErrorMessage
+    | IntervalsRequest
+    | Lacking
 )

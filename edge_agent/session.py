@@ -401,7 +401,7 @@ class AgentSession:
                 if was_cut_off:
                     self._sync.start(now)
                     self._after_sync(now)
-            case m.Wanted() if link.state is LinkState.READY:
+            case m.IntervalsRequest() if link.state is LinkState.READY:
                 answers = self.intervals.answer(message.intervals)
                 for data in answers:
                     self._send(link, data, spare=True)

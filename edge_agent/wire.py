@@ -66,7 +66,7 @@ def _fields(message: m.Message) -> list[Any]:
             return [WELCOME, message.version, message.control_next, message.next_seqs, *can]
         case m.Ack():
             return [ACK, message.control_next, message.next_seqs]
-        case m.Wanted():
+        case m.IntervalsRequest():
             return [WANTED, message.intervals]
         case m.Lacking():
             return [LACKING, message.unended, message.gone]
@@ -292,7 +292,7 @@ _READERS: Final[dict[int, tuple[int, Callable[[list[Any]], m.Message]]]] = {
     WELCOME: (5, _welcome),
     ACK: (3, lambda f: m.Ack(_seq(f[1], "control number"), _seqs(f[2]))),
     ERROR: (5, _error),
-    WANTED: (2, lambda f: m.Wanted(_intervals(f[1]))),
+    WANTED: (2, lambda f: m.IntervalsRequest(_intervals(f[1]))),
     LACKING: (3, lambda f: m.Lacking(_intervals(f[1]), _intervals(f[2]))),
 }
 _LAST_LEFT_OUT: Final[dict[int, Any]] = {

@@ -401,7 +401,7 @@ class GatewayCore:
         for source in sources:
             self._tell(source, m.Ack(*source.durable))
 
-    def _tell(self, source: Source, message: m.Ack | m.Wanted) -> None:
+    def _tell(self, source: Source, message: m.Ack | m.IntervalsRequest) -> None:
         """On the connection heard last: the likeliest to be alive."""
         if source.connections:
             connection = max(source.connections, key=source.connections.__getitem__)

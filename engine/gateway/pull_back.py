@@ -120,7 +120,7 @@ class PullBack:
         self._open -= len(source.open)
         source.open = {}
 
-    def requests(self, arrival: int) -> Iterator[tuple[Source, m.Wanted]]:
+    def requests(self, arrival: int) -> Iterator[tuple[Source, m.IntervalsRequest]]:
         """What is due by ``arrival``. Who is not connected is asked when it is back."""
         asked: dict[Source, list[tuple[int, int]]] = {}
         self.moved = True
@@ -139,7 +139,7 @@ class PullBack:
         for source, keys in asked.items():
             self._counts[*source.key, "pull_back_asked"] += len(keys)
             for low in range(0, len(keys), m.WANTED_MAX):
-                yield source, m.Wanted(tuple(keys[low : low + m.WANTED_MAX]))
+                yield source, m.IntervalsRequest(tuple(keys[low : low + m.WANTED_MAX]))
 
     # --- inside
 

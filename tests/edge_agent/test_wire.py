@@ -64,7 +64,7 @@ MESSAGES: st.SearchStrategy[Any] = st.one_of(
         st.lists(HELLO_STREAMS, min_size=1, max_size=3, unique_by=lambda s: s.schema.name)
         .map(tuple), st.integers(0, 2**64 - 1), st.lists(NAMES, max_size=2).map(tuple),
     ),
-    st.builds(m.Wanted, INTERVALS),
+    st.builds(m.IntervalsRequest, INTERVALS),
     st.builds(m.Lacking, INTERVALS, INTERVALS),
     st.builds(m.Promise, SEQS, TIMES, st.none() | NAMES, PAIRS.map(lambda d: tuple(d.items()))),
     st.builds(m.Begin, SEQS, st.integers(0, 63), TIMES, INT64, NAMES, st.none() | NAMES),

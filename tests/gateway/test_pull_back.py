@@ -119,7 +119,10 @@ HELLO = a_hello(can=(m.PULL_BACK, "what no gateway knows"))
 def asked(bench: Any, now: int) -> list[tuple[int, int]]:
     bench.core.wake(now)
     return [
-        pair for said in bench.answers() if isinstance(said, m.Wanted) for pair in said.intervals
+        pair
+        for said in bench.answers()
+        if isinstance(said, m.IntervalsRequest)
+        for pair in said.intervals
     ]
 
 
@@ -182,7 +185,9 @@ def test_so_many_are_known_of_and_no_more() -> None:
     bench.say("c", SYNC, *[begin(1 + i, i) for i in range(310)])
     assert bench.core.counts["main", "d", "pull_back_untraced"] == 10
     bench.core.wake(S)
-    sizes = [len(said.intervals) for said in bench.answers() if isinstance(said, m.Wanted)]
+    sizes = [
+        len(said.intervals) for said in bench.answers() if isinstance(said, m.IntervalsRequest)
+    ]
     assert sizes == [m.WANTED_MAX, 300 - m.WANTED_MAX]
     bench.say("c", *[interval(i, i) for i in range(300)], now=S)
     bench.join("d", replace(HELLO, incarnation=2), now=20 * S)

@@ -115,7 +115,9 @@ def test_a_million_wishes_do_not_fill_an_agent(field: Field, gateway: Gateway) -
     (one, *_), before = kept_of(gateway), memory_mb(agent)
     wishes = [(1, n) for n in range(m.WANTED_MAX)]
     for low in range(0, ASKS, 1000):
-        gateway.send(*[m.Wanted((one,))] * 1000, *[m.Wanted(tuple(wishes))] * 40)
+        gateway.send(
+            *[m.IntervalsRequest((one,))] * 1000, *[m.IntervalsRequest(tuple(wishes))] * 40
+        )
         wishes = [(1, id_ + m.WANTED_MAX) for _, id_ in wishes]
         assert agent.process.poll() is None, low
     time.sleep(0.5)
@@ -139,7 +141,7 @@ def test_a_connection_that_nobody_reads_is_given_up_with_what_waits_on_it(
     until(lambda: gateway.read() or gateway.acks[2] >= 1000, "intervals")
     (one, *_), before = kept_of(gateway), sockets(agent)
     for _ in range(10):
-        gateway.send(*[m.Wanted((one,))] * 500)
+        gateway.send(*[m.IntervalsRequest((one,))] * 500)
     agent.feed(*readings_of([(3000, 10), (3001, 70)]))  # what is not acked
     gateway.accept()
     until(lambda: gateway.read() or sockets(agent) <= before, "one connection")
