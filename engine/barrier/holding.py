@@ -34,7 +34,7 @@ from engine.barrier.replay import (
 )
 from engine.kernels.records import one
 from engine.kernels.tables import numbered, places_of
-from engine.stream.timeline import LONG_AGO, Steps, Timeline, Told
+from engine.stream.timeline import LONG_AGO, Steps, StreamProgress, Timeline
 
 _NEVER: Final = 2**63 - 1
 
@@ -45,7 +45,7 @@ class Policy(Protocol):
     adapts: bool
     """Whether new matches leave at once while that is seldom wrong."""
 
-    def clocks(self, told: Told) -> list[Steps]:
+    def clocks(self, told: StreamProgress) -> list[Steps]:
         """The clocks that the targets are of."""
 
     def targets(self, closes: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from engine.barrier.base import BarrierRequirements, Changes, EventTable, ReleasedMatches
-from engine.stream.timeline import ALL, LONG_AGO, Steps, Timeline, Told
+from engine.stream.timeline import ALL, LONG_AGO, Steps, StreamProgress, Timeline
 
 # Barriers that know only what is promised: at once, and the base of those that wait for promises
 # or for a time (SPEC 4.2).
@@ -25,7 +25,7 @@ class Promised:
         self._asked = asked
         self._types = list(dict.fromkeys([*asked.negated, *asked.positive]))
 
-    def clocks(self, told: Told) -> list[Steps]:
+    def clocks(self, told: StreamProgress) -> list[Steps]:
         promised = told.promised
         return [promised[ALL] if ALL in promised else promised[kind] for kind in self._types]
 
@@ -154,7 +154,7 @@ class Bounded:
     def __init__(self, slack_ns: int) -> None:
         self._slack_ns = slack_ns
 
-    def clocks(self, told: Told) -> list[Steps]:
+    def clocks(self, told: StreamProgress) -> list[Steps]:
         return [told.clock]
 
     def targets(self, closes: np.ndarray) -> np.ndarray:

@@ -15,7 +15,15 @@ from msgspec.structs import astuple, replace
 from engine.clocks.promises import PromiseBook
 from engine.stream.ends import ends_of
 from engine.stream.released import IN_ORDER, ClockBound, Released
-from engine.stream.timeline import ALL, LONG_AGO, Ahead, Moved, Steps, Told, progress_steps
+from engine.stream.timeline import (
+    ALL,
+    LONG_AGO,
+    Ahead,
+    Moved,
+    Steps,
+    StreamProgress,
+    progress_steps,
+)
 
 NOTHING: Final = -(2**63) + 1
 """The horizon while there is none; what was purged has expired even against that."""
@@ -115,10 +123,10 @@ class StreamClocks:
         clock = Steps.of(ref, release, number, self._newest)
         if released.promises is None:
             progress = progress_steps(ref, status, release, first, steps, self.frontier)
-            told, at = Told(clock, {ALL: progress}), steps.at
+            told, at = StreamProgress(clock, {ALL: progress}), steps.at
         else:
             self._book = self._book or PromiseBook(self._types)
-            told = Told(clock, self._book.steps(released, released.promises, first))
+            told = StreamProgress(clock, self._book.steps(released, released.promises, first))
             at = released.promises.at
         self.bound, self.t_a = released.bound, max(self.t_a, released.t_a)
         now = max([LONG_AGO, *release[-1:].tolist(), *at[-1:].tolist()])
@@ -133,10 +141,10 @@ class StreamClocks:
         rows = clocks.rows(released.n)
         return Moved(first, rows, now, told, closed, passed, self.horizon, self.t_a)
 
-    def _less(self, told: Told, errors: int) -> Told:
+    def _less(self, told: StreamProgress, errors: int) -> StreamProgress:
         """What was told less so many clocks' errors."""
         promised = {name: self._shorter(of, errors) for name, of in told.promised.items()}
-        return Told(self._shorter(told.clock, errors), promised)
+        return StreamProgress(self._shorter(told.clock, errors), promised)
 
     def _shorter(self, steps: Steps, errors: int) -> Steps:
         # Later times err by more, but by far less than they are later: values still ascend.

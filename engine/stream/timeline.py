@@ -55,7 +55,7 @@ class Steps(Struct, frozen=True):
         )
 
 
-class Told(Struct, frozen=True):
+class StreamProgress(Struct, frozen=True):
     """What was told of later records. ``clock``: the event clock (largest ref yet). ``promised``:
     by type, or under ``ALL``, the least ref of later records that is promised.
     """
@@ -63,10 +63,10 @@ class Told(Struct, frozen=True):
     clock: Steps
     promised: dict[str, Steps]
 
-    def of(self, types: Sequence[str]) -> Told:
+    def of(self, types: Sequence[str]) -> StreamProgress:
         """What was told of these types."""
         promised = {name: said for name, said in self.promised.items() if name in (ALL, *types)}
-        return Told(self.clock, promised)
+        return StreamProgress(self.clock, promised)
 
 
 class Ahead(Struct, frozen=True):
@@ -88,9 +88,9 @@ class Moved(Struct, frozen=True):
     first: int
     rows: Ahead
     now: int
-    told: Told
-    closed: Told
-    passed: Told
+    told: StreamProgress
+    closed: StreamProgress
+    passed: StreamProgress
     horizon: int
     t_a: int
 
@@ -129,9 +129,9 @@ class Timeline(Struct, frozen=True):
     """
 
     now: int
-    told: Told
-    closed: Told
-    passed: Told
+    told: StreamProgress
+    closed: StreamProgress
+    passed: StreamProgress
     ref: np.ndarray
     moment: np.ndarray
     type: np.ndarray
