@@ -43,7 +43,7 @@ from engine.stream.columns import (
 )
 from engine.stream.ends import by_end, from_start
 from engine.stream.frame import ATTR_PREFIX, Frame
-from engine.stream.released import Released, Strings
+from engine.stream.released import Refuted, Released, Strings
 
 if TYPE_CHECKING:
     from engine.chain.stream_readers import AttributeChecks
@@ -373,14 +373,15 @@ class Chain:
             refused = quarantined_columns(ordered) if self.settings.aside != "no" else {}
             if refused:
                 output.quarantined.append(self._seen(len(refused[r.TS]), refused, ordered))
-        taps = ordered.taps[: self._log_readers]
+        taps, refuted = ordered.taps[: self._log_readers], self.clocks.refuted()
         for number, tap in enumerate((*taps, ordered)):
-            released = self._released(tap, goes_out=tap is ordered)
+            released = self._released(tap, refuted, goes_out=tap is ordered)
             end = number + 1 if number < len(taps) else self._log_readers
             more = released
             if halves is not None and len(halves[0]["ref"]):
                 both = among(tap, *halves)
                 more = self._seen(both.n, both.columns, both)
+                more.refuted = refuted
             self._mark(number, more)
             if released is not more:
                 self._mark(-1 - number, released)
@@ -406,15 +407,17 @@ class Chain:
                 self._clocks_seen[stream] = self._new_clocks_seen()
             self._clocks_seen[stream].mark(released.columns, self.clocks.known)
 
-    def _released(self, ordered: Ordered, *, goes_out: bool) -> Released | None:
+    def _released(self, ordered: Ordered, refuted: Refuted, *, goes_out: bool) -> Released | None:
         """What query operators read; None when nothing has happened. ``goes_out``: of all taps."""
-        told = (ordered.progress.row, ordered.slack.row, ordered.gaps.row)
+        told = (ordered.progress.row, ordered.slack.row, ordered.gaps.row, refuted.by)
         promises = ordered.promises
         if not ordered.n and not any(map(len, told)) and not (promises and len(promises.row)):
             return None
         if ordered.n and self.clocks.next_epoch:
             self.clocks.release(ordered.columns, counts=goes_out)
-        return self._seen(ordered.n, ordered.columns, ordered)
+        released = self._seen(ordered.n, ordered.columns, ordered)
+        released.refuted = refuted
+        return released
 
     def _seen(self, rows: int, columns: Columns, ordered: Ordered) -> Released:
         """``columns`` as others see them."""

@@ -86,3 +86,8 @@ def reference(clocks: np.ndarray, default: int, clock: int, ts: int) -> tuple[in
 def epoch_of(ident: int) -> int:
     """The number of the offset in force, of an event's epoch."""
     return ident if ident >= UNKNOWN_EPOCH else _BEFORE - ident
+
+
+def epochs_of(ident: np.ndarray) -> np.ndarray:
+    """``epoch_of``, of many."""
+    return np.where(ident >= UNKNOWN_EPOCH, ident, _BEFORE - ident)

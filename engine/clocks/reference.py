@@ -52,7 +52,7 @@ from engine.clocks.prediction import (
 from engine.kernels.jit import kernel
 from engine.kernels.records import INT_MAX, INT_MIN, NONE, NS_PER_S
 from engine.stream.columns import Columns, clock_codes
-from engine.stream.released import LATE_DROPPED, Strings
+from engine.stream.released import LATE_DROPPED, LATEST, Refuted, Strings
 
 REFUTES_NS: Final = 1_000
 """An event that arrives less than that before it happened refutes no bound: no stamp of software is
@@ -161,6 +161,8 @@ class SourceClocks:
         """Code of a clock that is not its source's own: codes of the sources that have named it."""
         self._forgotten_delay = 0
         self.site = SiteClocks(default_uncertainty_ns)
+        self._refuted = list[tuple[int, ...]]()
+        """What no operator knows yet: the fields of ``Refuted``."""
         self._declared = {name: (offset, bound) for name, offset, bound in choice.declared}
         for name in self._declared:
             self._declare(name)
@@ -432,11 +434,34 @@ class SourceClocks:
         before = int(epoch["refuted"][place])
         known = self._known[self.strings.texts[int(code[0])]]
         known.refuted_ns = max(known.refuted_ns, before + int(by))
-        epoch["refuted"][place] = 1 << (before + int(by) - 1).bit_length()
+        now = 1 << (before + int(by) - 1).bit_length()
+        epoch["refuted"][place] = now
+        at, ident = int(columns[r.ARRIVAL][start]), int(epoch["ident"][place])
+        extent = self._extent(int(code[0]), place)
+        self._refuted.append((int(code[0]), ident, now - before, *extent, at))
         is_newest = place + 1 >= int(self.clocks["n"][int(code[0])])
         grown = 0 if is_newest else _grown(epoch[place], int(epoch["start"][place + 1]))
         self.site.ends(int(epoch["unc"][place]) + grown + int(epoch["refuted"][place]))
         return start
+
+    def _extent(self, code: int, place: int) -> tuple[int, int]:
+        """Between which reference times lie the events so far that an offset corrects."""
+        of = self.clocks[code]
+        last, first = max(int(of["max_ts"]), -LATEST), -LATEST
+        if place + 1 < of["n"]:
+            last = min(last, int(of["epochs"]["start"][place + 1]))
+        if place:
+            first = min(int(of["epochs"]["start"][place]), last)
+        ref, unc, _ = self.correct(np.full(2, code), np.array([first, last]), 0)
+        return max(int(ref[0] - unc[0]), -LATEST), min(int(ref[1] + unc[1]), LATEST)
+
+    def refuted(self) -> Refuted:
+        """What was found since this was asked last, of events released before."""
+        found, self._refuted = self._refuted, []
+        if not found:
+            return Refuted()
+        clock, epoch, by, low, high, at = np.array(found, np.int64).T
+        return Refuted(clock, epoch, by, low, high, int(at[-1]))
 
     def release(self, columns: Columns, *, counts: bool = True) -> None:
         """Events leave the ordering operator: those before a step found since are made uncertain.

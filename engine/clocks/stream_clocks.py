@@ -109,6 +109,8 @@ class StreamClocks:
         t_a = np.full(released.n + 1, released.t_a)
         if self._of_events:
             unc = released.columns.get("unc", _NO_INTS)
+            if len(released.refuted.by):
+                self._widest = max(self._widest, 2 * int(released.bound.at(newest[:1])[0]))
             t_a = np.maximum.accumulate(np.concatenate([2 * unc, [0]]))
             t_a = np.maximum(t_a, self._widest)
         return _Clocks(frontier, newest, _running(self.horizon, horizon), either, before, t_a)

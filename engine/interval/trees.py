@@ -40,7 +40,7 @@ from engine.query.plan import (
     Step,
     TreePlan,
 )
-from engine.stream.released import Released
+from engine.stream.released import Released, Strings
 from engine.stream.timeline import Moved, Steps
 
 # A tree's plan with what its halves ask: each step that takes half an interval gets a negated
@@ -229,7 +229,12 @@ class TreeMatcher(SeqMatcher):
         promised: dict[str, Steps],  # noqa: ARG002
     ) -> Changes | None:
         # Promises are of ends, and the purge by promises asks when an event may still begin.
-        found = super()._changes(released, moved, {})
+        return self._waits_for_halves(super()._changes(released, moved, {}))
+
+    def _matches(self, strings: Strings) -> Changes | None:
+        return self._waits_for_halves(super()._matches(strings))
+
+    def _waits_for_halves(self, found: Changes | None) -> Changes | None:
         if found is None:
             return None
         half = self.table.columns[HALF_COLUMN]

@@ -19,6 +19,7 @@ from engine.operator import Result, ResultPieces
 from engine.pattern.compiled.membership import kept_attributes, members, step_filters
 from engine.pattern.compiled.tables import Layout, layout_of
 from engine.pattern.match_results import Matches
+from engine.pattern.replay import Replay, all_of, difference
 from engine.pattern.search.host import Kernel
 from engine.pattern.search.stacks import Stacks
 from engine.pattern.settings import PatternSettings, Rule
@@ -30,7 +31,7 @@ from engine.query.plan import OrPlan, SeqPlan
 from engine.query.purge_settings import PURGES
 from engine.stream.ends import CHANCE, in_stream
 from engine.stream.released import Released, Strings
-from engine.stream.timeline import Moved, Steps
+from engine.stream.timeline import LONG_AGO, Moved, Steps
 
 # SEQ: strictly increasing event time, every combination, with its certainty (SPEC 4.1, 4.3).
 #
@@ -97,6 +98,7 @@ class SeqMatcher:
         self._strings = _NO_STRINGS
         self._too_late = 0
         self._most = 0
+        self._withdrawn = 0
 
     def _made_layout(self) -> Layout:
         """Of the steps and their conditions."""
@@ -121,12 +123,14 @@ class SeqMatcher:
         """``too_late`` rows took no part; ``buffered`` events are held now, ``buffered_max`` were.
 
         The latter is of memory: a batch is held beside what it makes expire, whatever its size.
+        ``confirmed_withdrawn``: matches that were confirmed by a bound that an event refuted since.
         ``stack_moves``: entries shifted by late ones; ``looked_at``: candidates tested.
         """
         held = int((self.table.columns[EXPIRES][: self.table.n] >= self._horizon).sum())
         over = max(0, self.table.n - self.settings.buffer_warn)
         counts = {"too_late": self._too_late, "buffered": held, "beyond_limit": over}
         counts |= {"buffered_max": self._most} | self._kernel.counters()
+        counts |= {"confirmed_withdrawn": self._withdrawn} if self._withdrawn else {}
         return counts
 
     @property
@@ -145,9 +149,54 @@ class SeqMatcher:
             raise ContractViolation(f"query {self.plan.name!r}: a batch without its clocks' moves")
         self._strings = released.strings
         timeline = moved.timeline(released, self.types, by_start=not self._by_ends)
+        refuted = self._refuted(released) if len(released.refuted.by) else None
         changes = self._changes(released, moved, timeline.told.promised)
         self._horizon = moved.horizon
+        if refuted is not None:
+            changes = self._caused_by_none(refuted, changes, released, moved)
         yield MatcherOutput(changes, timeline)
+
+    def _refuted(self, released: Released) -> Changes | None:
+        """Events held err by more than was known: how matches stand now that stood otherwise.
+
+        A match is so too if it was let go; of matches whose events are gone nothing changes.
+        """
+        by = self.table.refuted(released.refuted)
+        if not by.any():
+            return None
+        before = self._matches(released.strings)
+        self.table.widen(by)
+        if self._rule is Rule.MAX_DELAY:
+            events = self.table.events[: self.table.n]
+            events["t_a"][:] = np.maximum(events["t_a"], 2 * events["unc"].max())
+        self._kernel.renumber(np.arange(self.table.n), self.table)
+        found = difference(before, self._matches(released.strings))
+        if found is not None:
+            was, now = found.before, found.after
+            lost = was.stands & was.confirmed & ~(now.stands & now.confirmed)
+            self._withdrawn += int(lost.sum())
+        return found
+
+    def _matches(self, strings: Strings) -> Changes | None:
+        """The matches of the events held, one change for each."""
+        layout, rule, within_ns = self._layout, self._rule, self._within_ns
+        return Replay(layout, rule, within_ns, self._keep_ns, self.table, strings).matches()
+
+    def _caused_by_none(
+        self, refuted: Changes, changes: Changes | None, released: Released, moved: Moved
+    ) -> Changes:
+        """``refuted`` and ``changes``; the cause of the former is a row that is no step."""
+        store = self.table
+        at = int(released.columns["release"][0]) if released.n else released.refuted.at
+        row = store.taken(np.zeros(1, np.int64))
+        stands_for = (
+            (ORDER, moved.first - 1), ("release", at), (MEMBER, 0), (EXPIRES, LONG_AGO),
+        )  # fmt: skip
+        for name, value in stands_for:
+            row[name][:] = value
+        store.add(row, released.attr_types, released.strings)
+        refuted.cause[:] = refuted.completing[:] = store.n - 1
+        return refuted if changes is None else all_of([refuted, changes])
 
     def advance(self, now: int) -> Iterable[MatcherOutput]:  # noqa: ARG002 - no event waits
         return ()
@@ -245,11 +294,18 @@ class SeqMatcher:
 
     def purge(self, held_rows: Callable[[], np.ndarray]) -> np.ndarray | None:
         """Drop expired events once they are half of what is held."""
+        self._drop_cause()
         n = self.table.n
         if not n:
             return None
         alive = self.table.columns[EXPIRES][:n] >= self._horizon
         return self._kept(alive, held_rows) if 2 * int(alive.sum()) <= n else None
+
+    def _drop_cause(self) -> None:
+        """The row of ``_caused_by_none`` has done its work."""
+        n = self.table.n
+        if n and not self.table.columns[MEMBER][n - 1]:
+            self.table.n -= 1
 
     def _kept(self, alive: np.ndarray, held_rows: Callable[[], np.ndarray]) -> np.ndarray:
         """Keep these rows and those held; gives the new number of each."""
@@ -267,6 +323,7 @@ class SeqMatcher:
             "horizon": self._horizon,
             "too_late": self._too_late,
             "most": self._most,
+            "withdrawn": self._withdrawn,
             "kernel": self._kernel.snapshot(),
             "strings": list(self._strings.texts),
         }
@@ -275,6 +332,7 @@ class SeqMatcher:
         self.table.restore(state["store"])
         self._horizon = state["horizon"]
         self._too_late, self._most = state["too_late"], state["most"]
+        self._withdrawn = state["withdrawn"]
         self._kernel.restore(state["kernel"])
         self._strings = Strings(state["strings"])
 

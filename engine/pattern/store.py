@@ -7,7 +7,9 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from edge_agent.records import UNC_MAX_NS
 from engine.barrier.base import ORDER
+from engine.clocks.epochs import epochs_of
 from engine.errors import ContractViolation
 from engine.kernels.jit import kernel
 from engine.kernels.records import copy_of, numbers_of
@@ -22,7 +24,8 @@ from engine.query.values import Value
 from engine.stream.columns import VALID_PREFIX
 from engine.stream.ends import CHANCE
 from engine.stream.frame import ATTR_PREFIX
-from engine.stream.released import Released, Strings
+from engine.stream.released import NO_EPOCH, Refuted, Released, Strings
+from engine.stream.timeline import LONG_AGO
 
 # Columns of new events into the records that the kernels of patterns read.
 #
@@ -65,6 +68,7 @@ _IN_RECORD: Final = tuple(EVENT.names or ())
 """Columns that are fields of a record: what the kernel reads lies together, event by event."""
 _TE: Final = "te"
 """Not held: it follows of ``REF_END``, ``ref`` and ``ts``."""
+_FAR: Final = 2**62
 _LEAST: Final = 1 << 6
 _MANY: Final = 1 << 12
 _HUGE: Final = 1 << 18
@@ -268,6 +272,24 @@ class Store:
                     as_kept = data.astype(np.float64).view(np.int64) if kind == FLOAT else data
                     r.raw[number, new] = as_kept
                     r.ok[number, new] = True if valid is None else valid
+
+    def refuted(self, refuted: Refuted) -> np.ndarray:
+        """By how much more each event may err than it says [ns]."""
+        events, grown = self.events[: self.n], np.zeros(self.n, np.int64)
+        epoch = epochs_of(events["epoch"])
+        of = zip(refuted.clock.tolist(), refuted.epoch.tolist(), refuted.by.tolist(), strict=True)
+        for clock, number, by in of:
+            # What lies near a step is of no offset alone.
+            mine = (events["clock"] == clock) & ((epoch == number) | (epoch == NO_EPOCH))
+            grown[mine] += by
+        return np.minimum(grown, UNC_MAX_NS)
+
+    def widen(self, by: np.ndarray) -> None:
+        """Events err by so much more."""
+        events = self.events[: self.n]
+        events["unc"][:] = np.minimum(events["unc"] + by, UNC_MAX_NS)
+        lasts = (events["expires"] > LONG_AGO) & (events["expires"] < _FAR)
+        events["expires"][lasts] += by[lasts]
 
     def keep(self, wanted: np.ndarray) -> np.ndarray:
         """Drop every event but those marked in ``wanted``.

@@ -194,6 +194,11 @@ class RepeatKernel:
         self._links["row"][0] = 0
         self._taken = np.empty((events, int(self._setting["steps"][0])), np.int64)
 
+    def choose_as(self, other: RepeatKernel, events: int) -> None:
+        """What ``other`` has chosen of the same ``events`` matters from now on."""
+        self._chosen[:events] = other._chosen[:events]
+        self._ended[:events] = other._ended[:events]
+
     def renumber(self, number: np.ndarray, store: Store) -> None:
         """Row i of ``store`` is now called ``number[i]``; -1: it is gone, as its error."""
         kept = store.events[: store.n]

@@ -22,6 +22,7 @@ from engine.errors import UserError
 from engine.operator import Result, ResultPieces
 from engine.pattern.compiled.membership import step_filters
 from engine.pattern.compiled.tables import Layout
+from engine.pattern.replay import one_of_each
 from engine.pattern.seq import SeqMatcher
 from engine.pattern.settings import PatternSettings
 from engine.pattern.store import EXPIRES
@@ -30,7 +31,7 @@ from engine.repetition.compiled import repeat_layout
 from engine.repetition.kernel import RepeatKernel
 from engine.repetition.matches import MatchTable, RepeatJudge, scopes_of
 from engine.repetition.results import shown_runs
-from engine.stream.released import Released
+from engine.stream.released import Released, Strings
 from engine.stream.timeline import Moved, Steps
 
 _LEAST_MATCHES = 1 << 10
@@ -67,7 +68,7 @@ class RepeatMatcher(SeqMatcher):
             len(plan.steps),
         )  # fmt: skip
         self._filters = step_filters(self._layout, tuple(self._repeat.partition))
-        self._matches = MatchTable(by_step=plan.shows_steps)
+        self._found = MatchTable(by_step=plan.shows_steps)
 
     def _made_layout(self) -> Layout:
         return self._repeat.layout
@@ -108,33 +109,41 @@ class RepeatMatcher(SeqMatcher):
             return None
         self._most = max(self._most, self.table.n)
         runs = self._kernel.construct(self.table, first_new, released.strings)
-        return RepeatJudge(self.plan, self._rule, self.table, self._matches).changes(runs)
+        return RepeatJudge(self.plan, self._rule, self.table, self._found).changes(runs)
+
+    def _matches(self, strings: Strings) -> Changes | None:
+        kernel = self._made_kernel()
+        found = kernel.construct(self.table, 0, strings)
+        self._kernel.choose_as(kernel, self.table.n)
+        judge = RepeatJudge(self.plan, self._rule, self.table, self._found)
+        return one_of_each(judge.changes(found))
 
     def shown(self, given: ReleasedMatches) -> Sequence[Result]:
         return ResultPieces(list(shown_runs(
-            given, self._matches, self.table, self._repeat, self._strings, self.site
+            given, self._found, self.table, self._repeat, self._strings, self.site
         )))  # fmt: skip
 
     def purge(self, held_rows: Callable[[], np.ndarray]) -> np.ndarray | None:
         """Drop matches that the barrier does not hold, and expired events once they are half."""
+        self._drop_cause()
         number: np.ndarray | None = None
         held = held_rows()
-        if len(self._matches) > max(_LEAST_MATCHES, 2 * len(held)):
-            number = self._matches.keep(held)
+        if len(self._found) > max(_LEAST_MATCHES, 2 * len(held)):
+            number = self._found.keep(held)
         n = self.table.n
         alive = self.table.columns[EXPIRES][:n] >= self._horizon
         if n and 2 * int(alive.sum()) <= n:
             if number is None:
-                number = self._matches.keep(held)
-            alive[self._matches.path["row"]] = True
+                number = self._found.keep(held)
+            alive[self._found.path["row"]] = True
             events = self.table.keep(alive)
-            self._matches.renumber(events)
+            self._found.renumber(events)
             self._kernel.renumber(events, self.table)
         return number
 
     def snapshot(self) -> dict[str, Any]:
-        return super().snapshot() | {"matches": self._matches.snapshot()}
+        return super().snapshot() | {"matches": self._found.snapshot()}
 
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
-        self._matches.restore(state["matches"])
+        self._found.restore(state["matches"])

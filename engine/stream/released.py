@@ -193,6 +193,22 @@ class Gaps(Struct):
     steps: np.ndarray = field(default_factory=_no_ints)
 
 
+class Refuted(Struct):
+    """Bounds of clocks that were found too narrow, at arrival-clock instant ``at``, before the
+    first row of the batch (SPEC 2, Causality).
+
+    Events of ``clock[i]`` (a code) and offset ``epoch[i]`` that were released before may err by
+    ``by[i]`` more [ns] than they say. They happened between ``low[i]`` and ``high[i]``.
+    """
+
+    clock: np.ndarray = field(default_factory=_no_ints)
+    epoch: np.ndarray = field(default_factory=_no_ints)
+    by: np.ndarray = field(default_factory=_no_ints)
+    low: np.ndarray = field(default_factory=_no_ints)
+    high: np.ndarray = field(default_factory=_no_ints)
+    at: int = 0
+
+
 class Released(Struct):
     """Events in release order, as equally long columns.
 
@@ -216,6 +232,7 @@ class Released(Struct):
     ``delays``: filtered delays of the synchronised sources [ns], for operators that ask why T_a is
     what it is; in no order.
     ``moved``: how the stream's clocks move with this batch, for operators that go by them.
+    ``refuted``: by how much more events released before this batch may err.
     """
 
     n: int
@@ -230,6 +247,7 @@ class Released(Struct):
     slack: Progress = field(default_factory=Progress)
     delays: np.ndarray = field(default_factory=_no_ints)
     moved: Moved | None = None
+    refuted: Refuted = field(default_factory=Refuted)
 
     def __post_init__(self) -> None:
         if "source" in self.columns:

@@ -29,7 +29,7 @@ from engine.window.drift import (
 from engine.window.emitted import STAGES, PassState, emit_keys
 from engine.window.held.accumulate import Values, add_rows
 from engine.window.held.cells import SPARE, add_to_window
-from engine.window.held.content import STAGE_LAST, STAGE_LOW, STAGE_MIDDLE, Held
+from engine.window.held.content import REFUTED, STAGE_LAST, STAGE_LOW, STAGE_MIDDLE, Held
 from engine.window.held.kept import keep
 
 INT_MIN: Final = -(2**63)
@@ -37,7 +37,7 @@ NEVER: Final = 2**62
 
 LASTING: Final = (
     "frontier", "frontier_at", "close_at", "closed_low", "closed_middle", "closed_all",
-    "too_late", "refused", "capped", "wide_gaps",
+    "too_late", "refused", "capped", "wide_gaps", *REFUTED,
 )  # fmt: skip
 BATCH: Final = (
     "row", "step", "scanned", "gap", "tick", "entries", "changed", "emitting", "emit_at",

@@ -14,7 +14,7 @@ from engine.operator import Result, ResultPieces
 from engine.query.fields import attributes_of, released_columns
 from engine.query.plan import Emit, WindowPlan
 from engine.stream.ends import ends_of
-from engine.stream.released import Released
+from engine.stream.released import Refuted, Released
 from engine.window import emitted as t
 from engine.window.assign import Agenda, Rows
 from engine.window.doubt.missing import Missing
@@ -130,10 +130,30 @@ class Windows(ABC):
 
     # ---- a batch ----------------------------------------------------------------------------
 
+    def _refute(self, refuted: Refuted) -> None:
+        """No bound of a window rests on clocks' bounds that do not hold, but of those that are
+        corrected no more.
+        """
+        low, high, state = int(refuted.low.min()), int(refuted.high.max()) + 1, self._state
+        if self._corrected_from() <= state["refuted_to"][0] > state["refuted_from"][0]:
+            low, high = min(low, state["refuted_from"][0]), max(high, state["refuted_to"][0])
+        state["refuted_from"], state["refuted_to"] = low, high
+        self._mark_refuted(low, high)
+
+    @abstractmethod
+    def _corrected_from(self) -> int:
+        """No window that ended before that time [ns] is told any more."""
+
+    @abstractmethod
+    def _mark_refuted(self, low: int, high: int) -> None:
+        """Windows told that may have events between two times [ns] are to be corrected."""
+
     def _read(self, released: Released, spans: Geometry) -> tuple[Rows, Values, Agenda, int]:
         """The rows, the values of all arguments of aggregates, and what else the batch says; its
         gaps, in ``spans``, are put behind as many as were known, which is the last.
         """
+        if len(released.refuted.by):
+            self._refute(released.refuted)
         known = len(self._missing.table.left)
         codes = stream_codes(self.plan, released)
         gaps = released.gaps

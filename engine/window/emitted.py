@@ -22,7 +22,9 @@ from engine.window.held.content import (
     Content,
     Held,
     has_result,
+    is_refuted,
     read_content,
+    without_bounds,
 )
 from engine.window.held.kept import TALLY
 from engine.window.held.number import WORDS, same_numbers
@@ -262,6 +264,8 @@ def emit(
     there = wanted and read_content(
         held, leader, stage, held.cells.missing[header], (start, start + size), scratch
     )
+    if there and stage == STAGE_LAST and is_refuted(book.state[0], start, start + size):
+        without_bounds(held, scratch)
     settle(book, leader, stage, place, there, at)
     return there
 

@@ -51,12 +51,17 @@ class OwnWindows(Windows):
     def process(self, released: Released) -> Sequence[Result]:
         results = self._run(*self._read(released, _TIMES))
         if len(self._missing.table.left):
-            reach = self.horizon + 4 * self.plan.size_ns
-            corrected = int(max(self._state["frontier"][0], b.END + reach - 2**63) - reach)
             # A window may have begun long before that: its gaps count until it has gone.
-            self._missing.forget(min(corrected, self._oldest()))
-            self._missing.merge(corrected, OLD_GAPS_MAX)
+            self._missing.forget(self._corrected_from())
+            self._missing.merge(self._corrected(), OLD_GAPS_MAX)
         return results
+
+    def _corrected(self) -> int:
+        reach = self.horizon + 4 * self.plan.size_ns
+        return int(max(self._state["frontier"][0], b.END + reach - 2**63) - reach)
+
+    def _corrected_from(self) -> int:
+        return min(self._corrected(), self._oldest())
 
     def finish(self, at: int) -> Sequence[Result]:
         results = self._until(at + 1, last=True)

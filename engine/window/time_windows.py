@@ -193,10 +193,20 @@ class TimeWindows(Windows):
 
     def _forget_gaps(self) -> None:
         """Drop gaps that no window still kept can touch."""
-        frontier = int(self._state["frontier"][0])
-        if frontier > a.INT_MIN:
-            reach = self._geo.horizon + 2 * self.plan.size_ns + 2 * self._geo.high_shift
-            self._missing.forget(frontier - reach)
+        if int(self._state["frontier"][0]) > a.INT_MIN:
+            self._missing.forget(self._corrected_from())
+
+    def _corrected_from(self) -> int:
+        reach = self._geo.horizon + 2 * self.plan.size_ns + 2 * self._geo.high_shift
+        return max(int(self._state["frontier"][0]), a.INT_MIN + reach) - reach
+
+    def _mark_refuted(self, low: int, high: int) -> None:
+        cells = self._held.cells
+        headers = cells.headers[: int(cells.tally["headers"][0])]
+        window, (size, step) = cells.window[headers], (self._geo.size, self._geo.step)
+        told = self._on_change | (window <= self._state["closed_all"][0])
+        mine = told & (window * step < high) & (window * step + size >= low)
+        cells.stale[headers[mine]] = 1
 
     # ---- state ------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.barrier.registry import parse_barrier
 from tests.clocks.test_clock_cases import answers
 
 PPB, UNIT = 10**9, 1000
@@ -215,3 +216,94 @@ def test_a_session_that_is_certain_is_one(world: World, gap: int, order: str) ->
     for each in standing:
         if each["ambiguous"] == 0:
             assert each["value"]["s"] in true
+
+
+@st.composite
+def refuted_worlds(draw: st.DrawFn) -> World:
+    """Clock p is ahead by more than its sync says; events that take no time to arrive prove it."""
+    records, events = list[tuple[int, Record]](), list[Event]()
+    firsts, late = list[Record](), 1000 * UNIT
+    for source in draw(st.sampled_from(["pq", "pqr"])):
+        unc, true = draw(st.sampled_from([3, 2 * UNIT])), draw(st.integers(-20, 20)) * UNIT
+        wrong = draw(st.integers(1, 60)) * UNIT if source == "p" else 0
+        off = true + wrong + unc if wrong else true + draw(st.integers(-unc, unc))
+        firsts.append({"kind": "sync", "source": source, "ts": 0, "offset": off, "delay": 2 * unc,
+                       "skew_error_ppb": 1})  # fmt: skip
+        stamps = [(draw(st.integers(0, SPAN)) * UNIT, None) for _ in range(draw(st.integers(1, 5)))]
+        moments = st.integers(0, 100).map(lambda moment: late + 1000 * UNIT * moment)
+        delays = [0, *draw(st.lists(st.integers(0, wrong), max_size=2))] if wrong else []
+        stamps += [((at := draw(moments)) - delay - true, at) for delay in delays]
+        for ts, at in stamps:
+            number = len(events)
+            kind = draw(st.sampled_from("ABC")) if at is None else "D"
+            events.append(Event(number, kind, ts, Fraction(ts + true), Fraction(ts + true)))
+            record = {"source": source, "type": kind, "ts": ts,
+                      "attrs": {"n": number, "v": 2**number}}  # fmt: skip
+            arrival = draw(moments) if at is None else at
+            records.append((arrival, record | {"arrival": arrival}))
+        if draw(st.booleans()):
+            arrival = draw(moments)
+            sync = {"kind": "sync", "source": source, "ts": arrival - true, "offset": true,
+                    "delay": 2 * unc, "skew_error_ppb": 1, "arrival": arrival}  # fmt: skip
+            records.append((arrival, sync))
+    records.sort(key=lambda pair: pair[0])
+    return World([*firsts, *(record for _, record in records)], events)
+
+
+@pytest.mark.parametrize("form", PATTERNS)
+@settings(max_examples=20, deadline=None)
+@given(
+    world=refuted_worlds(), within=st.sampled_from([10, 40, 150]), order=st.sampled_from(ORDERS),
+    rule=st.sampled_from(["pairwise", "max-delay"]),
+    barrier=st.sampled_from(["immediate", "hold:50ms", "bounded:1ms"]),
+)  # fmt: skip
+def test_no_match_rests_on_a_bound_that_an_event_refuted(
+    form: str, world: World, within: int, order: str, rule: str, barrier: str
+) -> None:
+    text, truth, _ = PATTERNS[form]
+    found = found_matches(
+        text.format(within), world, order, certainty=rule, guard=10**9,
+        barrier=parse_barrier(barrier),
+    )  # fmt: skip
+    true = set(truth(within)(world.events))
+    assert {match for match, certainty in found.items() if certainty == "confirmed"} <= true
+    assert true <= set(found)
+
+
+WINDOWS = ("TUMBLING 7 us", "TUMBLING 50 us", "SLIDING 40 us EVERY 10 us", "ROWS 2", "SESSION 9 us")
+
+
+@settings(max_examples=60, deadline=None)
+@given(world=refuted_worlds(), window=st.sampled_from(WINDOWS), order=st.sampled_from(ORDERS))
+def test_no_window_bound_rests_on_a_bound_that_an_event_refuted(
+    world: World, window: str, order: str
+) -> None:
+    text = f"SELECT count(*) AS n, sum(v) AS s WINDOW {window}"
+    standing = answers(text, world.records, order=order, guard=10**9)
+    groups = {sum(2**event.number for event in group) for group in _groups(world.events, window)}
+    for row in standing:
+        if window.startswith(("ROWS", "SESSION")):
+            assert row["certainty"] == "uncertain" or row["value"]["s"] in groups
+            continue
+        start, end = row["window"]["start"], row["window"]["end"]
+        inside = [event for event in world.events if start <= event.start < end]
+        assert row["certain"] <= len(inside)
+        numbers = {"n": len(inside)} | ({"s": sum(2**e.number for e in inside)} if inside else {})
+        for name, value in numbers.items():
+            low, high = row["bounds"][name]
+            assert low is None or low <= value <= high
+
+
+def _groups(events: list[Event], window: str) -> Iterator[list[Event]]:
+    """Rows of two, or sessions."""
+    in_order, size = sorted(events, key=lambda event: event.start), int(window.split()[1])
+    if window.startswith("ROWS"):
+        yield from (in_order[n : n + size] for n in range(0, len(in_order), size))
+        return
+    session = list[Event]()
+    for event in in_order:
+        if session and event.start - session[-1].start >= size * UNIT:
+            yield session
+            session = []
+        session.append(event)
+    yield session

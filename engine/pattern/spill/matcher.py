@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 import numpy as np
 from msgspec.structs import replace
 
 from edge_agent.records import DEFAULT_SITE
-from engine.barrier.base import ORDER, Changes, MatcherOutput, Verdicts
+from engine.barrier.base import ORDER, Changes, MatcherOutput
 from engine.clocks.stream_clocks import StreamClocks
 from engine.errors import UserError
-from engine.kernels.tables import numbered
 from engine.pattern.compiled.membership import members
-from engine.pattern.compiled.tables import Layout
-from engine.pattern.search.host import Kernel
+from engine.pattern.replay import Replay, all_of
 from engine.pattern.seq import SeqMatcher
-from engine.pattern.settings import PatternSettings, Rule
+from engine.pattern.settings import PatternSettings
 from engine.pattern.spill.bounds import KEY, KeyFilter, Keys, keys_of, spill_bounds
 from engine.pattern.spill.chunks import (
     ChunkStore,
@@ -32,133 +29,10 @@ from engine.pattern.spill.chunks import (
 from engine.pattern.spill.settings import SpillSettings
 from engine.pattern.spill.waiting import LateEvents, Turn, cut
 from engine.pattern.store import EXPIRES, HORIZON, MEMBER, Store
-from engine.pattern.verdict.matches import Judge, as_sure
+from engine.pattern.verdict.matches import Judge
 from engine.query.plan import OrPlan, SeqPlan
-from engine.stream.released import Promises, Released, Strings
+from engine.stream.released import Promises, Refuted, Released
 from engine.stream.timeline import Ahead, Moved
-
-# What late events change, found afterwards: the matches with them against those without them.
-#
-# Events that were put off are not the last of the stream when their turn comes: others, released
-# later, have been matched since. What they do is defined by the order of release (which events were
-# still held when they met, which T_a was in force), so the events in reach go once more through an
-# empty kernel in that order: those before the first late one only into its stacks, and the rest
-# with the late ones and, where these can take matches back, without. So the work for matches is
-# that of what was released since the first late event came.
-
-
-_Columns = TypeVar("_Columns", Changes, Verdicts)
-
-
-@dataclass(slots=True)
-class Replay:
-    """``store``: all events in reach, in release order; ``late``: marks those that are new among
-    them.
-    """
-
-    layout: Layout
-    rule: Rule
-    within_ns: int
-    keep_ns: int
-    store: Store
-    strings: Strings
-
-    def changes(self, late: np.ndarray) -> Changes | None:
-        """What the events marked in ``late`` change, as if all at once; rows of ``store``.
-
-        ``cause`` and ``completing`` are 0 and say nothing.
-        """
-        store = self.store
-        first = int(np.argmax(late))
-        stacks = Kernel(self.layout, self.rule, self.within_ns, self.keep_ns)
-        stacks.take_in(store, 0, first, self.strings)
-        member = store.columns[MEMBER][: store.n]
-        negated = sum({1 << step for step, _ in self.layout.negated})
-        if not (member[late] & negated).any():
-            after = self._since(stacks, first)
-            if after is None:
-                return None
-            mine = (late[after.rows] & (after.rows >= 0)).any(axis=1)
-            return _difference(None, after.take(np.flatnonzero(mine & after.after.stands)))
-        there = stacks.snapshot()
-        after = self._since(stacks, first)
-        stacks.restore(there)
-        mine = member.copy()
-        member[late] = 0
-        before = self._since(stacks, first)
-        member[:] = mine
-        return _difference(before, after)
-
-    def _since(self, stacks: Kernel, first: int) -> Changes | None:
-        """What the rows from ``first`` on do to matches, one change for each."""
-        judge = Judge(self.layout, self.rule, self.store, self.strings)
-        changes = judge.changes(*stacks.construct(self.store, first, self.strings, {}))
-        if changes is None or not len(changes):
-            return None
-        which = _which(changes.rows, changes.branch)
-        begins, ends = np.empty((2, int(which.max()) + 1), np.int64)
-        places = np.arange(len(which))
-        ends[which] = places
-        begins[which[::-1]] = places[::-1]
-        found = changes.take(begins)
-        found.after = changes.after.take(ends)
-        return found
-
-
-def _which(rows: np.ndarray, branch: np.ndarray) -> np.ndarray:
-    """Equal numbers, from 0 on in order of appearance, for equal matches."""
-    return numbered(np.column_stack([branch, rows]))
-
-
-def _difference(before: Changes | None, after: Changes | None) -> Changes | None:
-    """Changes from the net matches after ``before`` to those after ``after``.
-
-    Both start alike: what one of them does not change is there as it was when the other began.
-    """
-    parts = [part for part in (before, after) if part is not None and len(part)]
-    if not parts:
-        return None
-    both = all_of(parts)
-    which = _which(both.rows, both.branch)
-    n, places = int(which.max()) + 1, np.arange(len(which))
-    old = len(before) if before is not None else 0
-    at_first, was, now = np.empty((3, n), np.int64)
-    at_first[which] = places
-    was[:] = now[:] = -1
-    was[which[:old]] = places[:old]
-    now[which[old:]] = places[old:]
-    # A new match has ``closes`` in the part where it is new.
-    new = np.flatnonzero(~both.before.stands)
-    at_first[which[new]] = new
-    found = both.take(at_first)
-    found.cause, found.completing = np.zeros((2, n), np.int64)
-    found.before = _either(was, both, at_first)
-    found.after = _either(now, both, at_first)
-    was_, now_ = found.before, found.after
-    same = (was_.stands == now_.stands) & (as_sure(was_, now_) | ~now_.stands)
-    changed = np.flatnonzero(~same)
-    return found.take(changed) if len(changed) else None
-
-
-def _either(place: np.ndarray, both: Changes, at_first: np.ndarray) -> Verdicts:
-    """Verdicts after the changes at ``place``, or (-1) before those at ``at_first``."""
-    there = place >= 0
-    columns = (
-        np.where(there, getattr(both.after, name)[place], getattr(both.before, name)[at_first])
-        for name in ("stands", "confirmed", "chance")
-    )
-    return Verdicts(*columns)
-
-
-def all_of(parts: Sequence[_Columns]) -> _Columns:
-    """One below the other."""
-    first = parts[0]
-    columns: list[Any] = []
-    for name in first.__struct_fields__:
-        of = [getattr(part, name) for part in parts]
-        columns.append(all_of(of) if isinstance(of[0], Verdicts) else np.concatenate(of))
-    return type(first)(*columns)
-
 
 # SEQ over windows larger than memory: old events lie in chunks by time (L09 VIII).
 #
@@ -222,6 +96,8 @@ class SpillingMatcher(SeqMatcher):
         self._pending = Store(self._layout.reads, self._layout.keyed)
         self._waiting = LateEvents(bounds.pending, bounds.wait_ns)
         self._types: dict[str, str] = {}
+        self._refutations = list[tuple[int, ...]]()
+        """(clock, epoch, by, number of the next row, ``_cold_until`` then): of ``Refuted``."""
         self._widest_t_a = 0
         self._promises = False
         self._put_off = 0
@@ -257,6 +133,23 @@ class SpillingMatcher(SeqMatcher):
     def finish(self, at: int) -> Iterator[MatcherOutput]:
         yield from map(self._taken, [*self._waiting.until(at), *self._waiting.rest(at)])
         self._cold.close()
+
+    def _refuted(self, released: Released) -> Changes | None:
+        """Chunks stay as they are; what is read of them is widened."""
+        of, first = released.refuted, self._clocks.rows - released.n
+        columns = (of.clock.tolist(), of.epoch.tolist(), of.by.tolist())
+        for clock, epoch, by in zip(*columns, strict=True):
+            self._refutations.append((clock, epoch, by, first, self._cold_until))
+        self._pending.widen(self._pending.refuted(of))
+        return super()._refuted(released)
+
+    def _widen(self, room: Store) -> None:
+        """What was in chunks when a bound of its clock was refuted errs by more than they say."""
+        order, ref = room.columns[ORDER][: room.n], room.columns["ref"][: room.n]
+        for clock, epoch, by, first, cold_until in self._refutations:
+            of = Refuted(np.array([clock]), np.array([epoch]), np.array([by]))
+            mine = (order < first) & (ref < cold_until)
+            room.widen(np.where(mine, room.refuted(of), 0))
 
     # ---- who waits, and how long ----------------------------------------------------------------
 
@@ -379,6 +272,7 @@ class SpillingMatcher(SeqMatcher):
         room = Store(self._layout.reads, self._layout.keyed)
         columns = {name: column[order] for name, column in columns.items()}
         room.add(columns, self._types, self._strings)
+        self._widen(room)
         return room
 
     def _is_hot(self) -> np.ndarray:
@@ -420,6 +314,8 @@ class SpillingMatcher(SeqMatcher):
         met = self._pending.columns[HORIZON][: self._pending.n]
         horizon = min(horizon, int(met.min(initial=horizon)))
         self._cold.purge(horizon)
+        reach = 2 * (self._bounds.within_ns + (self._keep_ns or 0)) + self._clocks.error
+        self._refutations = [each for each in self._refutations if each[-1] > horizon - reach]
         columns = self.table.columns
         alive = self._is_hot() & (columns[EXPIRES][:n] >= horizon)
         border = int(self._border(np.array(self._clocks.frontier)))
@@ -443,6 +339,7 @@ class SpillingMatcher(SeqMatcher):
             "waiting": self._waiting.snapshot(),
             "clocks": self._clocks.snapshot(),
             "types": dict(self._types),
+            "refutations": list(self._refutations),
             "spill": counts,
         }
 
@@ -453,6 +350,7 @@ class SpillingMatcher(SeqMatcher):
         self._waiting.restore(state["waiting"])
         self._clocks.restore(state["clocks"])
         self._types = dict(state["types"])
+        self._refutations = [tuple(each) for each in state["refutations"]]
         (
             self._cold_until, self._widest_t_a, self._promises, self._put_off, self._turns,
         ) = state["spill"]  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from engine.pattern.spill.chunks import places_by
-from engine.stream.released import Progress, Promises, Released
+from engine.stream.released import Progress, Promises, Refuted, Released
 
 _Steps = TypeVar("_Steps", Progress, Promises)
 
@@ -123,7 +123,10 @@ def cut(released: Released, turn: Turn, start: int) -> tuple[Released, Released]
         if promises is not None:
             promises = _steps_of(promises, row, turn, is_rest=is_rest)
         n = released.n - row if is_rest else row
-        parts.append(replace(released, n=n, columns=columns, progress=progress, promises=promises))
+        refuted = Refuted() if is_rest else released.refuted
+        parts.append(replace(
+            released, n=n, columns=columns, progress=progress, promises=promises, refuted=refuted,
+        ))  # fmt: skip
     return parts[0], parts[1]
 
 

@@ -23,7 +23,16 @@ from engine.window.group_batch import OwnBatch, put_extent
 from engine.window.held.accumulate import Values, add_rows, clear
 from engine.window.held.aggregate import MAX, QUANTILE, summarise
 from engine.window.held.cells import find_or_add, free_window
-from engine.window.held.content import LEAST, MOST, NUMBERS, STAGE_LAST, Held, read_content
+from engine.window.held.content import (
+    LEAST,
+    MOST,
+    NUMBERS,
+    STAGE_LAST,
+    Held,
+    is_refuted,
+    read_content,
+    without_bounds,
+)
 from engine.window.held.kept import Kept
 from engine.window.held.number import put_null
 
@@ -391,5 +400,7 @@ def emit_window(
         counts.certain, counts.ambiguous = sure, doubtful + book.doubts.free[0].n
         if counts.ambiguous > 0:
             _put_bounds(window, sure, (doubtful, before, inside), values, book)
+    if is_refuted(st, kept.ref[first], kept.ref[last]):
+        without_bounds(held, scratch)
     put_extent(held, scratch, kept.ref[first], kept.ref[last])
     settle(book, window, STAGE_LAST, 0, wanted, at)

@@ -317,6 +317,15 @@ class CountedWindows(OwnWindows):
         live = cells.table[cells.table >= 0]
         return int(self._counted.of["floor"][live[cells.window[live] == 0]].min(initial=b.END))
 
+    def _mark_refuted(self, low: int, high: int) -> None:
+        cells, ref, of = self._held.cells, self._held.kept.ref, self._counted.of
+        live = cells.table[cells.table >= 0]
+        told = live[(of["is_group"][live] == 0) & (of["last"][live] != NONE)]
+        first, last = ref[of["first"][told]], ref[of["last"][told]]
+        mine = told[(first < high) & (last >= low)]
+        of["stale"][mine] = 1
+        self._state["stale"] |= len(mine) > 0
+
     def _grow_more(self, why: int) -> None:
         if why in (b.GROW_CELLS, b.GROW_KEPT):
             cells, kept = len(self._held.cells.window), len(self._held.kept.next)

@@ -12,7 +12,7 @@ from engine.window.counted.bounds import DoubtfulPlaces
 from engine.window.drift import CERTAIN, WHOLE
 from engine.window.emitted import EmittedResults, Outbox
 from engine.window.held.aggregate import QUANTILE, interpolated
-from engine.window.held.content import HIGH_ONE, NUMBERS, VALUE, Content, Held
+from engine.window.held.content import HIGH_ONE, NUMBERS, REFUTED, VALUE, Content, Held
 from engine.window.held.kept import Kept
 from engine.window.held.number import put_float
 from engine.window.panes.state import Entries
@@ -40,7 +40,7 @@ is ``running``, or -1: it and those behind it are among the emitted ones. Of a w
 """
 LASTING: Final = (
     "frontier", "frontier_at", "widest", "vague", "windows", "open", "kept", "stale", "too_late",
-    "refused",
+    "refused", *REFUTED,
 )  # fmt: skip
 BATCH: Final = (
     "row", "step", "gap", "tick", "ticked", "entries", "asked", "follow", "scanned", "emit_at",

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from engine.kernels.jit import inline, kernel, njit
-from engine.kernels.records import NONE, record
+from engine.kernels.records import NONE, Record, record
 from engine.window.doubt import bounds as b
 from engine.window.doubt.bounds import Runs, find_runs, new_runs
 from engine.window.drift import AMBIGUOUS, CERTAIN, HIGH, LOW, MIDDLE, WHOLE
@@ -98,6 +98,10 @@ def new_content(aggregates: int) -> Content:
     )
 
 
+REFUTED: Final = ("refuted_from", "refuted_to")
+"""Fields of a pass's state: between which times [ns] clocks' bounds did not hold."""
+
+
 @inline
 def _makes(mode: int, stage: int) -> int:
     """A key has a result when some event has one of these bits: it is, or may be, in the window.
@@ -171,6 +175,23 @@ def read_content(
         counts.certain, counts.ambiguous, counts.missing = UNKNOWN, UNKNOWN, UNKNOWN
     _values(held, stage, out)
     return True
+
+
+@inline
+def without_bounds(held: Held, out: Content) -> None:
+    """The result in ``out`` may lack events, and have others': nothing of it is certain."""
+    counts = out.counts[0]
+    counts.ambiguous, counts.certain = counts.ambiguous + counts.certain, 0
+    for a in range(len(held.asked.function)):
+        for j in range(LEAST, MOST + 1):
+            put_null(out.kinds, out.words, a * NUMBERS + j)
+
+
+@inline
+def is_refuted(st: Record, start: int, end: int) -> bool:
+    """Whether clocks' bounds that do not hold had a part in what lies between two times [ns]."""
+    low, high = st.refuted_from, st.refuted_to
+    return bool(low < high and start < high and end >= low)
 
 
 @inline

@@ -13,9 +13,8 @@ from engine.window.emitted import settle
 from engine.window.group_batch import OwnBatch, put_extent
 from engine.window.held.accumulate import clear
 from engine.window.held.cells import find_or_add, free_window
-from engine.window.held.content import LEAST, MOST, NUMBERS, STAGE_LAST, read_content
+from engine.window.held.content import STAGE_LAST, is_refuted, read_content, without_bounds
 from engine.window.held.kept import keep
-from engine.window.held.number import put_null
 from engine.window.panes.state import merge_cell
 from engine.window.session.state import SEVERAL, SessionBook, Sessions, cover, cover_all, is_whole
 
@@ -318,11 +317,8 @@ def emit_session(
         known = batch.known + st.gap
         missing = missing_between(batch.gaps, known, one.first - gap, one.last + gap)
         read_content(book.held, place, STAGE_LAST, missing, (0, 0), scratch)
-        counts = scratch.counts[0]
-        if _is_unsure(place, book, gap):
-            counts.ambiguous, counts.certain = counts.certain, 0
-            for a in range(len(book.held.asked.function)):
-                for j in range(LEAST, MOST + 1):
-                    put_null(scratch.kinds, scratch.words, a * NUMBERS + j)
+        refuted = is_refuted(st, one.first - gap, one.last + gap)
+        if refuted or _is_unsure(place, book, gap):
+            without_bounds(book.held, scratch)
         put_extent(book.held, scratch, one.first, one.last + gap)
     settle(book, place, STAGE_LAST, 0, there, at)

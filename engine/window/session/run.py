@@ -270,6 +270,13 @@ class SessionWindows(OwnWindows):
         first = self._sessions.of["first"][live[cells.window[live] > 0]]
         return int(first.min(initial=b.END)) - 2 * self.plan.size_ns
 
+    def _mark_refuted(self, low: int, high: int) -> None:
+        gap, kept = self.plan.size_ns, self._sessions.kept[: int(self._state["kept"][0])]
+        of = self._sessions.of[kept]
+        mine = (of["told"] == 1) & (of["first"] - gap < high) & (of["last"] + gap >= low)
+        self._sessions.of["stale"][kept[mine]] = 1
+        self._state["stale"] |= mine.any()
+
     def _grow_more(self, why: int) -> None:
         if why == b.GROW_CELLS:
             self._sessions = h.more_sessions(self._sessions, len(self._held.cells.window))

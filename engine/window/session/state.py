@@ -9,7 +9,7 @@ import numpy as np
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import NONE, Record, numbers_of, record
 from engine.window.emitted import EmittedResults, Outbox
-from engine.window.held.content import Content, Held
+from engine.window.held.content import REFUTED, Content, Held
 from engine.window.panes.state import Entries
 
 # What is known of each session beside its sums: where it lies, and what its clocks leave open.
@@ -38,7 +38,7 @@ ASKED: Final = record("session", "wanted")
 TALLY: Final = record("free", "live")
 LASTING: Final = (
     "frontier", "frontier_at", "widest", "reach", "sessions", "open", "kept", "stale", "too_late",
-    "refused",
+    "refused", *REFUTED,
 )  # fmt: skip
 BATCH: Final = (
     "row", "step", "gap", "tick", "ticked", "entries", "queued", "scanned", "flush", "emit_at",
