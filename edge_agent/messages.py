@@ -206,8 +206,8 @@ class IntervalsRequest:
 
 @dataclass(frozen=True, slots=True)
 class Lacking:
-    """Answer to ``IntervalsRequest``, for intervals that the agent cannot send now: they have not ended, or
-    it does not have them any more. What it has it sends, as it did before.
+    """Answer to ``IntervalsRequest``, for intervals that the agent cannot send now: they have not
+    ended, or it does not have them any more. What it has it sends, as it did before.
     """
 
     unended: Intervals

@@ -2,8 +2,9 @@
 
 The begin of an interval is told when it begins, its end comes with the interval itself, later and
 on another way: it may be lost where nothing is resent, or wait behind others after an outage. A
-gateway that misses it asks (``Wanted``). What has been sent is kept for that, up to a bound, and
-sent again as it was: its numbers say that it is the same. Such copies are not acked for themselves.
+gateway that misses it asks (``IntervalsRequest``). What has been sent is kept for that, up to a
+bound, and sent again as it was: its numbers say that it is the same. Such copies are not acked for
+themselves.
 """
 
 from __future__ import annotations

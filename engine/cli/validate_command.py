@@ -272,8 +272,8 @@ def _duration_ns(option: str, text: str) -> int:
 
 
 def _of_device(
-    config: Path | None, asked: Questions, wanted: ResultRequirements, servers: Sequence[str], seconds: float,
-    *, rate: bool, quiet: bool,
+    config: Path | None, asked: Questions, wanted: ResultRequirements, servers: Sequence[str],
+    seconds: float, *, rate: bool, quiet: bool,
 ) -> Validation:  # fmt: skip
     from engine.validate.device_quality import AgentFacts, setup_of
     from engine.validate.report import validation

@@ -116,7 +116,8 @@ class Matches(ResultColumns):
     kind = MATCHES
 
     def __init__(
-        self, given: ReleasedMatches, store: Store, layout: Layout, strings: Strings, query: str, site: str
+        self, given: ReleasedMatches, store: Store, layout: Layout, strings: Strings, query: str,
+        site: str
     ) -> None:  # fmt: skip
         self.given, self.layout, self.strings = given, layout, strings
         self.query, self.site = query, site

@@ -37,8 +37,8 @@ _NO_ROOM: Final = -FAR - 1
 
 class Region(NamedTuple):
     """Matches of a partition's ``stack`` that begin at places from ``low`` on up to the time
-    ``high``; ``cause``: the event that has come. ``given``: bits of ``SearchState.chosen``: a match that
-    begins with the event is chosen already.
+    ``high``; ``cause``: the event that has come. ``given``: bits of ``SearchState.chosen``: a match
+    that begins with the event is chosen already.
     """
 
     stack: int

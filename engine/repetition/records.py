@@ -97,7 +97,8 @@ GAP_DOUBT: Final = record("match", "event", "gap")
 FAR: Final = 2**62
 
 KEPT: Final = 1
-"""Bits of ``SearchState.chosen``: of a match that is chosen this is the event that the rule goes by;"""
+"""Bits of ``SearchState.chosen``: of a match that is chosen this is the event that the rule goes
+by;"""
 KEPT_NOW: Final = 2
 """in the sweep at hand."""
 MARK: Final = record(

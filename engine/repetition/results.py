@@ -32,8 +32,8 @@ CELLS_MAX = 1 << 22
 
 
 def shown_runs(
-    given: ReleasedMatches, matches: MatchTable, store: Store, layout: RepeatLayout, strings: Strings,
-    site: str,
+    given: ReleasedMatches, matches: MatchTable, store: Store, layout: RepeatLayout,
+    strings: Strings, site: str,
 ) -> Iterator[RepeatMatches]:  # fmt: skip
     """What a barrier has let go, in pieces of bounded size."""
     number, start, n = given.rows[:, 0], 0, len(given.at)

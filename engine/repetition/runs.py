@@ -254,7 +254,8 @@ def _is_over(s: SearchState, run: int, time: int) -> bool:
 def go_on(s: SearchState, stack: int, row: int) -> bool:
     """All open runs of the stack go on with ``row``, its newest, which is later than all others.
 
-    ``SearchState.ready``: how many may end with it or are to be walked, and those, the first ones first.
+    ``SearchState.ready``: how many may end with it or are to be walked, and those, the first ones
+    first.
 
     Returns:
         whether there are any.

@@ -2,9 +2,9 @@
 
 Under contiguity a match that begins with an event ends soon: the first event that all that was
 begun there must take, or may not leave out, ends it. The time of that, less what clocks may err, is
-``SearchState.ended``; an event beyond it need not be matched with that start. Where all starts below a
-place have ended, ``SearchState.marks`` says so of the stack, so that an event in order looks only at
-those that are open, however many are held.
+``SearchState.ended``; an event beyond it need not be matched with that start. Where all starts
+below a place have ended, ``SearchState.marks`` says so of the stack, so that an event in order
+looks only at those that are open, however many are held.
 """
 
 from __future__ import annotations

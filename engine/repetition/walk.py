@@ -200,8 +200,8 @@ def verdict_of(s: SearchState, from_: int, size: int, present: int, t_a: int) ->
 
 @inline
 def note_match(
-    s: SearchState, w: MatchFilter, completing: int, size: int, sure_before: int, sure: int, stands: int,
-    t_a_before: int, t_a: int,
+    s: SearchState, w: MatchFilter, completing: int, size: int, sure_before: int, sure: int,
+    stands: int, t_a_before: int, t_a: int,
 ) -> None:  # fmt: skip
     """Writes what is done to the match whose ``size`` events are next in the path."""
     now = s.setting[0]

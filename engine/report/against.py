@@ -314,7 +314,7 @@ def _results(old: QueryAnswers, new: QueryAnswers, *, timed: bool) -> dict[str, 
 
 
 def _by_name(found: QueryAnswers) -> dict[Any, Any]:
-    """Standing results by what they have in common in both runs."""
+    """Net results by what they have in common in both runs."""
     named = {}
     for identity, result in found.standing.items():
         name = identity

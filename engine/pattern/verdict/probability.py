@@ -11,9 +11,9 @@ Events of negated steps that may lie in a scope: given the errors of the positiv
 that such an event lies there is exact, the share of its own interval that the scope covers. Of
 those that share a clock the error is sampled as well, one for all of them.
 
-Conditions on times (``SampledConditions``) are asked of each sample. Where they are asked of an event of a
-negated step, its own error is sampled too, at one place in each of ``STRATA`` equal parts; that it
-lies in the window of another event is one more border of its scope.
+Conditions on times (``SampledConditions``) are asked of each sample. Where they are asked of an
+event of a negated step, its own error is sampled too, at one place in each of ``STRATA`` equal
+parts; that it lies in the window of another event is one more border of its scope.
 """
 
 from __future__ import annotations
