@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 __all__ = [
     "Comparison",
-    "Doubt",
     "Input",
     "Results",
     "Run",
     "SlackwaterError",
+    "SlackwaterWarning",
     "UserError",
     "clocks",
     "compare",
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
     from slackwater.answers import explain, order, query
     from slackwater.clocks import clocks
     from slackwater.comparison import Comparison, compare
-    from slackwater.doubt import Doubt
     from slackwater.inputs import Input, read
     from slackwater.results import Results
     from slackwater.runs import Run, run
+    from slackwater.warning import SlackwaterWarning
 else:
     _HOMES: Final = {
         "engine.errors": ("SlackwaterError", "UserError"),
         "slackwater.answers": ("explain", "order", "query"),
         "slackwater.clocks": ("clocks",),
         "slackwater.comparison": ("Comparison", "compare"),
-        "slackwater.doubt": ("Doubt",),
+        "slackwater.warning": ("SlackwaterWarning",),
         "slackwater.inputs": ("Input", "read"),
         "slackwater.results": ("Results",),
         "slackwater.runs": ("Run", "run"),

@@ -36,11 +36,11 @@ from engine.query.plan import Plan
 from engine.query.purge_settings import MATCHES_MAX, parse_purge
 from engine.results.part_store import PartStore
 from engine.results.side_output import SIDE_OUTPUT
-from slackwater.doubt import doubt
 from slackwater.folder import Folder
 from slackwater.inputs import Input, Source, opened
 from slackwater.results import Results
-from slackwater.spoken import spoken
+from slackwater.translate_options import translate_options
+from slackwater.warning import warn
 
 
 class BuiltPlan(Protocol):
@@ -57,7 +57,7 @@ Queries = Asking | Sequence[Asking] | Mapping[str, Asking]
 _SEE = "slackwater.compare"
 
 
-@spoken
+@translate_options
 def order(
     source: Source | Input,
     order: str = "sequence",
@@ -91,11 +91,11 @@ def order(
         output = Events(parts, given.time_unit)
         found = Results(output, counters, folder, _set_aside(output, counters, folder, late=late))
         warnings = _after(given, counters)
-    doubt(warnings)
+    warn(warnings)
     return found
 
 
-@spoken
+@translate_options
 def query(
     source: Source | Input,
     queries: Queries,
@@ -158,15 +158,15 @@ def query(
             on_spark=master is not None, matches_max=matches_max, clock=clock,
         )  # fmt: skip
         check_plans(log, plans, attributes)
-        doubt(before_pass(log, plans, asked, unit, arrival_given=arrives))
-        doubt(unseen_types(log, plans))
+        warn(before_pass(log, plans, asked, unit, arrival_given=arrives))
+        warn(unseen_types(log, plans))
         folder, parts, counters = _pass(given, asked, Host(master))
-        doubt([*_after(given, counters), *of_streams(plans, counters)])
+        warn([*_after(given, counters), *of_streams(plans, counters)])
         aside = _set_aside(Events(parts, unit), counters, folder, late=late)
         return Results(Answers(parts, plans, unit), counters, folder, aside)
 
 
-@spoken
+@translate_options
 def explain(
     query: str, *, time_unit: str = "ns", barrier: str | None = None, purge: str = "late",
     intervals: str = "ibp", attributes: Mapping[str, str] | None = None,

@@ -8,10 +8,10 @@ from engine.log.arrival_log import LogReader
 from engine.report.numbers import plain
 from engine.validate.logs.clock_reports import clock_reports
 from slackwater.inputs import Input, Source, opened
-from slackwater.spoken import spoken
+from slackwater.translate_options import translate_options
 
 
-@spoken
+@translate_options
 def clocks(source: Source | Input) -> list[dict[str, Any]]:
     """Each clock that stamped events: how far it is off, and how well that is known.
 

@@ -18,10 +18,10 @@ from engine.extras import need
 from engine.passes.options import read_guards
 from engine.passes.warnings import of_counted
 from engine.report.numbers import plain, versions
-from slackwater.doubt import doubt
 from slackwater.frames import as_pandas, as_polars
 from slackwater.inputs import Input, Source, opened
-from slackwater.spoken import spoken
+from slackwater.translate_options import translate_options
+from slackwater.warning import warn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,7 +95,7 @@ class Comparison:
         return f"<slackwater.Comparison of {len(self)} orders; suits: {self.suits}>"
 
 
-@spoken
+@translate_options
 def compare(
     source: Source | Input,
     orders: str | Sequence[str] = (),
@@ -136,5 +136,5 @@ def compare(
             complete,
         )
         warnings = of_counted(given.counted)
-    doubt([*warnings, *([] if measured.arrival_given else [NO_ARRIVALS])])
+    warn([*warnings, *([] if measured.arrival_given else [NO_ARRIVALS])])
     return Comparison(measured, given.name)

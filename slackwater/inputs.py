@@ -15,7 +15,7 @@ from engine.log.record.times import DEFAULT_UNIT
 from engine.passes.pipeline import prepare
 from engine.units import unit_ns
 from slackwater.folder import ClosesItself, Folder
-from slackwater.spoken import spoken
+from slackwater.translate_options import translate_options
 
 
 class Table(Protocol):
@@ -76,7 +76,7 @@ class Input(ClosesItself):
         return f"<slackwater.Input of {self.name}, times in {self.time_unit}>"
 
 
-@spoken
+@translate_options
 def read(
     source: Source,
     *,

@@ -16,10 +16,10 @@ from engine.passes.scenario_run import REPORT, ScenarioRun, load, read_options, 
 from engine.results.part_store import PartStore
 from engine.results.run_writer import COUNTERS_FILE
 from engine.scenario import RunnableScenario, Score
-from slackwater.doubt import doubt
 from slackwater.folder import ClosesItself, Folder
 from slackwater.results import Results
-from slackwater.spoken import spoken
+from slackwater.translate_options import translate_options
+from slackwater.warning import warn
 
 _MAIN: Final = "main"
 
@@ -75,7 +75,7 @@ class Run(ClosesItself):
         return f"<slackwater.Run: {holds} of {len(self.score.claims)} claims hold>"
 
 
-@spoken
+@translate_options
 def run(
     scenario: str | RunnableScenario,
     settings: Mapping[str, object] | None = None,
@@ -123,5 +123,5 @@ def run(
         if temporary is not None:
             temporary.close()
         raise
-    doubt(doubts)
+    warn(doubts)
     return Run(ran, temporary)

@@ -114,7 +114,7 @@ class PerfectWorld:
             return found
         lineage = Lineage(plans, lambda event: self.identity(event["seq"]))
         with (
-            warnings.catch_warnings(action="ignore", category=slackwater.Doubt),
+            warnings.catch_warnings(action="ignore", category=slackwater.SlackwaterWarning),
             slackwater.read(self.table, time_unit="ns", mapping=self.mapping) as events,
             slackwater.query(
                 events, queries, order="none", barrier="immediate", guard="off", purge=_KEPT,

@@ -85,7 +85,7 @@ def test_files(text: str, ending: str, trace: Any, command: Any) -> None:
     name = trace(random_records(8))
     command("query", text, "--input", name, "--time-unit", "ms", "--out", f"c.{ending}")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", slackwater.Doubt)
+        warnings.simplefilter("ignore", slackwater.SlackwaterWarning)
         found = slackwater.query(slackwater.read(name, time_unit="ms"), text)
     assert found.write(f"p.{ending}") == len(found)
     assert Path(f"p.{ending}").read_bytes() == Path(f"c.{ending}").read_bytes()

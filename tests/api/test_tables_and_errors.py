@@ -19,7 +19,7 @@ import slackwater
 from engine import extras
 from engine.cli import options as input_options
 from engine.cli.app import run
-from slackwater.spoken import in_python
+from slackwater.translate_options import in_python
 
 ROWS = [
     {"source": "a", "seq": 0, "type": "A", "ts": 10, "arrival": 11, "tag": "x", "v": 1.5},
@@ -176,7 +176,7 @@ def test_windows_and_matches_have_no_table_in_common(trace: Any) -> None:
     ],
 )
 def test_what_is_in_doubt_is_a_warning_for_the_caller(call: Any, said: str) -> None:
-    with pytest.warns(slackwater.Doubt, match=said) as caught:
+    with pytest.warns(slackwater.SlackwaterWarning, match=said) as caught:
         call()
     assert caught[0].filename == __file__
 
@@ -204,7 +204,11 @@ def test_python_warns_as_the_command_line_does(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         slackwater.query(name, texts, barrier=barrier)
-    said = [str(one.message).splitlines()[0] for one in caught if one.category is slackwater.Doubt]
+    said = [
+        str(one.message).splitlines()[0]
+        for one in caught
+        if one.category is slackwater.SlackwaterWarning
+    ]
     assert told
     assert [line for line in said if "no event is of type" not in line] == told
 
@@ -311,7 +315,7 @@ def test_every_option_of_an_input_is_a_parameter() -> None:
 
 def test_a_doubt_is_told_of_the_line_that_called() -> None:
     backwards = {"ts": list(range(100, 0, -1)), "seq": list(range(100)), "type": ["A"] * 100}
-    with pytest.warns(slackwater.Doubt) as told:
+    with pytest.warns(slackwater.SlackwaterWarning) as told:
         slackwater.query(backwards, "EVENT SEQ(A a, B b) WITHIN 5")
     assert {each.filename for each in told} == {__file__}
     assert not any("--" in str(each.message) for each in told)

@@ -76,7 +76,7 @@ def test_it_is_no_error_and_told_by_command_python_and_explain(
     assert "\n" + " " * 17 + "^" in said
     kinds = [json.loads(line)["alert"] for line in out.read_text().splitlines()]
     assert kinds == ["cleared", "violation", "alert"]
-    with pytest.warns(slackwater.Doubt, match="allows no event of type 'D'"):
+    with pytest.warns(slackwater.SlackwaterWarning, match="allows no event of type 'D'"):
         slackwater.query({"ts": [1, 2, 3], "type": ["A", "D", "B"], "order": [1, 1, 1]}, text)
     assert "allows no event of type 'D'" in explain(query(text))
 

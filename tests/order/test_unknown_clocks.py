@@ -12,7 +12,7 @@ import pytest
 import slackwater
 from engine.clocks.choice import read_clock
 from engine.errors import UserError
-from slackwater import Doubt
+from slackwater import SlackwaterWarning
 
 Record = dict[str, Any]
 CASES = Path("/work/shared/cases/own-files")
@@ -55,7 +55,7 @@ def certainties(found: list[Record]) -> list[str]:
 def test_two_sources_without_a_sync_are_unknown_one_is_certain(
     tmp_path: Path, query: str, order: str
 ) -> None:
-    with pytest.warns(Doubt, match="clocks of a, b.*clock="):
+    with pytest.warns(SlackwaterWarning, match="clocks of a, b.*clock="):
         found = answers(query, APART, tmp_path, order=order)
     assert certainties(found) == ["unknown", "confirmed"]
     assert [each["probability"] for each in found] == [None, 1.0]
@@ -97,7 +97,7 @@ def test_a_sync_makes_a_clock_known(tmp_path: Path) -> None:
     assert certainties(answers(PAIR, [*syncs, *APART], tmp_path)) == ["confirmed"] * 2
 
 
-@pytest.mark.filterwarnings("ignore::slackwater.Doubt")
+@pytest.mark.filterwarnings("ignore::slackwater.SlackwaterWarning")
 def test_a_negated_step_is_of_any_clock_unless_it_is_tied_to_a_source(tmp_path: Path) -> None:
     query = "EVENT SEQ(A a, !C c, B b) WHERE {} WITHIN 10 ns"
     other = {"type": "C", "source": "c", "ts": 9000, "arrival": 9100}
@@ -108,7 +108,7 @@ def test_a_negated_step_is_of_any_clock_unless_it_is_tied_to_a_source(tmp_path: 
     assert certainties(tied) == ["confirmed"]
 
 
-@pytest.mark.filterwarnings("ignore::slackwater.Doubt")
+@pytest.mark.filterwarnings("ignore::slackwater.SlackwaterWarning")
 @pytest.mark.parametrize("window", ["TUMBLING 10 ns", "ROWS 2", "SESSION 5 ns"])
 def test_a_window_over_several_clocks_has_no_bounds(tmp_path: Path, window: str) -> None:
     found = answers(f"SELECT count(*) WINDOW {window}", APART, tmp_path)
@@ -119,14 +119,14 @@ def test_a_window_over_several_clocks_has_no_bounds(tmp_path: Path, window: str)
     assert "unknown" not in {each.get("certainty") for each in by_source}
 
 
-@pytest.mark.filterwarnings("ignore::slackwater.Doubt")
+@pytest.mark.filterwarnings("ignore::slackwater.SlackwaterWarning")
 def test_results_of_unknown_results_are_unknown(tmp_path: Path) -> None:
     query = "CREATE STREAM p AS " + PAIR + "; EVENT SEQ(p x, p y) WITHIN 2 us"
     found = answers(query, APART, tmp_path)
     assert certainties([each for each in found if each["query"] != "p"]) == ["unknown"]
 
 
-@pytest.mark.filterwarnings("ignore::slackwater.Doubt")
+@pytest.mark.filterwarnings("ignore::slackwater.SlackwaterWarning")
 def test_a_table_says_so_too(tmp_path: Path) -> None:
     found = slackwater.query(written(tmp_path / "t.jsonl", APART), PAIR, order="kslack:100ns")
     table = found.to_arrow()
@@ -164,7 +164,7 @@ def test_own_files_08_door_and_badge(tmp_path: Path) -> None:
             found[each["certainty"]] = found.get(each["certainty"], 0) + sign
         return found
 
-    with pytest.warns(Doubt, match=WARNS):
+    with pytest.warns(SlackwaterWarning, match=WARNS):
         assert net() == {"unknown": 46}
     assert net(clock="exact") == {"confirmed": 46}
     assert net(clock="badge=-3.2s±0.1s") == {"confirmed": 15}

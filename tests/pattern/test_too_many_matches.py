@@ -41,7 +41,7 @@ def table(n: int) -> dict[str, list[Any]]:
     return {"type": ["A"] * n, "ts": list(range(n)), "seq": list(range(n)), "v": [1] * n}
 
 
-@pytest.mark.filterwarnings("ignore::slackwater.doubt.Doubt")
+@pytest.mark.filterwarnings("ignore::slackwater.SlackwaterWarning")
 @pytest.mark.parametrize("kind", EXPLOSIVE)
 def test_attack_06_a_query_with_too_many_matches_ends_with_a_word(kind: str) -> None:
     with pytest.raises(OverBudget) as failed:

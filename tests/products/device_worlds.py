@@ -179,7 +179,7 @@ def found_pairs(folder: Path, within: str, **options: Any) -> dict[tuple[int, in
     found: dict[tuple[int, int], str] = {}
     with warnings.catch_warnings():
         # Delayed messages are numbered as they come, so that times do not follow numbers.
-        warnings.simplefilter("ignore", slackwater.Doubt)
+        warnings.simplefilter("ignore", slackwater.SlackwaterWarning)
         results = list(slackwater.query(folder, text, **options))
     for result in results:
         pair = tuple(event["attrs"]["v"] for event in result["events"])

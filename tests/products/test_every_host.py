@@ -181,7 +181,7 @@ def asked(run: Run, source: Any, **more: Any) -> slackwater.Results:
     chosen = run.chosen()
     alert = any(question.kind == "alert" for question, _ in run.mine)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", slackwater.Doubt)
+        warnings.simplefilter("ignore", slackwater.SlackwaterWarning)
         return slackwater.query(
             source, {f"asked{place}": one.text for place, (one, _) in enumerate(run.mine)},
             order=run.order_text, barrier=run.barrier, certainty=run.certainty, purge=run.purge,

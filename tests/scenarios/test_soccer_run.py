@@ -153,7 +153,7 @@ def test_canary_a_crystal_beyond_its_bound_is_seen(
     run: Callable[..., Score], tmp_path: Path
 ) -> None:
     """Agents promise at most 50 ppm; clocks that are 3,000 ppm off must refute the claim."""
-    with pytest.warns(slackwater.Doubt, match="before it can have happened"):
+    with pytest.warns(slackwater.SlackwaterWarning, match="before it can have happened"):
         score = run(Soccer(), tmp_path, {"duration": "3 s", "skew_ppm": "3000"}, tmp_path)
     broken = [claim.text for claim in score.claims if not claim.holds]
     assert any("declared uncertainty" in text for text in broken)

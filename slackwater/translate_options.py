@@ -1,4 +1,4 @@
-"""Messages of the engine in the words of who calls it: ``time_unit="ms"``, not ``--time-unit ms``.
+"""Messages of the engine with options as Python parameters: ``time_unit``, not ``--time-unit``.
 
 The engine names an option as the command line does; here each is the parameter of that meaning.
 """
@@ -52,7 +52,7 @@ def _parameter(found: re.Match[str]) -> str:
     return f"{name}={shown}"
 
 
-def spoken(function: Callable[_P, _R]) -> Callable[_P, _R]:
+def translate_options(function: Callable[_P, _R]) -> Callable[_P, _R]:
     """``function``, whose errors name parameters."""
 
     @functools.wraps(function)
