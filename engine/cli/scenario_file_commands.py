@@ -18,7 +18,7 @@ from engine.extras import need
 from engine.passes.scenario_run import FILE, check_questions, foretold, load_file, read_options
 from engine.report.page.document import check_page_folder
 from engine.sweep.cells import CELLS, Axis, Cell, answered, cells, jobs_of, nearest, read_axes
-from engine.sweep.findings import Findings
+from engine.sweep.findings import SweepFindings
 from engine.sweep.page import HTML, JSON, assess, write_sweep
 
 # ``slackwater new`` and ``slackwater check``: scenario files (``docs/scenarios.md``).
@@ -126,7 +126,7 @@ def sweep(
     jobs = jobs_of(axes, grid, first, seeds, settings)
     with if_interrupted(_AGAIN), _progress(len(jobs), quiet) as advanced:
         answers = answered(path, jobs, out, advanced)
-    findings = Findings.of(axes, answers)
+    findings = SweepFindings.of(axes, answers)
     write_sweep(findings, scenario.title, own, typed(), out, seeds)
     holds, headline = assess(findings, own)
     if not quiet:

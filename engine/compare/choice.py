@@ -18,7 +18,7 @@ _REST_DIGITS: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class OrderCost:
     """Cost of an order beside the suitable one; ``enough``: as complete as requested."""
 
     order: str
@@ -27,7 +27,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class OrderChoice:
     """``suits``: an order, or None when no one is complete enough.
 
     ``costs``: of all the others, those that are complete enough first.
@@ -36,7 +36,7 @@ class Choice:
     suits: str | None
     headline: str
     reason: str
-    costs: tuple[Cost, ...]
+    costs: tuple[OrderCost, ...]
 
 
 def choose(
@@ -45,7 +45,7 @@ def choose(
     apart: frozenset[str] = frozenset(),
     unit: str = "ms",
     unit_ns: int = 10**6,
-) -> Choice:
+) -> OrderChoice:
     """The order with the least p99 of its holds among those that are complete enough.
 
     Of equal ones that with the least mean, then the first.
@@ -64,7 +64,7 @@ def choose(
         candidates = (each for each in measured if each.order not in apart)
         most = max(candidates, key=lambda each: each.completeness)
         others = tuple(_alone(each, words) for each in measured if each is not most)
-        return Choice(
+        return OrderChoice(
             None,
             f"None of these orders puts {wanted} of the events in their place.",
             f"The most complete is {most.order}: {words.of(most)}.{_hint(most)}{_misled(measured)}",
@@ -72,7 +72,7 @@ def choose(
         )
     best = min(able, key=lambda each: (each.hold.p99_ns, each.hold.mean_ns))
     costs = [
-        Cost(
+        OrderCost(
             each.order,
             each.completeness >= complete and each.order not in apart,
             _apart(each, words) if each.order in apart else _beside(each, best, words),
@@ -80,7 +80,7 @@ def choose(
         for each in measured
         if each is not best
     ]
-    return Choice(
+    return OrderChoice(
         best.order,
         f"{best.order}: {words.of(best)}.",
         f"{_reason(best, able, wanted, words)}{_unnumbered(best, measured)}{_misled(measured)}",
@@ -168,8 +168,8 @@ def in_place(each: Measures) -> str:
     return f"{steps / 10**decimals:.{decimals}f} %"
 
 
-def _alone(each: Measures, words: _Words) -> Cost:
-    return Cost(each.order, False, words.of(each))
+def _alone(each: Measures, words: _Words) -> OrderCost:
+    return OrderCost(each.order, False, words.of(each))
 
 
 def _apart(each: Measures, words: _Words) -> str:

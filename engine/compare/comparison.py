@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from edge_agent.units import NS_PER
-from engine.compare.choice import Choice, choose
+from engine.compare.choice import OrderChoice, choose
 from engine.compare.families import best_of_each, default_sweep, read_sweep
 from engine.compare.measure import (
     Advanced,
@@ -62,7 +62,7 @@ class OrdersCompared:
     orders: tuple[Measures, ...]
     sweep: tuple[Measures, ...]
     tried: int
-    choice: Choice
+    choice: OrderChoice
 
     @property
     def hold_unit(self) -> tuple[str, int]:

@@ -171,7 +171,7 @@ class Durations:
         return cls(values.total / n, p50, p95, p99, values.largest)
 
 
-class Tally:
+class OrderTally:
     """Counts over the released events of all sites, each site's in order of release.
 
     ``released``: without those dropped. ``out_of_order``: of the released, those that an earlier
@@ -463,7 +463,7 @@ class _Run:
         self._settings = settings
         self._chains: dict[str, Chain] = {}
         self._counters: list[dict[str, Any]] = []
-        self.tally = Tally(reading)
+        self.tally = OrderTally(reading)
         self.seconds = 0.0
 
     def process(self, site: str, frames: list[Frame]) -> None:

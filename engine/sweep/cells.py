@@ -187,7 +187,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CellAnswer:
     """What came of a job.
 
     Attributes:
@@ -231,7 +231,7 @@ def jobs_of(
 
 def answered(
     path: Path, jobs: Sequence[Job], folder: Path, done: Callable[[int], None], workers: int = 0
-) -> list[Answer]:
+) -> list[CellAnswer]:
     """The answers to all ``jobs``, in their order.
 
     Args:
@@ -248,7 +248,7 @@ def answered(
     kept.mkdir(parents=True, exist_ok=True)
     scenario: Any = load_file(path)
     names = {job: _name(scenario.content(job.pairs), job) for job in jobs}
-    found: dict[Job, Answer] = {}
+    found: dict[Job, CellAnswer] = {}
     for job, name in names.items():
         answer = _read(kept / name, job)
         if answer is not None:
@@ -266,7 +266,7 @@ def answered(
     return answers
 
 
-def _made(path: Path, jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, Answer]]:
+def _made(path: Path, jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, CellAnswer]]:
     if not jobs:
         return
     count = min(workers or os.cpu_count() or 1, len(jobs))
@@ -291,7 +291,7 @@ def _made(path: Path, jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, 
             raise
 
 
-def answer_of(path: str, job: Job) -> Answer:
+def answer_of(path: str, job: Job) -> CellAnswer:
     """Runs one job in this process; its files are temporary."""
     try:
         scenario = load_file(Path(path))
@@ -299,11 +299,11 @@ def answer_of(path: str, job: Job) -> Answer:
         with tempfile.TemporaryDirectory(prefix="slackwater-") as folder:
             score = scored_run(scenario, options, Path(folder))
     except UserError as error:
-        return Answer(job.cell, job.seed, {}, {}, str(error))
+        return CellAnswer(job.cell, job.seed, {}, {}, str(error))
     except MemoryError:
-        return Answer(job.cell, job.seed, {}, {}, "there is not enough memory for its events")
+        return CellAnswer(job.cell, job.seed, {}, {}, "there is not enough memory for its events")
     claims = {claim.text: (claim.holds, claim.detail) for claim in score.claims}
-    return Answer(job.cell, job.seed, claims, score.facts["metrics"])
+    return CellAnswer(job.cell, job.seed, claims, score.facts["metrics"])
 
 
 def _name(content: str, job: Job) -> str:
@@ -312,13 +312,13 @@ def _name(content: str, job: Job) -> str:
     return blake2b(asked, digest_size=12).hexdigest() + ".json"
 
 
-def _read(file: Path, job: Job) -> Answer | None:
+def _read(file: Path, job: Job) -> CellAnswer | None:
     """An answer that was kept; one that is damaged is made again."""
     try:
         kept: dict[str, Any] = json.loads(file.read_bytes())
         claims = {
             text: (bool(holds), str(detail)) for text, (holds, detail) in kept["claims"].items()
         }
-        return Answer(job.cell, job.seed, claims, kept["metrics"], kept["error"])
+        return CellAnswer(job.cell, job.seed, claims, kept["metrics"], kept["error"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import Final
 
-from engine.sweep.cells import Answer, Axis, Cell
+from engine.sweep.cells import Axis, Cell, CellAnswer
 
 _T_95: Final = (
     12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13,
@@ -42,7 +42,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class SweepFindings:
     """A sweep's answers, by cell.
 
     Attributes:
@@ -62,9 +62,9 @@ class Findings:
     errors: Mapping[Cell, str]
 
     @classmethod
-    def of(cls, axes: tuple[Axis, ...], answers: Sequence[Answer]) -> Findings:
+    def of(cls, axes: tuple[Axis, ...], answers: Sequence[CellAnswer]) -> SweepFindings:
         """Of all answers of a sweep."""
-        by_cell: dict[Cell, list[Answer]] = {}
+        by_cell: dict[Cell, list[CellAnswer]] = {}
         for answer in answers:
             by_cell.setdefault(answer.cell, []).append(answer)
         texts = dict.fromkeys(text for answer in answers for text in answer.claims)
@@ -106,7 +106,7 @@ class Findings:
         return min(good, key=distance) if good else None
 
 
-def _spreads(answers: Sequence[Answer]) -> dict[str, dict[str, Estimate]]:
+def _spreads(answers: Sequence[CellAnswer]) -> dict[str, dict[str, Estimate]]:
     found: dict[str, dict[str, Estimate]] = {}
     for query in dict.fromkeys(query for each in answers for query in each.metrics):
         names = dict.fromkeys(name for each in answers for name in each.metrics[query])

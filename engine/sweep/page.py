@@ -12,7 +12,7 @@ from engine.report.page.document import CHAPTER, document, how_made, write_page_
 from engine.report.page.figures import BAD, GOOD, ONE_BOX, Figure
 from engine.scenario import Table
 from engine.sweep.cells import CELLS, Axis, Cell
-from engine.sweep.findings import NOT_RUN, Findings
+from engine.sweep.findings import NOT_RUN, SweepFindings
 
 HTML: Final = "sweep.html"
 JSON: Final = "sweep.json"
@@ -25,7 +25,7 @@ _SCALE: Final = [[0, BAD], [0.5, "#e9c46a"], [1, GOOD]]
 
 
 def write_sweep(
-    findings: Findings, title: str, own: Cell, command: str, out: Path, seeds: int
+    findings: SweepFindings, title: str, own: Cell, command: str, out: Path, seeds: int
 ) -> dict[str, Any]:
     """Writes ``sweep.json`` and ``sweep.html`` into the folder ``out``.
 
@@ -57,7 +57,7 @@ def write_sweep(
     return found
 
 
-def assess(findings: Findings, own: Cell) -> tuple[bool, str]:
+def assess(findings: SweepFindings, own: Cell) -> tuple[bool, str]:
     """Whether the file's own cell is good enough, and what to change if it is not."""
     if not findings.thresholds:
         return True, "The file has no thresholds: nothing is judged, the numbers are below."
@@ -76,7 +76,7 @@ def assess(findings: Findings, own: Cell) -> tuple[bool, str]:
     return False, f"The least change with which all thresholds hold: {', '.join(changes)}."
 
 
-def _kpis(findings: Findings, own: Cell) -> list[Kpi]:
+def _kpis(findings: SweepFindings, own: Cell) -> list[Kpi]:
     """In how many cells all holds, and each threshold by itself; in colour, whether at ``own``."""
     cells = list(findings.metrics)
     made = [Kpi("cells", len(cells), "count", number(len(cells)), _axes(findings))]
@@ -96,16 +96,18 @@ def _kpis(findings: Findings, own: Cell) -> list[Kpi]:
     ]  # fmt: skip
 
 
-def _axes(findings: Findings) -> str:
+def _axes(findings: SweepFindings) -> str:
     return " x ".join(f"{len(axis.values)} of {axis.path}" for axis in findings.axes)
 
 
-def _named(findings: Findings, cell: Cell) -> str:
+def _named(findings: SweepFindings, cell: Cell) -> str:
     pairs = zip(findings.axes, cell, strict=True)
     return ", ".join(f"{axis.path} = {value}" for axis, value in pairs)
 
 
-def _plain(findings: Findings, title: str, own: Cell, command: str, seeds: int) -> dict[str, Any]:
+def _plain(
+    findings: SweepFindings, title: str, own: Cell, command: str, seeds: int
+) -> dict[str, Any]:
     holds, headline = assess(findings, own)
     return {
         "title": title,
@@ -134,14 +136,14 @@ def _plain(findings: Findings, title: str, own: Cell, command: str, seeds: int) 
     }
 
 
-def _share(findings: Findings, text: str, cell: Cell) -> float:
+def _share(findings: SweepFindings, text: str, cell: Cell) -> float:
     """Of the seeds with which the threshold, or all of them, hold."""
     if text != ALL:
         return findings.holding[text][cell]
     return min((findings.holding[each][cell] for each in findings.thresholds), default=1.0)
 
 
-def _maps(findings: Findings, text: str, own: Cell) -> list[Figure]:
+def _maps(findings: SweepFindings, text: str, own: Cell) -> list[Figure]:
     """A map for each combination of the axes beyond the second."""
     if not findings.thresholds:
         return []
@@ -150,7 +152,7 @@ def _maps(findings: Findings, text: str, own: Cell) -> list[Figure]:
     return [_map(findings, text, own, list(others)) for others in combinations]
 
 
-def _map(findings: Findings, text: str, own: Cell, others: list[str]) -> Figure:
+def _map(findings: SweepFindings, text: str, own: Cell, others: list[str]) -> Figure:
     x_axis = findings.axes[0]
     y_axis = findings.axes[1] if len(findings.axes) > 1 else Axis("", ("",))
     cells = [
@@ -235,7 +237,7 @@ def _ticks(axis: Axis) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _said(findings: Findings, text: str, cell: Cell) -> str:
+def _said(findings: SweepFindings, text: str, cell: Cell) -> str:
     if cell in findings.errors:
         return NOT_RUN
     if text == ALL:
@@ -244,7 +246,7 @@ def _said(findings: Findings, text: str, cell: Cell) -> str:
     return findings.details[text][cell].removeprefix("it is ").partition(":")[0]
 
 
-def _table(findings: Findings) -> Table:
+def _table(findings: SweepFindings) -> Table:
     """Every cell with its thresholds: the share of the seeds that hold, and the value."""
     headings = (*(axis.path for axis in findings.axes), "all hold", *findings.thresholds)
     rows: list[tuple[str, ...]] = []
@@ -260,7 +262,7 @@ def _table(findings: Findings) -> Table:
                  f"with its mean and 95 % confidence interval.{errors}")  # fmt: skip
 
 
-def _in_table(findings: Findings, text: str, cell: Cell) -> str:
+def _in_table(findings: SweepFindings, text: str, cell: Cell) -> str:
     share = findings.holding[text][cell]
     mark = "✓" if share == 1 else "✗" if share == 0 else f"{number(100 * share)} %"
     return f"{mark} {_said(findings, text, cell)}"

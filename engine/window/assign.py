@@ -27,7 +27,7 @@ from engine.window.drift import (
     first_with,
 )
 from engine.window.emitted import STAGES, PassState, emit_keys
-from engine.window.held.accumulate import Values, add_rows
+from engine.window.held.accumulate import RowValues, add_rows
 from engine.window.held.cells import SPARE, add_to_window
 from engine.window.held.content import REFUTED, STAGE_LAST, STAGE_LOW, STAGE_MIDDLE, Held
 from engine.window.held.kept import keep
@@ -102,7 +102,7 @@ def no_agenda() -> Agenda:
     return Agenda(*(np.empty(0, np.int64) for _ in Agenda._fields))
 
 
-class Batch(NamedTuple):
+class PassBatch(NamedTuple):
     """What the pass reads. ``gaps``: ``known`` ones of earlier batches, then this batch's.
 
     ``room``: ``room_factor``. ``in_panes``: rows go to panes where they can, of
@@ -111,7 +111,7 @@ class Batch(NamedTuple):
     """
 
     rows: Rows
-    values: Values
+    values: RowValues
     agenda: Agenda
     gaps: GapTable
     known: int
@@ -162,13 +162,13 @@ def over(st: Record, geo: Geometry) -> int:
 
 
 @inline
-def emitted_upto(batch: Batch, st: Record) -> int:
+def emitted_upto(batch: PassBatch, st: Record) -> int:
     """The largest window that may have been emitted."""
     return NEVER if batch.on_change else int(st.closed_all)
 
 
 @kernel
-def add_entries(batch: Batch, book: PassState, st: Record) -> None:
+def add_entries(batch: PassBatch, book: PassState, st: Record) -> None:
     """Add up what was entered so far."""
     n = st.entries
     if n > 0:
@@ -183,7 +183,7 @@ def add_entries(batch: Batch, book: PassState, st: Record) -> None:
 
 @inline
 def _contribute(
-    k: int, part: int, u: int, how: int, i: int, batch: Batch, book: PassState, st: Record
+    k: int, part: int, u: int, how: int, i: int, batch: PassBatch, book: PassState, st: Record
 ) -> tuple[int, int]:
     """Enter row ``i`` in window ``k``: (header, leader); -1 without room, -2 when too late."""
     rows, cells = batch.rows, book.held.cells
@@ -258,7 +258,7 @@ def _next_with(k: int, r: int, low: int, geo: Geometry) -> int:
 
 @inline
 def enter(
-    i: int, u: int, batch: Batch, book: PassState, st: Record, without: tuple[int, int]
+    i: int, u: int, batch: PassBatch, book: PassState, st: Record, without: tuple[int, int]
 ) -> int:
     """Enter a row in each of its windows but ``without`` (first, last); gives the header of its own
     window, or -1.
@@ -298,7 +298,7 @@ def enter(
 
 
 @inline
-def correct(at: int, batch: Batch, book: PassState, st: Record) -> None:
+def correct(at: int, batch: PassBatch, book: PassState, st: Record) -> None:
     """Retracts and replaces the results of a row's key in the emitted windows that it entered."""
     held, extent = book.held, (batch.geo.step, batch.geo.size)
     first = STAGE_LOW if book.standing.there.shape[1] == STAGES else STAGE_LAST
@@ -317,7 +317,7 @@ def correct(at: int, batch: Batch, book: PassState, st: Record) -> None:
 
 
 @inline
-def take_agenda(i: int, batch: Batch, book: PassState, st: Record) -> int:
+def take_agenda(i: int, batch: PassBatch, book: PassState, st: Record) -> int:
     """Take what holds before row ``i``; DONE, or why not."""
     agenda, cells = batch.agenda, book.held.cells
     gaps, steps, ticks = len(agenda.gap_row), len(agenda.step_row), len(agenda.tick_row)

@@ -21,7 +21,7 @@ from engine.window.doubt.missing import Missing
 from engine.window.drift import Geometry
 from engine.window.held.accumulate import (
     FLOATS,
-    Values,
+    RowValues,
     more_sums,
     new_sums,
     no_values,
@@ -121,7 +121,7 @@ class Windows(ABC):
         return self._run(rows, no_values(len(self._arguments)), _agenda(moves, gaps), known)
 
     @abstractmethod
-    def _run(self, rows: Rows, values: Values, agenda: Agenda, known: int) -> ResultPieces:
+    def _run(self, rows: Rows, values: RowValues, agenda: Agenda, known: int) -> ResultPieces:
         """Take a batch; ``known`` gaps were so before it."""
 
     @abstractmethod
@@ -142,13 +142,13 @@ class Windows(ABC):
 
     @abstractmethod
     def _corrected_from(self) -> int:
-        """No window that ended before that time [ns] is told any more."""
+        """Windows that ended before this time [ns] are final."""
 
     @abstractmethod
     def _mark_refuted(self, low: int, high: int) -> None:
-        """Windows told that may have events between two times [ns] are to be corrected."""
+        """Marks emitted windows that may have events between two times [ns] for correction."""
 
-    def _read(self, released: Released, spans: Geometry) -> tuple[Rows, Values, Agenda, int]:
+    def _read(self, released: Released, spans: Geometry) -> tuple[Rows, RowValues, Agenda, int]:
         """The rows, the values of all arguments of aggregates, and what else the batch says; its
         gaps, in ``spans``, are put behind as many as were known, which is the last.
         """
@@ -196,7 +196,7 @@ class Windows(ABC):
         self._outbox_room = max(capacity, self._outbox_room)
         self._outbox = self._new_outbox(self._outbox_room)
 
-    def _new_outbox(self, capacity: int) -> t.Outbox:
+    def _new_outbox(self, capacity: int) -> t.ResultBuffer:
         return t.new_outbox(capacity, len(self.plan.group_by), self._numbers)
 
     def _send(self, results: ResultPieces) -> None:
@@ -212,7 +212,7 @@ class Windows(ABC):
                 results.extend(made)
             self._outbox.tally[0] = 0
 
-    def _judge(self, outbox: t.Outbox) -> t.Outbox:
+    def _judge(self, outbox: t.ResultBuffer) -> t.ResultBuffer:
         """What HAVING leaves of results; where they are ranked, ranks say what is unchanged."""
         if self._judged.having is None and self._shown_numbers is None:
             return outbox
@@ -221,7 +221,7 @@ class Windows(ABC):
             held = held & ~unchanged(outbox, self._shown_numbers, held)
         return those(outbox, held)
 
-    def _in_order(self, outbox: t.Outbox) -> t.Outbox:
+    def _in_order(self, outbox: t.ResultBuffer) -> t.ResultBuffer:
         """Results as they leave; they are some, in words."""
         return outbox
 

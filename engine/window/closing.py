@@ -31,7 +31,7 @@ _FEW: Final = 8
 
 
 @inline
-def begin(what: int, at: int, batch: a.Batch, book: PassState, st: Record) -> None:
+def begin(what: int, at: int, batch: a.PassBatch, book: PassState, st: Record) -> None:
     """Begins to emit at the instant ``at``."""
     st.emitting, st.emit_at = what, at
     st.at_window, st.at_stage, st.made = a.INT_MIN, STAGE_LAST, st.closed_low
@@ -42,7 +42,7 @@ def begin(what: int, at: int, batch: a.Batch, book: PassState, st: Record) -> No
 
 
 @kernel
-def _set_reach(ended: bool, batch: a.Batch, book: PassState, st: Record) -> None:
+def _set_reach(ended: bool, batch: a.PassBatch, book: PassState, st: Record) -> None:
     """Up to which window each result is due, by progress; all of them if all has ``ended``."""
     geo, now, each = batch.geo, st.frontier, book.held.mode == EACH
     st.upto_low, st.upto_middle = st.closed_low, st.closed_middle
@@ -82,7 +82,7 @@ def _set_reach(ended: bool, batch: a.Batch, book: PassState, st: Record) -> None
 
 
 @kernel
-def set_close_at(batch: a.Batch, book: PassState, st: Record) -> None:
+def set_close_at(batch: a.PassBatch, book: PassState, st: Record) -> None:
     """The progress at which the next window may close."""
     geo, margin, following = batch.geo, batch.geo.high_shift, st.closed_all + 1
     st.close_at = a.INT_MIN
@@ -107,7 +107,7 @@ def set_close_at(batch: a.Batch, book: PassState, st: Record) -> None:
 
 
 @njit
-def emit(batch: a.Batch, book: PassState) -> int:
+def emit(batch: a.PassBatch, book: PassState) -> int:
     """Continues to emit; returns ``DONE`` or why it stopped (``engine.window.assign``)."""
     st = book.state[0]
     what, why = st.emitting, a.DONE
@@ -125,7 +125,7 @@ def emit(batch: a.Batch, book: PassState) -> int:
 
 
 @kernel
-def _close(frees: bool, batch: a.Batch, book: PassState, st: Record) -> None:
+def _close(frees: bool, batch: a.PassBatch, book: PassState, st: Record) -> None:
     """What was due is closed; ``frees``: windows that are corrected no more may leave."""
     before = st.closed_low + 1
     st.closed_low, st.closed_middle = st.upto_low, st.upto_middle
@@ -139,7 +139,7 @@ def _close(frees: bool, batch: a.Batch, book: PassState, st: Record) -> None:
 
 
 @njit
-def _make_due(batch: a.Batch, book: PassState, st: Record) -> int:
+def _make_due(batch: a.PassBatch, book: PassState, st: Record) -> int:
     """The windows of panes that are due get cells."""
     while True:
         window = _next_in_panes(st.made, batch, book)
@@ -156,7 +156,7 @@ def _make_due(batch: a.Batch, book: PassState, st: Record) -> int:
 
 
 @kernel
-def _next_in_panes(after: int, batch: a.Batch, book: PassState) -> int:
+def _next_in_panes(after: int, batch: a.PassBatch, book: PassState) -> int:
     """The first window behind ``after`` that has a pane."""
     cells, geo, found = book.panes.cells, batch.geo, a.NEVER
     for place in range(cells.tally[0].headers):
@@ -169,7 +169,7 @@ def _next_in_panes(after: int, batch: a.Batch, book: PassState) -> int:
 
 
 @njit
-def _emit_stale(batch: a.Batch, book: PassState, st: Record) -> int:
+def _emit_stale(batch: a.PassBatch, book: PassState, st: Record) -> int:
     """Correct the closed windows whose ``missing`` has changed."""
     cells = book.held.cells
     while True:
@@ -187,7 +187,7 @@ def _emit_stale(batch: a.Batch, book: PassState, st: Record) -> int:
 
 
 @njit
-def _emit_due(batch: a.Batch, book: PassState, st: Record) -> int:
+def _emit_due(batch: a.PassBatch, book: PassState, st: Record) -> int:
     """Emits each due result behind the last emitted one."""
     cells, upto = book.held.cells, max(st.upto_low, st.upto_middle, st.upto_all)
     headers = np.empty(cells.tally[0].headers, np.int64)
@@ -223,7 +223,7 @@ def _is_due(window: int, stage: int, st: Record) -> bool:
 
 
 @njit
-def _emit_window(header: int, stage: int, batch: a.Batch, book: PassState, st: Record) -> int:
+def _emit_window(header: int, stage: int, batch: a.PassBatch, book: PassState, st: Record) -> int:
     """Updates the emitted results of one ``stage`` of a window, all keys; DONE, or why not."""
     link, standing, keys = book.held.cells.link, book.standing, 0
     leader = link[header]

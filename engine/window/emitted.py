@@ -51,7 +51,7 @@ class EmittedResults(NamedTuple):
     tally: np.ndarray
 
 
-class Outbox(NamedTuple):
+class ResultBuffer(NamedTuple):
     """Results that go out, in order; ``tally`` of them. ``plus``: inserted, else retracted.
 
     ``at``: instant of release; ``window``: index; ``stage``; ``nulls``, ``keys``: of the key.
@@ -81,7 +81,7 @@ class PassState(NamedTuple):
     state: np.ndarray
     held: Held
     standing: EmittedResults
-    outbox: Outbox
+    outbox: ResultBuffer
     scratch: Content
     entries: Entries
     panes: Panes
@@ -98,7 +98,7 @@ class Emitter(Protocol):
     @property
     def standing(self) -> EmittedResults: ...
     @property
-    def outbox(self) -> Outbox: ...
+    def outbox(self) -> ResultBuffer: ...
     @property
     def scratch(self) -> Content: ...
 
@@ -130,10 +130,10 @@ def more_standing(standing: EmittedResults, capacity: int, mode: int) -> Emitted
     return made
 
 
-def new_outbox(capacity: int, columns: int, aggregates: int) -> Outbox:
+def new_outbox(capacity: int, columns: int, aggregates: int) -> ResultBuffer:
     """Room for ``capacity`` results of keys with ``columns``."""
     numbers = aggregates * NUMBERS
-    return Outbox(
+    return ResultBuffer(
         np.zeros(capacity, np.bool_), np.zeros(capacity, np.int64), np.zeros(capacity, np.int64),
         np.zeros(capacity, np.int8), np.zeros(capacity, np.int64),
         np.zeros((capacity, columns), np.int64), np.zeros((capacity, numbers), np.int8),
@@ -142,7 +142,7 @@ def new_outbox(capacity: int, columns: int, aggregates: int) -> Outbox:
     )  # fmt: skip
 
 
-def in_words(outbox: Outbox) -> Outbox:
+def in_words(outbox: ResultBuffer) -> ResultBuffer:
     """The same with ``words`` (n, numbers, 2) and ``counts`` (n, 3) as int64, blocks numbered."""
     n, numbers = outbox.kinds.shape
     words, counts = (column.view(np.int64) for column in (outbox.words, outbox.counts))

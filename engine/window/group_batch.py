@@ -9,7 +9,7 @@ from engine.kernels.records import Record
 from engine.stream.released import IN_ORDER
 from engine.window.assign import Agenda, Rows
 from engine.window.doubt.missing import GapTable
-from engine.window.held.accumulate import Values, add_rows
+from engine.window.held.accumulate import RowValues, add_rows
 from engine.window.held.content import LOW_ONE, NUMBERS, VALUE, Content, Held
 from engine.window.held.number import HALF_WORD, LOW_WORD, put_int
 
@@ -29,7 +29,7 @@ class OwnBatch(NamedTuple):
     """
 
     rows: Rows
-    values: Values
+    values: RowValues
     agenda: Agenda
     gaps: GapTable
     known: int

@@ -20,7 +20,7 @@ from engine.window import group_batch as b
 from engine.window.assign import Agenda, Rows
 from engine.window.base import OUTBOX_MAX, Windows
 from engine.window.drift import Geometry
-from engine.window.held.accumulate import Values, no_values
+from engine.window.held.accumulate import RowValues, no_values
 from engine.window.panes.state import Entries
 from engine.window.rows_read import no_rows
 from engine.window.settings import WindowSettings, horizon_ns
@@ -76,7 +76,7 @@ class OwnWindows(Windows):
     def _spans(self) -> Geometry:
         return _TIMES
 
-    def _run(self, rows: Rows, values: Values, agenda: Agenda, known: int) -> ResultPieces:
+    def _run(self, rows: Rows, values: RowValues, agenda: Agenda, known: int) -> ResultPieces:
         results = ResultPieces()
         self._outbox = self._new_outbox(self._outbox_room)
         # The rest is at rest between batches.

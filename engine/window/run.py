@@ -84,7 +84,7 @@ def run_inside(
 
 
 @njit
-def run(batch: a.Batch, book: PassState) -> int:
+def run(batch: a.PassBatch, book: PassState) -> int:
     """Go on from the state's row; gives ``DONE`` or why it stopped (``engine.window.assign``)."""
     st = book.state[0]
     n, ended = len(batch.rows.ref), batch.ends_at == a.INT_MIN
@@ -127,7 +127,7 @@ def run(batch: a.Batch, book: PassState) -> int:
 
 
 @inline
-def _room(batch: a.Batch, book: PassState) -> int:
+def _room(batch: a.PassBatch, book: PassState) -> int:
     """``DONE`` if there is room for whatever one row may ask for."""
     cells = book.held.cells
     if batch.can_grow and cells.tally[0].live > len(cells.window) - SPARE * batch.room:
@@ -145,7 +145,7 @@ def _room(batch: a.Batch, book: PassState) -> int:
 
 
 @inline
-def _take_row(i: int, batch: a.Batch, book: PassState, st: Record) -> int:
+def _take_row(i: int, batch: a.PassBatch, book: PassState, st: Record) -> int:
     """Any one row; gives the header of its own window, -1 if it entered none."""
     rows = batch.rows
     u, header = rows.unc[i], -1
@@ -165,7 +165,7 @@ def _take_row(i: int, batch: a.Batch, book: PassState, st: Record) -> int:
 
 
 @inline
-def _go_on(row: int, header: int, batch: a.Batch, book: PassState, st: Record) -> None:
+def _go_on(row: int, header: int, batch: a.PassBatch, book: PassState, st: Record) -> None:
     """Take the rows that follow as long as they are well inside the open window, or pane, of
     ``row``, whose ``header`` it is.
     """
@@ -197,7 +197,7 @@ def _go_on(row: int, header: int, batch: a.Batch, book: PassState, st: Record) -
 @kernel
 def _inside(
     header: int, place: tuple[int, int, int], before: int, cells: Cells, out: Entries,
-    batch: a.Batch, st: Record, at_most: int,
+    batch: a.PassBatch, st: Record, at_most: int,
 ) -> int:  # fmt: skip
     """Rows of ``place`` (index, start, end) that its cells are there for; gives the entries."""
     rows, geo, i = batch.rows, batch.geo, st.row
@@ -216,7 +216,7 @@ def _inside(
 
 
 @inline
-def _keep_rows(before: int, batch: a.Batch, book: PassState, st: Record) -> None:
+def _keep_rows(before: int, batch: a.PassBatch, book: PassState, st: Record) -> None:
     """Keep the rows entered last, from ``before`` on."""
     rows, out, held = batch.rows, book.entries, book.held
     for j in range(before, st.entries):

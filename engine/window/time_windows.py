@@ -33,7 +33,7 @@ from engine.window import assign as a
 from engine.window import emitted as t
 from engine.window.base import FIRST, OUTBOX_MAX, Windows
 from engine.window.drift import Geometry, considered_delay
-from engine.window.held.accumulate import Values, no_values, widen
+from engine.window.held.accumulate import RowValues, no_values, widen
 from engine.window.held.cells import SPARE
 from engine.window.held.content import EACH, PLAIN, TOGETHER
 from engine.window.panes.state import Entries, new_panes
@@ -109,7 +109,12 @@ class TimeWindows(Windows):
             self._changed = np.empty((2, a.windows_of_a_row(room)), np.int64)
 
     def _run(
-        self, rows: a.Rows, values: Values, agenda: a.Agenda, known: int, ends_at: int = a.INT_MIN
+        self,
+        rows: a.Rows,
+        values: RowValues,
+        agenda: a.Agenda,
+        known: int,
+        ends_at: int = a.INT_MIN,
     ) -> ResultPieces:
         results = ResultPieces()
         self._outbox = self._new_outbox(self._outbox_room)
@@ -117,7 +122,7 @@ class TimeWindows(Windows):
             self._state[field] = 0
         why = None
         while why != a.DONE:
-            batch = a.Batch(
+            batch = a.PassBatch(
                 rows, values, agenda, self._missing.table, known, self._geo, self._room,
                 self._can_grow(), self.in_panes, self._panes_grow(), self._on_change, ends_at,
             )  # fmt: skip
@@ -182,14 +187,16 @@ class TimeWindows(Windows):
     def _panes_grow(self) -> bool:
         return False
 
-    def _in_order(self, outbox: t.Outbox) -> t.Outbox:
+    def _in_order(self, outbox: t.ResultBuffer) -> t.ResultBuffer:
         """Sorts the results of one update of a window by their keys."""
         n = int(outbox.tally[0])
         if outbox.block[n - 1] - outbox.block[0] == n - 1:
             return outbox
         order = self._keys.in_order(outbox.nulls[:n], outbox.keys[:n], outbox.block[:n])
         columns = outbox._asdict().items()
-        return t.Outbox(**{name: col if name == "tally" else col[order] for name, col in columns})
+        return t.ResultBuffer(
+            **{name: col if name == "tally" else col[order] for name, col in columns}
+        )
 
     def _forget_gaps(self) -> None:
         """Drop gaps that no window still kept can touch."""

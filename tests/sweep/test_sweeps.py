@@ -18,8 +18,8 @@ from engine.cli.app import run as command
 from engine.errors import UserError
 from engine.passes.scenario_run import load_file
 from engine.sweep import cells as running
-from engine.sweep.cells import Answer, Axis, answered, cells, jobs_of, nearest, read_axes
-from engine.sweep.findings import Estimate, Findings
+from engine.sweep.cells import Axis, CellAnswer, answered, cells, jobs_of, nearest, read_axes
+from engine.sweep.findings import Estimate, SweepFindings
 from engine.sweep.page import frontier
 
 TEXT = """
@@ -262,8 +262,10 @@ def test_the_least_change_is_the_nearest_cell_that_holds(seed: int, seeds: int) 
             claims = {text: (draw.random() < sure, "it is 1") for text in ("a", "b")}
             error = "too many" if draw.random() < 0.05 else None
             claims = {} if error else claims
-            answers.append(Answer(cell, number, claims, {} if error else {"q": {"m": 1.0}}, error))
-    found = Findings.of(AXES, answers)
+            answers.append(
+                CellAnswer(cell, number, claims, {} if error else {"q": {"m": 1.0}}, error)
+            )
+    found = SweepFindings.of(AXES, answers)
     good = [
         cell for cell in cells(AXES) if all(each.holds for each in answers if each.cell == cell)
     ]

@@ -20,7 +20,7 @@ from engine.window.doubt.missing import missing_between
 from engine.window.drift import PART_BITS, SURE, WHOLE
 from engine.window.emitted import settle
 from engine.window.group_batch import OwnBatch, put_extent
-from engine.window.held.accumulate import Values, add_rows, clear
+from engine.window.held.accumulate import RowValues, add_rows, clear
 from engine.window.held.aggregate import MAX, QUANTILE, summarise
 from engine.window.held.cells import find_or_add, free_window
 from engine.window.held.content import (
@@ -326,7 +326,7 @@ def _find_doubts(
 
 @kernel
 def _put_bounds(
-    window: int, sure: int, extent: tuple[int, int, int], values: Values, book: CountedBook
+    window: int, sure: int, extent: tuple[int, int, int], values: RowValues, book: CountedBook
 ) -> None:
     """The bounds of a window with doubtful events, in place of its values."""
     held, scratch, counted = book.held, book.scratch, book.counted
@@ -382,7 +382,7 @@ def emit_window(
         last, place = place, kept.next[place]
         rows += 1
     clear(held.sums, window)
-    values = Values(kept.ints.T, kept.floats.T, kept.valid.T, kept.ref, counted.nothing)
+    values = RowValues(kept.ints.T, kept.floats.T, kept.valid.T, kept.ref, counted.nothing)
     if not sorts or _adds_up(held):
         add_rows(counted.places[:rows], counted.cells[:rows], values, held.sums)
     cells.rows[window], cells.first[window] = rows, NONE if sorts else first

@@ -338,4 +338,4 @@ class CountedWindows(OwnWindows):
         super().restore(state)
         self._state["asked"] = NONE
         self._sorted.of["group"] = NONE
-        self._counted = h.Counted(**copied(state["counted"]))
+        self._counted = h.RowWindowState(**copied(state["counted"]))

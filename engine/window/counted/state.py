@@ -10,7 +10,7 @@ from engine.kernels.jit import inline, kernel, njit
 from engine.kernels.records import NONE, numbers_of, record
 from engine.window.counted.bounds import DoubtfulPlaces
 from engine.window.drift import CERTAIN, WHOLE
-from engine.window.emitted import EmittedResults, Outbox
+from engine.window.emitted import EmittedResults, ResultBuffer
 from engine.window.held.aggregate import QUANTILE, interpolated
 from engine.window.held.content import HIGH_ONE, NUMBERS, REFUTED, VALUE, Content, Held
 from engine.window.held.kept import Kept
@@ -56,7 +56,7 @@ SPARE: Final = 8
 """More cells, events and results than one step of the pass can ask for."""
 
 
-class Counted(NamedTuple):
+class RowWindowState(NamedTuple):
     """``of``: GROUP per cell. ``closes``, ``leaves``: per cell [ns], keys of the heaps of groups
     ``open`` (with a window to emit) and ``kept`` (with emitted ones). ``prev``: of each kept event,
     the one before it. ``places``: room for a window's events; ``cells`` for their cell.
@@ -82,24 +82,24 @@ class CountedBook(NamedTuple):
     state: np.ndarray
     held: Held
     standing: EmittedResults
-    outbox: Outbox
+    outbox: ResultBuffer
     scratch: Content
     entries: Entries
-    counted: Counted
+    counted: RowWindowState
     doubts: DoubtfulPlaces
     sorted: Sorted
 
 
-def new_counted(cells: int, kept: int, rows: int) -> Counted:
+def new_counted(cells: int, kept: int, rows: int) -> RowWindowState:
     """Nothing yet, with room for so many, and windows of ``rows``."""
     closes, leaves, opened, held = (np.zeros(cells, np.int64) for _ in range(4))
-    return Counted(
+    return RowWindowState(
         np.zeros(cells, GROUP), closes, leaves, opened, held, np.zeros(kept, np.int64),
         np.zeros(rows, np.int64), np.zeros(rows, np.int64), np.zeros(0, np.int64),
     )  # fmt: skip
 
 
-def more_counted(counted: Counted, cells: int, kept: int) -> Counted:
+def more_counted(counted: RowWindowState, cells: int, kept: int) -> RowWindowState:
     """A copy with room for ``cells`` and ``kept`` events."""
     made = new_counted(cells, kept, len(counted.places))
     numbers_of(made.of)[: len(counted.of)] = numbers_of(counted.of)

@@ -169,7 +169,7 @@ ALL_ROWS = -1
 _ROUNDS = 64
 
 
-class Choice(NamedTuple):
+class RunChoice(NamedTuple):
     """One attribute of the ambiguous events, and the run chosen of each clock; room as in ``Runs``.
 
     ``ints``, seen as float64 ``floats``: values in order of ``Runs.event``, and last the sure
@@ -187,18 +187,18 @@ class Choice(NamedTuple):
 
 
 @njit
-def new_choice(events: int) -> Choice:
+def new_choice(events: int) -> RunChoice:
     """Room for so many events."""
     n = events + 1
     ints = np.zeros(n, np.int64)
-    return Choice(
+    return RunChoice(
         ints, ints.view(np.float64), np.zeros(n, np.bool_), np.zeros(2 * n, np.int64),
         np.zeros(2 * n), np.empty(n, np.int64), np.empty(n, np.int64),
     )  # fmt: skip
 
 
 @kernel
-def read_choice(kept: Kept, runs: Runs, m: int, is_float: bool, c: Choice) -> None:
+def read_choice(kept: Kept, runs: Runs, m: int, is_float: bool, c: RunChoice) -> None:
     """Attribute ``m`` of the events of ``runs``; nothing is chosen yet."""
     for j in range(runs.size[0].events):
         c.ints[j] = 0 if m == ALL_ROWS else kept.ints[runs.event[j], m]
@@ -217,7 +217,7 @@ def read_choice(kept: Kept, runs: Runs, m: int, is_float: bool, c: Choice) -> No
 
 
 @kernel
-def _least(runs: Runs, c: Choice, sign: float, price: float, some: bool) -> int:
+def _least(runs: Runs, c: RunChoice, sign: float, price: float, some: bool) -> int:
     """Choose the runs with the least ``sign * sum - price * count``; gives the count.
 
     ``some``: at least one value must be among them; -1 if there is none.
@@ -253,7 +253,7 @@ def _least(runs: Runs, c: Choice, sign: float, price: float, some: bool) -> int:
 
 
 @kernel
-def _add_chosen_ints(runs: Runs, c: Choice, out: Record) -> None:
+def _add_chosen_ints(runs: Runs, c: RunChoice, out: Record) -> None:
     for g in range(runs.size[0].clocks):
         for j in range(runs.unit[c.first[g]], runs.unit[c.behind[g]]):
             if c.valid[j]:
@@ -262,7 +262,7 @@ def _add_chosen_ints(runs: Runs, c: Choice, out: Record) -> None:
 
 
 @kernel
-def _add_chosen_floats(runs: Runs, c: Choice, out: Record) -> None:
+def _add_chosen_floats(runs: Runs, c: RunChoice, out: Record) -> None:
     for g in range(runs.size[0].clocks):
         for j in range(runs.unit[c.first[g]], runs.unit[c.behind[g]]):
             if c.valid[j]:
@@ -270,13 +270,15 @@ def _add_chosen_floats(runs: Runs, c: Choice, out: Record) -> None:
 
 
 @kernel
-def bound_count(runs: Runs, c: Choice, sign: int) -> int:
+def bound_count(runs: Runs, c: RunChoice, sign: int) -> int:
     """Fewest (``sign`` 1) or most (-1) values of ambiguous events."""
     return _least(runs, c, 0.0, -1.0 * sign, False)
 
 
 @kernel
-def bound_sum_ints(runs: Runs, c: Choice, sign: int, sure: int, total: Record, out: Record) -> int:
+def bound_sum_ints(
+    runs: Runs, c: RunChoice, sign: int, sure: int, total: Record, out: Record
+) -> int:
     """Least (``sign`` 1) or largest sum, in two words, into ``out``; gives its count, or -1.
 
     ``sure``: the values that are surely inside, whose sum is ``total``.
@@ -290,7 +292,7 @@ def bound_sum_ints(runs: Runs, c: Choice, sign: int, sure: int, total: Record, o
 
 @kernel
 def bound_sum_floats(
-    runs: Runs, c: Choice, sign: int, sure: int, total: Record, out: Record
+    runs: Runs, c: RunChoice, sign: int, sure: int, total: Record, out: Record
 ) -> int:
     """As ``bound_sum_ints``; a compensated sum."""
     n = _least(runs, c, 1.0 * sign, 0.0, sure == 0)
@@ -301,7 +303,7 @@ def bound_sum_floats(
 
 
 @kernel
-def _sum_of(runs: Runs, c: Choice, is_float: bool, sure: Summary, out: Summary) -> float:
+def _sum_of(runs: Runs, c: RunChoice, is_float: bool, sure: Summary, out: Summary) -> float:
     """The chosen and the ``sure`` values' sum; ``out`` is overwritten."""
     if is_float:
         floats = out.floats[0]
@@ -316,7 +318,7 @@ def _sum_of(runs: Runs, c: Choice, is_float: bool, sure: Summary, out: Summary) 
 
 @kernel
 def bound_avg(
-    runs: Runs, c: Choice, sign: int, is_float: bool, sure: int, total: Summary, out: Summary
+    runs: Runs, c: RunChoice, sign: int, is_float: bool, sure: int, total: Summary, out: Summary
 ) -> float:
     """Least (``sign`` 1) or largest average; NaN where there is no value at all.
 
@@ -337,14 +339,14 @@ def bound_avg(
 
 
 @kernel
-def _less(c: Choice, is_float: bool, sign: int, i: int, j: int) -> bool:
+def _less(c: RunChoice, is_float: bool, sign: int, i: int, j: int) -> bool:
     if is_float:
         return bool(sign * c.floats[i] < sign * c.floats[j])
     return bool(c.ints[i] < c.ints[j] if sign > 0 else c.ints[i] > c.ints[j])
 
 
 @kernel
-def nearest_end(runs: Runs, c: Choice, sign: int, is_float: bool, sure: bool) -> int:
+def nearest_end(runs: Runs, c: RunChoice, sign: int, is_float: bool, sure: bool) -> int:
     """The event with the smallest (``sign`` -1: largest) value, which some run has; or -1.
 
     ``sure``: the last value counts too.
@@ -358,7 +360,7 @@ def nearest_end(runs: Runs, c: Choice, sign: int, is_float: bool, sure: bool) ->
 
 
 @kernel
-def farthest_end(runs: Runs, c: Choice, sign: int, is_float: bool, sure: bool) -> int:
+def farthest_end(runs: Runs, c: RunChoice, sign: int, is_float: bool, sure: bool) -> int:
     """The event whose value is the largest of all assignments' smallest; or -1 without any.
 
     A clock that can leave the window empty holds nothing down; one that cannot holds it down to the
@@ -378,7 +380,7 @@ def farthest_end(runs: Runs, c: Choice, sign: int, is_float: bool, sure: bool) -
 
 @kernel
 def _best_run(
-    runs: Runs, c: Choice, g: int, sign: int, is_float: bool, waiting: np.ndarray
+    runs: Runs, c: RunChoice, g: int, sign: int, is_float: bool, waiting: np.ndarray
 ) -> tuple[int, bool]:
     """(the event that is smallest in the run of clock ``g`` where that is largest; whether a run
     can be without values). ``waiting``: room for the units that may be a run's smallest.
@@ -414,7 +416,7 @@ def _best_run(
 
 
 @kernel
-def _lowest(runs: Runs, c: Choice, unit: int, sign: int, is_float: bool) -> int:
+def _lowest(runs: Runs, c: RunChoice, unit: int, sign: int, is_float: bool) -> int:
     """The event of the unit with the smallest value, or -1."""
     found = -1
     for j in range(runs.unit[unit], runs.unit[unit + 1]):
@@ -424,7 +426,7 @@ def _lowest(runs: Runs, c: Choice, unit: int, sign: int, is_float: bool) -> int:
 
 
 @kernel
-def put_sure_end(runs: Runs, c: Choice, is_float: bool, sign: int, sure: Summary) -> None:
+def put_sure_end(runs: Runs, c: RunChoice, is_float: bool, sign: int, sure: Summary) -> None:
     """The sure values' smallest (``sign`` -1: largest) becomes the last of ``c``."""
     last = runs.size[0].events
     if is_float:

@@ -69,7 +69,7 @@ def new_summary() -> Summary:
     return Summary(np.zeros(1, INTS), np.zeros(1, FLOATS), np.zeros(1, MOMENTS))
 
 
-class Values(NamedTuple):
+class RowValues(NamedTuple):
     """Of ``m`` attributes and the batch's ``n`` rows. ``floats`` is ``ints`` seen as float64.
 
     ``ref``: times of the rows [ns]; ``number``: in order of release, empty where nobody asks.
@@ -82,10 +82,10 @@ class Values(NamedTuple):
     number: np.ndarray
 
 
-def no_values(attributes: int) -> Values:
+def no_values(attributes: int) -> RowValues:
     """Of no rows."""
     ints, none = np.zeros((attributes, 0), np.int64), np.empty(0, np.int64)
-    return Values(ints, ints.view(np.float64), np.zeros(ints.shape, np.bool_), none, none)
+    return RowValues(ints, ints.view(np.float64), np.zeros(ints.shape, np.bool_), none, none)
 
 
 def new_sums(of: np.ndarray, picked: np.ndarray, cells: int) -> Sums:
@@ -112,7 +112,7 @@ def more_sums(sums: Sums, cells: int) -> Sums:
 
 
 def values_of(columns: list[tuple[np.ndarray, np.ndarray | None] | None], sums: Sums,
-              ref: np.ndarray) -> Values:  # fmt: skip
+              ref: np.ndarray) -> RowValues:  # fmt: skip
     """(values, which are valid) per attribute, None without any, as kernels read them. NaN is null.
     ``ref``: of the rows.
 
@@ -137,7 +137,7 @@ def values_of(columns: list[tuple[np.ndarray, np.ndarray | None] | None], sums: 
     if len(sums.picked):
         number = np.arange(sums.read[0], sums.read[0] + rows)
         sums.read[0] += rows
-    return Values(ints, floats, valid, ref, number)
+    return RowValues(ints, floats, valid, ref, number)
 
 
 def widen(sums: Sums, m: int) -> None:
@@ -225,7 +225,7 @@ def join_moments(one: Record, more: Record, is_float: bool) -> None:
 
 @kernel
 def _add_moments(
-    row: np.ndarray, cell: np.ndarray, values: Values, m: int, is_float: bool,
+    row: np.ndarray, cell: np.ndarray, values: RowValues, m: int, is_float: bool,
     moments: np.ndarray,
 ) -> None:  # fmt: skip
     for j in range(len(row)):
@@ -245,7 +245,7 @@ def _add_moments(
 
 
 @kernel
-def add_rows(row: np.ndarray, cell: np.ndarray, values: Values, sums: Sums) -> None:
+def add_rows(row: np.ndarray, cell: np.ndarray, values: RowValues, sums: Sums) -> None:
     """Add the values of ``row[j]`` to cell ``cell[j]``, in order."""
     for m in range(len(sums.of)):
         is_float = sums.of[m].is_float

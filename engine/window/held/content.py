@@ -72,7 +72,7 @@ class Room(NamedTuple):
     """To find bounds in: of so many events as ``runs`` and ``choice`` were made for."""
 
     runs: Runs
-    choice: b.Choice
+    choice: b.RunChoice
     total: Summary
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import NONE, record
-from engine.window.held.accumulate import Values
+from engine.window.held.accumulate import RowValues
 from engine.window.held.cells import Cells
 
 TALLY: Final = record("free", "live")
@@ -78,7 +78,7 @@ def widen_kept(kept: Kept, m: int) -> None:
 
 @kernel
 def keep(
-    kept: Kept, cells: Cells, leader: int, part: int, values: Values, i: int,
+    kept: Kept, cells: Cells, leader: int, part: int, values: RowValues, i: int,
     event: tuple[int, int, int, int],
 ) -> None:  # fmt: skip
     """Remember row ``i`` for the key of ``leader``; ``event``: clock, epoch, ref, unc."""

@@ -22,7 +22,7 @@ from engine.query.render import default_label
 from engine.query.values import Value, arithmetic, both_valid, present
 from engine.stream.frame import ATTR_PREFIX
 from engine.stream.released import Strings
-from engine.window.emitted import Outbox
+from engine.window.emitted import ResultBuffer
 from engine.window.held.aggregate import BOUNDED
 from engine.window.held.content import HIGH_ONE, LEAST, LOW_ONE, MIDDLE_ONE, MOST, NUMBERS, VALUE
 from engine.window.held.number import FLOAT, HALF_WORD, INT, LOW_WORD, NULL, TEXT
@@ -38,7 +38,7 @@ _INT_MAX = 1 << 31
 """Of the upper word, so that the whole fits into 64 bits."""
 
 
-def holds(plan: WindowPlan, outbox: Outbox, strings: Strings) -> np.ndarray:
+def holds(plan: WindowPlan, outbox: ResultBuffer, strings: Strings) -> np.ndarray:
     """Which results of ``outbox``, in words, ``plan.having`` holds for: shape (tally,).
 
     ``plan`` has all aggregates that it names; ``strings``: what codes of texts mean.
@@ -138,7 +138,7 @@ def shown_numbers(plan: WindowPlan, judged: WindowPlan, behind: int) -> np.ndarr
     )
 
 
-def without_hidden(outbox: Outbox, numbers: np.ndarray | None) -> Outbox:
+def without_hidden(outbox: ResultBuffer, numbers: np.ndarray | None) -> ResultBuffer:
     """``outbox``, in words, with these ``numbers`` alone; None: all."""
     if numbers is None:
         return outbox
@@ -172,7 +172,7 @@ def is_bounded(plan: WindowPlan, one: Aggregate) -> bool:
     return known(one.argument)
 
 
-def computed(plan: WindowPlan, outbox: Outbox, strings: Strings) -> Outbox:
+def computed(plan: WindowPlan, outbox: ResultBuffer, strings: Strings) -> ResultBuffer:
     """``outbox``, in words, of what ``plan.worked_out`` asks for, as ``plan`` does.
 
     ``strings``: what codes of texts mean.
@@ -187,7 +187,7 @@ def computed(plan: WindowPlan, outbox: Outbox, strings: Strings) -> Outbox:
     for rows in of_same_kinds(kinds, words):
         made[0][rows], made[1][rows] = _worked_out(plan, kinds[rows], words[rows], strings)
     columns = {name: column[:n] for name, column in outbox._asdict().items() if name != "tally"}
-    whole = Outbox(**{**columns, "kinds": made[0], "words": made[1]}, tally=np.array([n]))
+    whole = ResultBuffer(**{**columns, "kinds": made[0], "words": made[1]}, tally=np.array([n]))
     return those(whole, ~unchanged(whole, None, np.ones(n, np.bool_)))
 
 

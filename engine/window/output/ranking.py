@@ -13,14 +13,14 @@ import numpy as np
 
 from engine.query.plan import WindowPlan
 from engine.results.schema import decoded
-from engine.window.emitted import Outbox
+from engine.window.emitted import ResultBuffer
 from engine.window.held.content import NUMBERS, VALUE
 from engine.window.held.number import NULL, TEXT
 from engine.window.keys import GroupKeys
 from engine.window.output.computed import numbers
 
 Columns = dict[str, np.ndarray]
-"""Those of an ``Outbox`` in words, without its tally."""
+"""Those of an ``ResultBuffer`` in words, without its tally."""
 
 
 class RankedGroups:
@@ -39,7 +39,7 @@ class RankedGroups:
         self._numbers = numbers
         self._standing: dict[tuple[int, int], tuple[Columns, np.ndarray]] = {}
 
-    def changes(self, outbox: Outbox) -> Outbox:
+    def changes(self, outbox: ResultBuffer) -> ResultBuffer:
         """The changes of the emitted first groups due to the first ``outbox.tally`` changes."""
         n = int(outbox.tally[0])
         columns = {name: col[:n] for name, col in outbox._asdict().items() if name != "tally"}
@@ -50,7 +50,7 @@ class RankedGroups:
             for start, end in zip(starts, [*starts[1:], n], strict=True)
         ]
         made = {name: np.concatenate([one[name] for one in pieces]) for name in columns}
-        return Outbox(**made, tally=np.array([len(made["at"])]))
+        return ResultBuffer(**made, tally=np.array([len(made["at"])]))
 
     def forget(self, last: int) -> None:
         """Windows up to ``last`` are corrected no more."""

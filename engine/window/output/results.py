@@ -14,7 +14,7 @@ from engine.query.values import Value
 from engine.results.identity import numbers_of_codes, numbers_of_rows
 from engine.results.json_lines import json_text, woven
 from engine.results.schema import WINDOWS, decoded, same_for_all
-from engine.window.emitted import EmittedResults, Outbox
+from engine.window.emitted import EmittedResults, ResultBuffer
 from engine.window.held.accumulate import TEXTS, Sums
 from engine.window.held.content import (
     LEAST,
@@ -129,10 +129,10 @@ class WindowResults(ResultColumns):
 
     kind = WINDOWS
 
-    def __init__(self, outbox: Outbox, plan: WindowPlan, keys: GroupKeys, site: str) -> None:
+    def __init__(self, outbox: ResultBuffer, plan: WindowPlan, keys: GroupKeys, site: str) -> None:
         n = int(outbox.tally[0])
         of_rows = {name: column[:n].copy() for name, column in outbox._asdict().items()}
-        self.columns = Outbox(**{**of_rows, "tally": outbox.tally.copy()})
+        self.columns = ResultBuffer(**{**of_rows, "tally": outbox.tally.copy()})
         self.plan, self.keys, self.site = plan, keys, site
         self.unknown = np.zeros(n, np.bool_)
         """Which compare events of several clocks of which one is unknown: they have no bounds."""
@@ -155,10 +155,10 @@ class WindowResults(ResultColumns):
         first = pieces[0]
         columns = {
             name: np.concatenate([getattr(piece.columns, name) for piece in pieces])
-            for name in Outbox._fields
+            for name in ResultBuffer._fields
             if name != "tally"
         }
-        outbox = Outbox(**columns, tally=np.array([sum(map(len, pieces))]))
+        outbox = ResultBuffer(**columns, tally=np.array([sum(map(len, pieces))]))
         joined = cls(outbox, first.plan, first.keys, first.site)
         joined.unknown = np.concatenate([piece.unknown for piece in pieces])
         return joined
@@ -167,7 +167,7 @@ class WindowResults(ResultColumns):
         """The results ``rows``, given (``plus``) or taken back at instants ``at``."""
         columns = {name: column[rows] for name, column in self.columns._asdict().items()
                    if name not in ("plus", "at", "tally")}  # fmt: skip
-        outbox = Outbox(**columns, plus=plus, at=at, tally=np.array([len(rows)]))
+        outbox = ResultBuffer(**columns, plus=plus, at=at, tally=np.array([len(rows)]))
         taken = WindowResults(outbox, self.plan, self.keys, self.site)
         taken.unknown = self.unknown[rows]
         return taken

@@ -16,7 +16,7 @@ NOWHERE: Final = (1, 0)
 
 
 @inline
-def enter_row(i: int, u: int, batch: a.Batch, book: PassState, st: Record) -> int:
+def enter_row(i: int, u: int, batch: a.PassBatch, book: PassState, st: Record) -> int:
     """Enter row ``i``; gives the header of its window, or pane if rows go there, or -1.
 
     One place that enters it in windows, as that takes long to compile.

@@ -8,7 +8,7 @@ import numpy as np
 
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import NONE, Record, numbers_of, record
-from engine.window.emitted import EmittedResults, Outbox
+from engine.window.emitted import EmittedResults, ResultBuffer
 from engine.window.held.content import REFUTED, Content, Held
 from engine.window.panes.state import Entries
 
@@ -76,7 +76,7 @@ class SessionBook(NamedTuple):
     state: np.ndarray
     held: Held
     standing: EmittedResults
-    outbox: Outbox
+    outbox: ResultBuffer
     scratch: Content
     entries: Entries
     sessions: Sessions

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.window.emitted import Outbox
+from engine.window.emitted import ResultBuffer
 
 
-def unchanged(outbox: Outbox, numbers: np.ndarray | None, held: np.ndarray) -> np.ndarray:
+def unchanged(outbox: ResultBuffer, numbers: np.ndarray | None, held: np.ndarray) -> np.ndarray:
     """Which results of ``outbox``, in words, are of such pairs.
 
     A pair is adjacent and of one instant, as ``engine.window.emitted.settle`` emits changes. So
@@ -37,8 +37,8 @@ def unchanged(outbox: Outbox, numbers: np.ndarray | None, held: np.ndarray) -> n
     return found
 
 
-def those(outbox: Outbox, held: np.ndarray) -> Outbox:
+def those(outbox: ResultBuffer, held: np.ndarray) -> ResultBuffer:
     """The results of ``outbox`` that are ``held``, of shape (tally,)."""
     n = len(held)
     kept = {name: column[:n][held] for name, column in outbox._asdict().items() if name != "tally"}
-    return Outbox(**kept, tally=np.array([int(held.sum())]))
+    return ResultBuffer(**kept, tally=np.array([int(held.sum())]))
