@@ -12,7 +12,7 @@ from engine.errors import SparkFailure, UserError
 from engine.passes.clock_faults import excluded_lines
 from engine.passes.foreseen import with_clocks_foreseen
 from engine.passes.options import asked_of_order, asked_of_queries, guarded, read_definitions
-from engine.passes.output import Answers, Events
+from engine.passes.output import Answers, StoredEvents
 from engine.passes.pipeline import Host, check_plans, with_log_kept
 from engine.passes.warnings import (
     before_pass,
@@ -88,7 +88,7 @@ def order(
     with opened(source) as given:
         asked = asked_of_order(given.time_unit, order=order, guard=guard, late=late, clock=clock)
         folder, parts, counters = _pass(given, asked, Host(master))
-        output = Events(parts, given.time_unit)
+        output = StoredEvents(parts, given.time_unit)
         found = Results(output, counters, folder, _set_aside(output, counters, folder, late=late))
         warnings = _after(given, counters)
     warn(warnings)
@@ -162,7 +162,7 @@ def query(
         warn(unseen_types(log, plans))
         folder, parts, counters = _pass(given, asked, Host(master))
         warn([*_after(given, counters), *of_streams(plans, counters)])
-        aside = _set_aside(Events(parts, unit), counters, folder, late=late)
+        aside = _set_aside(StoredEvents(parts, unit), counters, folder, late=late)
         return Results(Answers(parts, plans, unit), counters, folder, aside)
 
 
@@ -254,8 +254,8 @@ def _after(given: Input, counters: dict[str, Any]) -> list[str]:
 
 
 def _set_aside(
-    output: Events, counters: dict[str, Any], folder: Folder, *, late: bool
+    output: StoredEvents, counters: dict[str, Any], folder: Folder, *, late: bool
 ) -> Results | None:
     if not late:
         return None
-    return Results(Events(output.parts, output.time_unit, SIDE_OUTPUT), counters, folder)
+    return Results(StoredEvents(output.parts, output.time_unit, SIDE_OUTPUT), counters, folder)

@@ -18,7 +18,7 @@ from slackwater.folder import ClosesItself, Folder
 from slackwater.translate_options import translate_options
 
 
-class Table(Protocol):
+class ArrowTable(Protocol):
     """A table in memory: of Arrow, pandas, polars, or any that has Arrow's interface."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -26,7 +26,7 @@ class Table(Protocol):
 
 
 Columns = Mapping[str, Sequence[object]]
-Source = str | os.PathLike[str] | Table | Columns
+Source = str | os.PathLike[str] | ArrowTable | Columns
 
 
 class Input(ClosesItself):

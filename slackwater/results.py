@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine.errors import UserError
-from engine.passes.output import TABLES, Answers, Events, check_name, mixed_kinds, write
+from engine.passes.output import TABLES, Answers, StoredEvents, check_name, mixed_kinds, write
 from engine.results.typed_columns import flat as flat_table
 from engine.results.typed_columns import most_listed
 from slackwater.folder import ClosesItself, Folder
@@ -35,7 +35,7 @@ class Results(ClosesItself):
     """
 
     def __init__(
-        self, output: Answers | Events, counters: Mapping[str, Any], folder: Folder,
+        self, output: Answers | StoredEvents, counters: Mapping[str, Any], folder: Folder,
         late: Results | None = None, source: Folder | None = None,
     ) -> None:  # fmt: skip
         """``folder``: for files made of them; ``source``: where they are, if that is temporary."""
@@ -90,7 +90,7 @@ class Results(ClosesItself):
             table = pq.read_table(path)
         finally:
             path.unlink()
-        if not flat or isinstance(output, Events):
+        if not flat or isinstance(output, StoredEvents):
             return table
         return flat_table(table, max(output.events_max, most_listed(table)))
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from engine.operator import Result
 from engine.stream.released import Released
-from engine.stream.timeline import Timeline
+from engine.stream.timeline import StreamTimeline
 
 # Contracts of a matcher, and of the barrier that decides when a match is a result (SPEC 4.2).
 #
@@ -34,7 +34,7 @@ class MatcherOutput(NamedTuple):
     """What a matcher says at once: what rows do to matches, and the clocks that moved with them."""
 
     changes: Changes | None
-    timeline: Timeline
+    timeline: StreamTimeline
 
 
 class Matcher(Protocol):
@@ -102,7 +102,7 @@ class Barrier(Protocol):
     """Stands between a matcher and the output; knows nothing of how matches are found."""
 
     def process(
-        self, changes: Changes | None, timeline: Timeline, store: EventTable
+        self, changes: Changes | None, timeline: StreamTimeline, store: EventTable
     ) -> ReleasedMatches | None:
         """What a batch's rows do to matches, in order, and its clocks; gives what is let go, if
         anything.

@@ -25,16 +25,16 @@ from engine.barrier.replay import (
     LAST_DUE,
     NEW,
     TO_COME,
-    Entries,
     Happenings,
     Releases,
+    ReplayEntries,
     StateChanges,
     replay,
     room_for,
 )
 from engine.kernels.records import one
 from engine.kernels.tables import numbered, places_of
-from engine.stream.timeline import LONG_AGO, Steps, StreamProgress, Timeline
+from engine.stream.timeline import LONG_AGO, Steps, StreamProgress, StreamTimeline
 
 _NEVER: Final = 2**63 - 1
 
@@ -61,7 +61,7 @@ class Policy(Protocol):
     def hold_ns(self) -> int | None:
         """How long after it became known a match is due; None: the clocks say."""
 
-    def broken(self, timeline: Timeline) -> np.ndarray:
+    def broken(self, timeline: StreamTimeline) -> np.ndarray:
         """Which rows of a batch came later than was promised, of what it waits for."""
 
 
@@ -122,7 +122,7 @@ class Holding:
         }
 
     def process(
-        self, changes: Changes | None, timeline: Timeline, store: EventTable
+        self, changes: Changes | None, timeline: StreamTimeline, store: EventTable
     ) -> ReleasedMatches | None:
         broken = self._policy.broken(timeline)
         if self._purged:
@@ -178,7 +178,7 @@ class Holding:
         )  # fmt: skip
 
     def _becoming_due(
-        self, held: _Held, changes: Changes | None, timeline: Timeline, store: EventTable
+        self, held: _Held, changes: Changes | None, timeline: StreamTimeline, store: EventTable
     ) -> list[_Parts]:
         """Where the clocks come to what the matches wait for."""
         known, known_moment = np.full(len(held.number), LONG_AGO), np.full(len(held.number), -1)
@@ -216,7 +216,7 @@ class Holding:
         let = room_for(n, len(turns.stands))
         where = np.full(n, TO_COME)
         where[:old] = HELD
-        entries = Entries(
+        entries = ReplayEntries(
             where, held.due, held.last_due, held.last_ns, held.confirmed, held.chance,
             np.empty(n, np.int64),
         )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from engine.barrier.base import BarrierRequirements, Changes, EventTable, ReleasedMatches
-from engine.stream.timeline import ALL, LONG_AGO, Steps, StreamProgress, Timeline
+from engine.stream.timeline import ALL, LONG_AGO, Steps, StreamProgress, StreamTimeline
 
 # Barriers that know only what is promised: at once, and the base of those that wait for promises
 # or for a time (SPEC 4.2).
@@ -16,7 +16,7 @@ from engine.stream.timeline import ALL, LONG_AGO, Steps, StreamProgress, Timelin
 # before the query, its progress is a promise for every type.
 
 
-class Promised:
+class PromisePolicy:
     """Due at once; ordered by what is promised for the types of the positive steps."""
 
     adapts = False
@@ -41,7 +41,7 @@ class Promised:
     def hold_ns(self) -> int | None:
         return None
 
-    def broken(self, timeline: Timeline) -> np.ndarray:
+    def broken(self, timeline: StreamTimeline) -> np.ndarray:
         return timeline.below_promises()
 
 
@@ -66,7 +66,7 @@ class Immediate:
         self._broken = 0
 
     def process(
-        self, changes: Changes | None, timeline: Timeline, store: EventTable
+        self, changes: Changes | None, timeline: StreamTimeline, store: EventTable
     ) -> ReleasedMatches | None:
         if self._purged:
             self._broken += int(timeline.below_promises().sum())
@@ -119,7 +119,7 @@ class Immediate:
 # for the end of the input.
 
 
-class Punctuation(Promised):
+class Punctuation(PromisePolicy):
     """The policy of ``punctuation``."""
 
     def targets(self, closes: np.ndarray) -> np.ndarray:
@@ -170,7 +170,7 @@ class Bounded:
     def hold_ns(self) -> int | None:
         return None
 
-    def broken(self, timeline: Timeline) -> np.ndarray:
+    def broken(self, timeline: StreamTimeline) -> np.ndarray:
         return timeline.below(timeline.told.clock, self._slack_ns)
 
 
@@ -182,7 +182,7 @@ class Bounded:
 # When not to use: when results must be right for good: H is no promise.
 
 
-class Hold(Promised):
+class Hold(PromisePolicy):
     """The policy of ``hold:H``.
 
     Args:
@@ -199,7 +199,7 @@ class Hold(Promised):
     def hold_ns(self) -> int | None:
         return self._hold_ns
 
-    def broken(self, timeline: Timeline) -> np.ndarray:
+    def broken(self, timeline: StreamTimeline) -> np.ndarray:
         if self._ordered:
             return super().broken(timeline)
         return np.zeros(len(timeline.ref), np.bool_)  # H is no promise

@@ -56,9 +56,9 @@ class BarrierKind:
 
 
 def _promised(asked: BarrierRequirements, _given: BarrierSettings) -> Policy:
-    from engine.barrier.policies import Promised
+    from engine.barrier.policies import PromisePolicy
 
-    return Promised(asked)
+    return PromisePolicy(asked)
 
 
 def _punctuation(asked: BarrierRequirements, _given: BarrierSettings) -> Policy:

@@ -37,7 +37,7 @@ _WAIT_ABOVE_PPM: Final = 100_000
 _AT_ONCE_BELOW_PPM: Final = 50_000
 
 
-class Entries(NamedTuple):
+class ReplayEntries(NamedTuple):
     """Matches, by entry, in order of their numbers. ``heap``: scratch of as many entries."""
 
     where: np.ndarray
@@ -114,14 +114,14 @@ def _write(
 
 
 @inline
-def _let_go(e: Entries, entry: int, at: int, state: Record, let: Releases) -> None:
+def _let_go(e: ReplayEntries, entry: int, at: int, state: Record, let: Releases) -> None:
     _observe(state, 0)
     e.where[entry] = GONE
     _write(let, entry, -1, True, at, e.confirmed[entry], e.chance[entry])
 
 
 @inline
-def _let_go_ordered(e: Entries, size: int, at: int, state: Record, let: Releases) -> int:
+def _let_go_ordered(e: ReplayEntries, size: int, at: int, state: Record, let: Releases) -> int:
     """Those that are due and before which none is held or can come; the heap's new size.
 
     By their last event, then by number, in which order entries are.
@@ -140,7 +140,7 @@ def _let_go_ordered(e: Entries, size: int, at: int, state: Record, let: Releases
 @kernel
 def replay(
     happens: Happenings,
-    e: Entries,
+    e: ReplayEntries,
     turns: StateChanges,
     ordered: bool,
     fates: np.ndarray,

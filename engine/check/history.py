@@ -12,7 +12,7 @@ from engine.query.plan import NEAR_COUNT, SINCE_LAST, Lookup
 from engine.results.identity import partners
 
 
-class Known(NamedTuple):
+class KnownResults(NamedTuple):
     """Results that a query gave, in the order told; columns of int64.
 
     ``key``, ``identity``: hashes. ``at``: when it was known [ns]. ``place``: its number among the
@@ -26,9 +26,9 @@ class Known(NamedTuple):
     gone: np.ndarray
     gone_place: np.ndarray
 
-    def taken(self, rows: np.ndarray) -> Known:
+    def taken(self, rows: np.ndarray) -> KnownResults:
         """Those at ``rows``."""
-        return Known(*(column[rows] for column in self))
+        return KnownResults(*(column[rows] for column in self))
 
 
 class HistoryLookups(NamedTuple):
@@ -43,7 +43,7 @@ class HistoryLookups(NamedTuple):
     until: np.ndarray
 
 
-NOTHING: Final = Known(*(np.zeros(0, np.int64) for _ in Known._fields))
+NOTHING: Final = KnownResults(*(np.zeros(0, np.int64) for _ in KnownResults._fields))
 
 
 class History:
@@ -62,9 +62,9 @@ class History:
         if query not in self._known or not len(at):
             return
         none = np.full(len(at), INT_MAX)
-        told = Known(key, identity, at, place, none, none)
+        told = KnownResults(key, identity, at, place, none, none)
         old = self._known[query]
-        joined = Known(*(np.concatenate(pair) for pair in zip(old, told, strict=True)))
+        joined = KnownResults(*(np.concatenate(pair) for pair in zip(old, told, strict=True)))
         gone, gone_place = joined.gone.copy(), joined.gone_place.copy()
         is_plus = np.concatenate((np.ones(len(old.at), np.bool_), plus))
         if not plus.all():
@@ -108,11 +108,11 @@ class History:
 
     def restore(self, state: dict[int, Any]) -> None:
         """Takes over a snapshot."""
-        self._known = {query: Known(*columns) for query, columns in state.items()}
+        self._known = {query: KnownResults(*columns) for query, columns in state.items()}
 
 
 @inline
-def _first(known: Known, key: int, at: int, place: int) -> int:
+def _first(known: KnownResults, key: int, at: int, place: int) -> int:
     """The first of ``known``, in order of key, time and place, that is not before these."""
     low, high = 0, len(known.key)
     while low < high:
@@ -132,7 +132,7 @@ def _first(known: Known, key: int, at: int, place: int) -> int:
 
 @inline
 def _is_gone(
-    known: Known, row: int, asked: HistoryLookups, number: int, own: bool
+    known: KnownResults, row: int, asked: HistoryLookups, number: int, own: bool
 ) -> bool:  # fmt: skip
     """Whether it was taken back by when the result is judged."""
     if own and asked.until[number] == asked.at[number]:
@@ -142,7 +142,8 @@ def _is_gone(
 
 @kernel
 def _look_up(
-    known: Known, gone: Known, asked: HistoryLookups, within: int, own: bool, near: bool,
+    known: KnownResults, gone: KnownResults, asked: HistoryLookups, within: int,
+    own: bool, near: bool,
     count: np.ndarray, last: np.ndarray,
 ) -> None:  # fmt: skip
     """Per result asked for, how many were known in time and when the last one was."""

@@ -57,7 +57,7 @@ from engine.passes.options import (
     guarded,
     read_definitions,
 )
-from engine.passes.output import TABLES, Answers, Events, check_name, mixed_kinds, write
+from engine.passes.output import TABLES, Answers, StoredEvents, check_name, mixed_kinds, write
 from engine.passes.pipeline import Host, Prepared, check_plans, prepare
 from engine.passes.warnings import (
     before_pass,
@@ -291,7 +291,7 @@ def order(
         made = host.store(folder / "parts", is_kept=(work or report) is not None)
         tell_compiling(quiet=quiet)
         keeps = work is not None
-        with output_to(out, Events(made, time_unit), folder / _SHOWN, host) as export:
+        with output_to(out, StoredEvents(made, time_unit), folder / _SHOWN, host) as export:
             counters = _run(host, given, asked, made, "ordering", keeps=keeps, quiet=quiet)
             export()
         _export_late(made, late, time_unit)
@@ -421,7 +421,7 @@ def _check_late(late: Path | None, out: Path | None, source: str) -> None:
 
 def _export_late(made: PartStore, late: Path | None, time_unit: str) -> None:
     if late is not None:
-        write(Events(made, time_unit, SIDE_OUTPUT), late)
+        write(StoredEvents(made, time_unit, SIDE_OUTPUT), late)
 
 
 def _letters(on_bad: str, dead_letter: Path | None, out: Path | None, source: str) -> Path | None:

@@ -23,7 +23,7 @@ from engine.cli.visible import tell, visible
 from engine.errors import Interrupted
 from engine.kernels.jit import when_compiling
 from engine.log.following import Log
-from engine.passes.output import Answers, Events, write, writing
+from engine.passes.output import Answers, StoredEvents, write, writing
 from engine.passes.pipeline import Host
 from engine.passes.warnings import of_streams, unseen_types
 from engine.query.plan import Plan
@@ -108,7 +108,7 @@ def watched(
 
 
 def output_to(
-    out: Path | None, output: Answers | Events, shown: Path, host: Host
+    out: Path | None, output: Answers | StoredEvents, shown: Path, host: Host
 ) -> AbstractContextManager[Callable[[], object]]:
     """What writes ``output`` once it is there; some is written while it comes.
 
@@ -123,7 +123,7 @@ def output_to(
     return nullcontext(partial(write, output, out)) if host.master else writing(output, out)
 
 
-def _show(output: Answers | Events, shown: Path) -> None:
+def _show(output: Answers | StoredEvents, shown: Path) -> None:
     if not sys.stdout.isatty():  # a pipe gets JSON lines
         with writing_output():
             output.lines(sys.stdout)

@@ -21,7 +21,7 @@ from engine.constraint.open_traces import OpenTraces
 from engine.constraint.rewrite import follow_and_rewrite
 from engine.constraint.settings import MonitorSettings
 from engine.constraint.step import TELLS, Moves, follow, moves_of, place_of_rows, sweep
-from engine.constraint.traces import LATER, TOLD, Events, Tables
+from engine.constraint.traces import LATER, TOLD, TraceEvents, TraceTables
 from engine.kernels.records import INT_MAX, INT_MIN, copy_of
 from engine.query.automata.languages import IGNORED
 from engine.query.automata.verdicts import SATISFIABLE, UNSATISFIABLE, Encoded, automata_of
@@ -81,7 +81,7 @@ class MonitorOperator:
         found: list[tuple[np.ndarray, SoFar]] = []
         if (symbols >= 0).any():
             read = {name: columns[name] for name in _OF_EVENT}
-            events = Events(symbol=symbols, number=numbers, **read)
+            events = TraceEvents(symbol=symbols, number=numbers, **read)
             self._follow(np.ascontiguousarray(keys[:, 0]), events, settled, moves, found)
         if moves is not None and len(moves.to):
             self._now = int(moves.to[-1])
@@ -120,7 +120,7 @@ class MonitorOperator:
         return max(self._limit(), INT_MIN + self._widest) - self._widest
 
     def _follow(
-        self, keys: np.ndarray, events: Events, settled: np.ndarray, moves: Moves | None,
+        self, keys: np.ndarray, events: TraceEvents, settled: np.ndarray, moves: Moves | None,
         found: list[tuple[np.ndarray, SoFar]],
     ) -> None:  # fmt: skip
         """Take every event to its trace."""
@@ -220,12 +220,12 @@ class MonitorOperator:
         self.held.restore(state["held"])
 
 
-def _tables(both: Encoded, allowed: list[str], *, by_types: bool) -> Tables:
+def _tables(both: Encoded, allowed: list[str], *, by_types: bool) -> TraceTables:
     told = np.zeros(3, np.bool_)
     told[UNSATISFIABLE] = True
     told[SATISFIABLE] = by_types
     same = np.unique(np.array(allowed), return_inverse=True)[1].reshape(-1)
-    return Tables(
+    return TraceTables(
         both.table, both.verdict, both.broken, both.ended, both.complete, both.moves, told, same
     )
 

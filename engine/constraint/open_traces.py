@@ -9,7 +9,7 @@ import numpy as np
 from engine.constraint.keyed import AT_ONCE, Keyed, enter_all, slots_for
 from engine.constraint.rewrite import Rewritable, kept_of, mark_over, settle
 from engine.constraint.step import TELLS, keep_open
-from engine.constraint.traces import FRESH, NODE, TOLD, TRACE, Pool, Tables
+from engine.constraint.traces import FRESH, NODE, TOLD, TRACE, TracePool, TraceTables
 from engine.kernels.jit import kernel
 from engine.kernels.records import INT_MAX, NONE, copy_of, numbers_of
 
@@ -44,7 +44,7 @@ class OpenTraces:
         self._settled, self._tails = np.zeros(0, TRACE), np.zeros(0, np.int32)
         self._left = 0
         """Events that the last tidying up left."""
-        self.pool = Pool(np.zeros(_LEAST, NODE), np.zeros(1, np.int64))
+        self.pool = TracePool(np.zeros(_LEAST, NODE), np.zeros(1, np.int64))
         self._take(np.zeros(0, TRACE), _room(0))
 
     @property
@@ -98,7 +98,7 @@ class OpenTraces:
         if 2 * (n + events) > len(self.pool.nodes):
             nodes = np.zeros(4 * (n + events), NODE)
             numbers_of(nodes)[:n] = numbers_of(self.pool.nodes)[:n]
-            self.pool = Pool(nodes, np.array([n]))
+            self.pool = TracePool(nodes, np.array([n]))
 
     def _tidy(self) -> int:
         n = int(self.pool.used[0])
@@ -118,7 +118,7 @@ class OpenTraces:
         self.pool.used[0] = self._left = len(kept)
         return len(kept)
 
-    def settle(self, limit: int, timeout: int, tables: Tables) -> None:
+    def settle(self, limit: int, timeout: int, tables: TraceTables) -> None:
         """Events before ``limit`` are kept no longer, once they are many."""
         n = int(self.pool.used[0])
         if self._rewrites and n > max(_LEAST, 2 * self._left):
@@ -177,7 +177,7 @@ class OpenTraces:
         nodes = np.zeros(max(_LEAST, 2 * len(state["nodes"])), NODE)
         nodes[: len(state["nodes"])] = state["nodes"]
         self._left = len(state["nodes"])
-        self.pool = Pool(nodes, np.array([self._left]))
+        self.pool = TracePool(nodes, np.array([self._left]))
         self._beyond[0] = state["beyond"]
 
 
@@ -198,7 +198,7 @@ def _mark(ends: np.ndarray, link: np.ndarray, wanted: np.ndarray) -> None:
 
 @kernel
 def _settle_all(
-    known: int, limit: int, timeout: int, tables: Tables, pool: Pool,
+    known: int, limit: int, timeout: int, tables: TraceTables, pool: TracePool,
     kept: Rewritable, told: np.ndarray,
 ) -> None:  # fmt: skip
     for entry in range(known):

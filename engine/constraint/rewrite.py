@@ -19,9 +19,9 @@ from engine.constraint.traces import (
     RUN_OUT,
     TRACE,
     VIOLATION,
-    Events,
-    Pool,
-    Tables,
+    TraceEvents,
+    TracePool,
+    TraceTables,
     events_of,
 )
 from engine.kernels.jit import inline, kernel
@@ -42,20 +42,22 @@ class Rewritable(NamedTuple):
 
     settled: np.ndarray
     tails: np.ndarray
-    buffered: Events
+    buffered: TraceEvents
     order: np.ndarray
     scratch: np.ndarray
     beyond: np.ndarray
 
 
-def kept_of(settled: np.ndarray, tails: np.ndarray, pool: Pool, beyond: np.ndarray) -> Rewritable:
+def kept_of(
+    settled: np.ndarray, tails: np.ndarray, pool: TracePool, beyond: np.ndarray
+) -> Rewritable:
     """With scratch for a pool of this size."""
     order = np.empty(len(pool.nodes), np.int32)
     return Rewritable(settled, tails, events_of(pool.nodes), order, np.zeros(1, TRACE), beyond)
 
 
 @inline
-def _listed(entry: int, pool: Pool, kept: Rewritable) -> int:
+def _listed(entry: int, pool: TracePool, kept: Rewritable) -> int:
     """Fills ``order``, the last event first; gives their number."""
     n, place = 0, kept.tails[entry]
     while place != NONE:
@@ -67,7 +69,7 @@ def _listed(entry: int, pool: Pool, kept: Rewritable) -> int:
 
 @kernel
 def settle(
-    entry: int, limit: int, timeout: int, tables: Tables, pool: Pool,
+    entry: int, limit: int, timeout: int, tables: TraceTables, pool: TracePool,
     kept: Rewritable, told: np.ndarray, rows: int,
 ) -> int:  # fmt: skip
     """Events before ``limit`` leave the list; gives how many are left, which ``order`` has.
@@ -88,8 +90,8 @@ def settle(
 
 @inline
 def _told_by(
-    entry: int, key: int, n: int, row: int, now: int, timeout: int, tables: Tables,
-    pool: Pool, kept: Rewritable, told: np.ndarray, rows: int,
+    entry: int, key: int, n: int, row: int, now: int, timeout: int, tables: TraceTables,
+    pool: TracePool, kept: Rewritable, told: np.ndarray, rows: int,
 ) -> int:  # fmt: skip
     """Goes through the ``n`` events of ``order``; ``scratch`` is the trace after them."""
     kept.scratch[0] = kept.settled[entry]
@@ -104,7 +106,7 @@ def _told_by(
 
 
 @inline
-def _alike(one: Record, other: Record, allowed: np.ndarray, pool: Pool) -> bool:
+def _alike(one: Record, other: Record, allowed: np.ndarray, pool: TracePool) -> bool:
     """Whether results are the same: of one event, of one kind, with the same events before it."""
     if (
         one.kind != other.kind or one.type != other.type or one.ref != other.ref
@@ -122,7 +124,7 @@ def _alike(one: Record, other: Record, allowed: np.ndarray, pool: Pool) -> bool:
 
 @inline
 def _difference(
-    before: int, middle: int, end: int, allowed: np.ndarray, pool: Pool, told: np.ndarray
+    before: int, middle: int, end: int, allowed: np.ndarray, pool: TracePool, told: np.ndarray
 ) -> int:
     """Of rows ``before`` to ``middle``, told until now, and those up to ``end``, to be told, leaves
     what is taken back and what is new; gives how many rows there are then.
@@ -144,8 +146,9 @@ def _difference(
 
 @kernel
 def follow_and_rewrite(
-    first: int, keyed: Keyed, now: np.ndarray, limits: np.ndarray, timeout: int, tables: Tables,
-    events: Events, pool: Pool, kept: Rewritable, told: np.ndarray,
+    first: int, keyed: Keyed, now: np.ndarray, limits: np.ndarray,
+    timeout: int, tables: TraceTables,
+    events: TraceEvents, pool: TracePool, kept: Rewritable, told: np.ndarray,
 ) -> tuple[int, int, int]:  # fmt: skip
     """As ``engine.constraint.step.follow``, but events may come late; ``limits`` are the times
     from which on events are kept, at each.

@@ -20,9 +20,9 @@ from engine.constraint.traces import (
     NO_GAP,
     RUN_OUT,
     VIOLATION,
-    Events,
-    Pool,
-    Tables,
+    TraceEvents,
+    TracePool,
+    TraceTables,
 )
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import INT_MIN, NONE, Record
@@ -89,8 +89,9 @@ def place_of_rows(rows: np.ndarray) -> np.ndarray:
 
 @kernel
 def follow(
-    first: int, keyed: Keyed, now: np.ndarray, settled: np.ndarray, timeout: int, tables: Tables,
-    events: Events, pool: Pool, told: np.ndarray,
+    first: int, keyed: Keyed, now: np.ndarray, settled: np.ndarray,
+    timeout: int, tables: TraceTables,
+    events: TraceEvents, pool: TracePool, told: np.ndarray,
 ) -> tuple[int, int]:  # fmt: skip
     """Take events from ``first`` on to their traces; ``now`` is how far progress was before each,
     ``settled``: before when no clock's error can take it.
@@ -160,7 +161,7 @@ def begin(trace: Record) -> None:
 
 
 @inline
-def _go_on(trace: Record, tables: Tables) -> None:
+def _go_on(trace: Record, tables: TraceTables) -> None:
     """The trace is over, or would be in another order, and clocks may take the next event before
     its end: it begins another one, and what other orders lead to is followed.
     """
@@ -171,13 +172,13 @@ def _go_on(trace: Record, tables: Tables) -> None:
 
 
 @inline
-def _open_state(tables: Tables, state: int) -> int:
+def _open_state(tables: TraceTables, state: int) -> int:
     """Where the next event finds a trace: behind its end another begins."""
     return START if tables.ended[state] else int(state)
 
 
 @inline
-def _next(tables: Tables, state: int, symbol: int) -> int:
+def _next(tables: TraceTables, state: int, symbol: int) -> int:
     return int(tables.table[_open_state(tables, state), symbol])
 
 
@@ -207,7 +208,7 @@ def _last_until(trace: Record, until: int) -> None:
 
 
 @inline
-def run_out(trace: Record, row: int, timeout: int, tables: Tables, told: np.ndarray,
+def run_out(trace: Record, row: int, timeout: int, tables: TraceTables, told: np.ndarray,
             rows: int) -> int:  # fmt: skip
     """No event came in time: the trace ends where it is. Gives how many rows are ``told``."""
     state = trace.state
@@ -232,7 +233,7 @@ def run_out(trace: Record, row: int, timeout: int, tables: Tables, told: np.ndar
 
 
 @inline
-def _tell(trace: Record, i: int, row: int, kind: int, doubtful: bool, old: int, events: Events,
+def _tell(trace: Record, i: int, row: int, kind: int, doubtful: bool, old: int, events: TraceEvents,
           told: np.ndarray, rows: int) -> None:  # fmt: skip
     out = told[rows]
     out.row = row
@@ -250,7 +251,7 @@ def _tell(trace: Record, i: int, row: int, kind: int, doubtful: bool, old: int, 
 
 
 @inline
-def put(pool: Pool, i: int, events: Events, link: int, state: int) -> int:
+def put(pool: TracePool, i: int, events: TraceEvents, link: int, state: int) -> int:
     """Buffer an event; gives its place."""
     place = pool.used[0]
     pool.used[0] = place + 1
@@ -270,7 +271,7 @@ def put(pool: Pool, i: int, events: Events, link: int, state: int) -> int:
 
 
 @inline
-def _bring_on(trace: Record, i: int, to: int, events: Events, pool: Pool) -> None:
+def _bring_on(trace: Record, i: int, to: int, events: TraceEvents, pool: TracePool) -> None:
     """The pattern is in state ``to`` now. Where it has been there before, what came since then has
     brought nothing.
     """
@@ -287,7 +288,7 @@ def _bring_on(trace: Record, i: int, to: int, events: Events, pool: Pool) -> Non
 
 @inline
 def _doubt(trace: Record, new: int, other: int, may_swap: bool, symbol: int, same_clock: bool,
-           tables: Tables) -> int:  # fmt: skip
+           tables: TraceTables) -> int:  # fmt: skip
     """Where another order would have led, having led to ``other`` if the last two events are as
     they came; sets the flags.
     """
@@ -317,8 +318,8 @@ def _may_be_another(trace: Record, state: int) -> None:
 
 
 @inline
-def _arrive(trace: Record, i: int, row: int, timeout: int, settled: int, tables: Tables,
-            events: Events, told: np.ndarray, rows: int) -> tuple[int, bool]:  # fmt: skip
+def _arrive(trace: Record, i: int, row: int, timeout: int, settled: int, tables: TraceTables,
+            events: TraceEvents, told: np.ndarray, rows: int) -> tuple[int, bool]:  # fmt: skip
     """Begins a trace if need be; gives how many rows are told, and whether event ``i`` is surely
     after the one before it, as one clock says.
     """
@@ -358,7 +359,7 @@ def _arrive(trace: Record, i: int, row: int, timeout: int, settled: int, tables:
 
 
 @inline
-def _leave(trace: Record, i: int, new: int, other: int, verdict: int, events: Events,
+def _leave(trace: Record, i: int, new: int, other: int, verdict: int, events: TraceEvents,
            ended: bool) -> None:  # fmt: skip
     """The trace is in state ``new`` after event ``i``."""
     trace.before = trace.state
@@ -377,8 +378,8 @@ def _leave(trace: Record, i: int, new: int, other: int, verdict: int, events: Ev
 
 @inline
 def step(
-    trace: Record, i: int, row: int, timeout: int, settled: int, tables: Tables,
-    events: Events, pool: Pool, told: np.ndarray, rows: int,
+    trace: Record, i: int, row: int, timeout: int, settled: int, tables: TraceTables,
+    events: TraceEvents, pool: TracePool, told: np.ndarray, rows: int,
 ) -> int:  # fmt: skip
     """Event ``i`` of ``trace``, which became known with ``row`` of a batch; gives how many rows are
     ``told`` then, of which ``rows`` were already. A trace that ended before ``settled`` is over
@@ -429,7 +430,7 @@ def due(trace: Record, now: int, timeout: int) -> bool:
 
 @kernel
 def sweep(
-    traces: np.ndarray, known: int, now: int, timeout: int, tables: Tables, told: np.ndarray,
+    traces: np.ndarray, known: int, now: int, timeout: int, tables: TraceTables, told: np.ndarray,
     rows: int, first: int,
 ) -> tuple[int, int]:  # fmt: skip
     """End the traces from ``first`` on whose time has run out; gives where there was no more room

@@ -17,7 +17,7 @@ TRACE: Final = np.dtype(
         ("epoch", np.int64),  # with ``clock``: of the last event
         ("clock", np.int32),
         ("number", np.uint32),
-        ("path", np.int32),  # of ``Pool``: the last event that brought the pattern on; NONE
+        ("path", np.int32),  # of ``TracePool``: the last event that brought the pattern on; NONE
         # Of the last event, which may still change places with the next one:
         ("gap", np.uint32),  # lower bits: until when those before it were, before ``until`` [ns]
         ("gap_high", np.uint16),
@@ -100,7 +100,7 @@ LATER: Final = -1
 """``row``: found out by progress, of which ``engine.constraint.step`` knows the place."""
 
 
-class Events(NamedTuple):
+class TraceEvents(NamedTuple):
     """Columns of events: their symbol (negative: not read), when each one happened, give or take
     ``unc`` [ns], and by which clock: two of one clock and epoch are in order.
 
@@ -118,14 +118,14 @@ class Events(NamedTuple):
     number: np.ndarray
 
 
-class Pool(NamedTuple):
+class TracePool(NamedTuple):
     """Buffered events: ``nodes`` (NODE), of which the first ``used[0]`` are in use."""
 
     nodes: np.ndarray
     used: np.ndarray
 
 
-class Tables(NamedTuple):
+class TraceTables(NamedTuple):
     """``engine.query.automata.verdicts.Encoded`` as kernels read it; ``told``: whether to tell of a
     verdict, by its number; ``allowed``: of each state, equal where C allows the same events.
     """
@@ -140,6 +140,6 @@ class Tables(NamedTuple):
     allowed: np.ndarray
 
 
-def events_of(nodes: np.ndarray) -> Events:
+def events_of(nodes: np.ndarray) -> TraceEvents:
     """Buffered events, in the same memory."""
-    return Events(*(nodes[name] for name in Events._fields))
+    return TraceEvents(*(nodes[name] for name in TraceEvents._fields))

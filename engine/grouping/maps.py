@@ -23,7 +23,7 @@ Fields = Mapping[str, Any]
 """Names of a record's fields with their types, as ``{"n": int, "mean": float}``."""
 
 
-class Emitted(NamedTuple):
+class EmittedItems(NamedTuple):
     """What goes on: of which change each item is (None: one of each), its place among those of
     one tuple, and payloads.
     """
@@ -47,7 +47,7 @@ class Remembered(Protocol):
     def put(self, first: int, payload: np.ndarray) -> None:
         """Items of the entries from ``first`` on."""
 
-    def run(self, changes: TupleChanges) -> Emitted:
+    def run(self, changes: TupleChanges) -> EmittedItems:
         """Map the tuples made; those taken back give again what they gave."""
 
     def keep(self, kept: np.ndarray) -> None:
@@ -166,14 +166,14 @@ class _Records:
         into = self._items[first : first + len(payload)]
         into.view(np.uint8)[:] = np.ascontiguousarray(payload).view(np.uint8)
 
-    def run(self, changes: TupleChanges) -> Emitted:
+    def run(self, changes: TupleChanges) -> EmittedItems:
         n = len(changes.row)
         told, gave = np.empty(n, self._outputs.dtype), np.empty(n, np.bool_)
         memory = self._states if self._cyclic else self._group
         self._run(changes, self._items, memory, self._outputs, self._gave, told, gave)
         if gave.all():
-            return Emitted(None, 0, told)
-        return Emitted(np.flatnonzero(gave), 0, told[gave])
+            return EmittedItems(None, 0, told)
+        return EmittedItems(np.flatnonzero(gave), 0, told[gave])
 
     def keep(self, kept: np.ndarray) -> None:
         self._take_over([each[kept] for each in self._arrays()])
@@ -263,7 +263,7 @@ class _Objects:
     def put(self, first: int, payload: np.ndarray) -> None:
         self._items[first : first + len(payload)] = payload.tolist()
 
-    def run(self, changes: TupleChanges) -> Emitted:
+    def run(self, changes: TupleChanges) -> EmittedItems:
         items, outputs, states = self._lists()
         change: list[int] = []
         child: list[int] = []
@@ -283,7 +283,7 @@ class _Objects:
             child += range(len(given))
             told += given
         payload = np.fromiter(told, object, len(told))
-        return Emitted(np.array(change, np.int64), np.array(child, np.int64), payload)
+        return EmittedItems(np.array(change, np.int64), np.array(child, np.int64), payload)
 
     def keep(self, kept: np.ndarray) -> None:
         places = kept.tolist()

@@ -67,7 +67,7 @@ class Answers(Struct, frozen=True):
         return begun
 
 
-class Events(Struct, frozen=True):
+class StoredEvents(Struct, frozen=True):
     """Events in the store ``parts``: those in order, or with ``SIDE_OUTPUT`` those set aside."""
 
     parts: PartStore
@@ -109,13 +109,13 @@ def check_name(out: Path) -> None:
         raise UserError(f"{out}: name it .jsonl, .parquet or .csv")
 
 
-def write(output: Answers | Events, out: Path) -> int:
+def write(output: Answers | StoredEvents, out: Path) -> int:
     """Writes a table where the name ``out`` ends in that of one, else JSON lines."""
     return output.table(out) if out.suffix in TABLES else output.lines(out)
 
 
 @contextmanager
-def writing(output: Answers | Events, out: Path) -> Iterator[Callable[[], int]]:
+def writing(output: Answers | StoredEvents, out: Path) -> Iterator[Callable[[], int]]:
     """What writes ``output``, once it is complete, as ``write``; a Parquet table while it comes.
 
     For a pass of this process within the block. After an error there is no file.

@@ -29,7 +29,7 @@ class Concatenation(Struct, frozen=True):
     parts: tuple[Regular, ...]
 
 
-class Choice(Struct, frozen=True):
+class Alternatives(Struct, frozen=True):
     """``|``: one of the parts."""
 
     parts: tuple[Regular, ...]
@@ -49,7 +49,7 @@ class Repetition(Struct, frozen=True):
     most: int | None
 
 
-Regular = Occurrence | Concatenation | Choice | Interleaving | Repetition
+Regular = Occurrence | Concatenation | Alternatives | Interleaving | Repetition
 
 
 def occurrences(expression: Regular) -> Iterator[Occurrence]:

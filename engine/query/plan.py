@@ -409,7 +409,7 @@ class OrPlan(Struct, frozen=True):
         return tuple(dict.fromkeys(step.stream for step in self.steps if step.stream is not None))
 
 
-class Link(Struct, frozen=True):
+class IntervalLink(Struct, frozen=True):
     """Between two parts of a tree: ``word`` is ``,`` or a relation of Z10; ``counts``: how many
     events on its left [contain, are finished by, meet, overlap, are started by] the one on its
     right (Z10 Eq 1); None: not said.
@@ -426,7 +426,7 @@ class Tree(Struct, frozen=True):
 
     op: str
     parts: tuple[TreePart, ...]
-    links: tuple[Link, ...]
+    links: tuple[IntervalLink, ...]
 
 
 TreePart = int | Tree

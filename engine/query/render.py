@@ -12,7 +12,7 @@ from engine.errors import ContractViolation
 from engine.query.fields import OWN, with_attributes
 from engine.query.language.mistakes import RESERVED
 from engine.query.monitor_plan import (
-    Choice,
+    Alternatives,
     Concatenation,
     Interleaving,
     MonitorPlan,
@@ -258,7 +258,7 @@ def render(plan: Plan) -> str:
             return f"{render(plan.pattern)} UNDER CONSTRAINT {trace} AS {expression}"
 
 
-_SIGNS: Final = {Choice: (" | ", 0), Interleaving: (" & ", 1), Concatenation: (", ", 2)}
+_SIGNS: Final = {Alternatives: (" | ", 0), Interleaving: (" & ", 1), Concatenation: (", ", 2)}
 _UNIT: Final = 4
 _TIMES: Final = {(0, None): "*", (1, None): "+", (0, 1): "?"}
 

@@ -185,7 +185,7 @@ def as_json(value: Any, indent: int | None = None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class BalanceTerm:
     """One column of the table: a count of events."""
 
     key: str
@@ -194,42 +194,56 @@ class Term:
 
 
 BEFORE: Final = (
-    Term("generated", "generated", "happened on the device"),
-    Term("made", "intervals made", "by the agents, of readings (interval abstraction)"),
-    Term("abstracted", "in intervals", "readings that are not sent: intervals stand for them"),
-    Term("refused_by_agent", "refused by agent", "its queue was full, or the record was invalid"),
-    Term("forgotten", "forgotten", "gone at a restart before the agent polled them"),
-    Term("not_polled", "not polled", "the run was over before the agent looked"),
-    Term("accepted", "numbered", "given a sequence number by the agent"),
-    Term("entered", "sent", "entered the network; an event that is sent again counts again"),
-    Term("copied", "duplicated", "extra copies that the network made"),
-    Term("lost", "lost", "lost by the network"),
-    Term("cut", "cut off", "entered the network during an outage"),
-    Term("queue_dropped", "queue full", "dropped by the network's queue"),
-    Term("left", "came out", "came out of the network, copies included"),
-    Term("closed", "closed", "came out on a connection that was closed already"),
-    Term("under_way", "under way", "still in the network when the run ended"),
-    Term("delivered", "delivered", "given to the gateway"),
-    Term("known", "already known", "duplicates that the gateway dropped (resent or copied)"),
-    Term("refused_by_gateway", "refused by gateway", "broke a rule; kept with the dead letters"),
-    Term("unheard", "unheard", "in messages for which the gateway closed the connection"),
-    Term("logged", "logged", "written to the arrival log"),
-    Term("never_logged", "never logged", "numbered by the agent, and not in the arrival log"),
+    BalanceTerm("generated", "generated", "happened on the device"),
+    BalanceTerm("made", "intervals made", "by the agents, of readings (interval abstraction)"),
+    BalanceTerm(
+        "abstracted", "in intervals", "readings that are not sent: intervals stand for them"
+    ),
+    BalanceTerm(
+        "refused_by_agent", "refused by agent", "its queue was full, or the record was invalid"
+    ),
+    BalanceTerm("forgotten", "forgotten", "gone at a restart before the agent polled them"),
+    BalanceTerm("not_polled", "not polled", "the run was over before the agent looked"),
+    BalanceTerm("accepted", "numbered", "given a sequence number by the agent"),
+    BalanceTerm("entered", "sent", "entered the network; an event that is sent again counts again"),
+    BalanceTerm("copied", "duplicated", "extra copies that the network made"),
+    BalanceTerm("lost", "lost", "lost by the network"),
+    BalanceTerm("cut", "cut off", "entered the network during an outage"),
+    BalanceTerm("queue_dropped", "queue full", "dropped by the network's queue"),
+    BalanceTerm("left", "came out", "came out of the network, copies included"),
+    BalanceTerm("closed", "closed", "came out on a connection that was closed already"),
+    BalanceTerm("under_way", "under way", "still in the network when the run ended"),
+    BalanceTerm("delivered", "delivered", "given to the gateway"),
+    BalanceTerm("known", "already known", "duplicates that the gateway dropped (resent or copied)"),
+    BalanceTerm(
+        "refused_by_gateway", "refused by gateway", "broke a rule; kept with the dead letters"
+    ),
+    BalanceTerm("unheard", "unheard", "in messages for which the gateway closed the connection"),
+    BalanceTerm("logged", "logged", "written to the arrival log"),
+    BalanceTerm(
+        "never_logged", "never logged", "numbered by the agent, and not in the arrival log"
+    ),
 )
 PASS: Final = (
-    Term("arrived", "arrived", "read from the arrival log by the engine"),
-    Term("in_order", "in order", "released in order of reference time"),
-    Term("residual", "residual", "released although a later ref had been released before"),
-    Term("late_passed", "late passed", "arrived after their place was given up; passed on"),
-    Term("late_dropped", "late dropped", "arrived after their place was given up; dropped"),
-    Term("residual_dropped", "residual dropped", "dropped: a later ref had been released before"),
-    Term("duplicate", "duplicates dropped", "their number had been released already"),
-    Term("quarantined_future", "quarantined (future)", "ref lies impossibly far after arrival"),
-    Term("quarantined_jump", "quarantined (jump)", "number impossibly far ahead of its lane"),
-    Term("released", "released", "rows of the ordered stream that go on to the queries"),
-    Term("missing_total", "given up", "numbers that the order stopped waiting for"),
-    Term("missing_filled", "filled late", "given up, and arrived after all"),
-    Term("missing", "missing", "given up, and never arrived"),
+    BalanceTerm("arrived", "arrived", "read from the arrival log by the engine"),
+    BalanceTerm("in_order", "in order", "released in order of reference time"),
+    BalanceTerm("residual", "residual", "released although a later ref had been released before"),
+    BalanceTerm("late_passed", "late passed", "arrived after their place was given up; passed on"),
+    BalanceTerm("late_dropped", "late dropped", "arrived after their place was given up; dropped"),
+    BalanceTerm(
+        "residual_dropped", "residual dropped", "dropped: a later ref had been released before"
+    ),
+    BalanceTerm("duplicate", "duplicates dropped", "their number had been released already"),
+    BalanceTerm(
+        "quarantined_future", "quarantined (future)", "ref lies impossibly far after arrival"
+    ),
+    BalanceTerm(
+        "quarantined_jump", "quarantined (jump)", "number impossibly far ahead of its lane"
+    ),
+    BalanceTerm("released", "released", "rows of the ordered stream that go on to the queries"),
+    BalanceTerm("missing_total", "given up", "numbers that the order stopped waiting for"),
+    BalanceTerm("missing_filled", "filled late", "given up, and arrived after all"),
+    BalanceTerm("missing", "missing", "given up, and never arrived"),
 )
 LINK_TERMS: Final = ("entered", "copied", "lost", "cut", "queue_dropped", "left")
 LANE_COUNTERS: Final = (

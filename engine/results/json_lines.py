@@ -61,7 +61,7 @@ def float_texts(values: np.ndarray) -> pa.Array:
 _NOTHING: Final = pa.scalar("null")
 
 
-class Texts:
+class JsonTexts:
     """JSON texts of columns; of equal ones, as LOW, MIDDLE, HIGH and bounds mostly are, made once.
 
     Args:
@@ -268,7 +268,7 @@ def match_lines(table: pa.Table, unit: int, _times: Collection[str] = ()) -> pa.
         table: the matches.
         unit: of the times [ns]; they are rounded down.
     """
-    columns, texts = columns_in_one(table), Texts(unit)
+    columns, texts = columns_in_one(table), JsonTexts(unit)
     lists = columns["events"]
     events = lists.flatten()
     of_event = {field.name: events.field(place) for place, field in enumerate(events.type)}
@@ -297,7 +297,7 @@ def alert_lines(table: pa.Table, unit: int, _times: Collection[str] = ()) -> pa.
         unit: of the times [ns]; they are rounded down.
     """
     columns = columns_in_one(table)
-    texts = Texts(unit)
+    texts = JsonTexts(unit)
     lists = columns[SO_FAR]
     events = lists.flatten()
     each = {name: events.field(place) for place, name in enumerate(SO_FAR_FIELDS)}
@@ -321,7 +321,7 @@ def item_rows(positions: Sequence[int], results: Sequence[Result]) -> pa.Table:
 
 def item_lines(table: pa.Table, unit: int, _times: Collection[str] = ()) -> pa.Array:
     """A line, with its end, for each row of a table of items; times in ``unit`` ns."""
-    texts, columns = Texts(unit), columns_in_one(table.drop_columns(POSITION))
+    texts, columns = JsonTexts(unit), columns_in_one(table.drop_columns(POSITION))
     item = texts.objects(columns.pop("item"))
     return woven("{", *texts.fields(columns, _TIMES), ', "item": ', item, "}\n")
 
@@ -344,7 +344,7 @@ def window_lines(table: pa.Table, unit: int, times: Collection[str] = ()) -> pa.
         queries = table.column("query").unique().to_pylist()
         table = in_units(table, unit, dict.fromkeys(queries, times))
     columns = columns_in_one(table)
-    texts = Texts(unit)
+    texts = JsonTexts(unit)
     parts: list[str | pa.Array] = []
     for name in WINDOW_FIELDS:
         values = columns[name]

@@ -14,7 +14,7 @@ from msgspec import Struct
 from engine.errors import ContractViolation
 from engine.operator import Result
 from engine.results.json_lines import (
-    Texts,
+    JsonTexts,
     alert_lines,
     columns_in_one,
     item_lines,
@@ -91,7 +91,7 @@ def plain_kind(
 
     def texts(table: pa.Table, unit: int, _times: Collection[str]) -> pa.Array:
         columns = columns_in_one(table.select(schema.names[1:]))
-        return woven("{", *Texts(unit).fields(columns, in_unit), "}\n")
+        return woven("{", *JsonTexts(unit).fields(columns, in_unit), "}\n")
 
     return ResultKind(name, mark, schema, rows, texts)
 

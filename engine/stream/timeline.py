@@ -82,7 +82,8 @@ class Ahead(Struct, frozen=True):
 
 class Moved(Struct, frozen=True):
     """What one batch moves. ``first``: number of its first row in the stream; ``rows``: at each;
-    ``now``, ``told``, ``closed``, ``passed``: as in ``Timeline``; ``horizon``, ``t_a``: after it.
+    ``now``, ``told``, ``closed``, ``passed``: as in ``StreamTimeline``; ``horizon``, ``t_a``: after
+    it.
     """
 
     first: int
@@ -96,7 +97,7 @@ class Moved(Struct, frozen=True):
 
     def timeline(
         self, released: Released, types: Sequence[str], *, by_start: bool = False
-    ) -> Timeline:
+    ) -> StreamTimeline:
         """What a query of these types may ask of ``released``, whose moves these are.
 
         ``by_start``: it asks when intervals begin, so a row is beyond a promise by its start.
@@ -111,13 +112,13 @@ class Moved(Struct, frozen=True):
             kinds = np.where(kinds < 0, types.index(ANY_TYPE), kinds)
         mine = np.flatnonzero(kinds >= 0)
         ref = columns.get("ref", empty) if by_start else ends_of(released)
-        return Timeline(
+        return StreamTimeline(
             self.now, self.told.of(types), self.closed.of(types), self.passed.of(types),
             ref[mine], 2 * (self.first + mine) + 1, kinds[mine], types,
         )  # fmt: skip
 
 
-class Timeline(Struct, frozen=True):
+class StreamTimeline(Struct, frozen=True):
     """What the barriers may ask of a batch.
 
     ``now``: the arrival clock after it; what was due before it is due. ``told``: as it was said.

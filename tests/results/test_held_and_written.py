@@ -24,7 +24,7 @@ from engine.log.arrival_log import LogWriter
 from engine.log.input.trace import TraceRead
 from engine.order.registry import parse_order
 from engine.passes.inprocess import run_in_process
-from engine.passes.output import Answers, Events, write, writing
+from engine.passes.output import Answers, StoredEvents, write, writing
 from engine.query import query
 from engine.results.export import export_jsonl, export_table, read_results
 from engine.results.ordered import export_ordered_jsonl
@@ -87,7 +87,7 @@ def test_the_file_is_that_of_an_export_at_the_end(
     plans = () if text is None else (query(text, name="q"),)
     order = parse_order("none")
     chain = ChainSettings(order, plans) if plans else ChainSettings(order, ordered="full")
-    output = Answers(store, plans, unit) if plans else Events(store, unit)
+    output = Answers(store, plans, unit) if plans else StoredEvents(store, unit)
     with pytest.MonkeyPatch.context() as patch, writing(output, folder / "ahead.parquet") as export:
         patch.setattr("engine.passes.inprocess._ROWS_PER_BATCH", rows)
         run_in_process(log, chain, store)

@@ -14,7 +14,7 @@ from engine.chain import Chain, ChainSettings
 from engine.order.registry import parse_order
 from engine.pattern.match_results import Matches, columns_table
 from engine.query import query
-from engine.results.json_lines import Texts
+from engine.results.json_lines import JsonTexts
 from engine.results.kinds import KINDS
 from engine.stream.frame import Frame
 from tests.order.conftest import frame
@@ -52,7 +52,7 @@ def test_a_float_is_written_as_json_writes_it(values: list[float]) -> None:
 def test_columns_that_differ_in_the_sign_of_zero_are_told_apart() -> None:
     zeros, signed = pa.array([0.0, 1.5]), pa.array([-0.0, 1.5])
     both = pa.StructArray.from_arrays([zeros, signed], names=["a", "b"])
-    texts = Texts()
+    texts = JsonTexts()
     assert texts.objects(both).to_pylist()[0] == '{"a": 0.0, "b": -0.0}'
     other = pa.StructArray.from_arrays([signed, signed], names=["a", "b"])
     assert texts.objects(other).to_pylist()[0] == '{"a": -0.0, "b": -0.0}'

@@ -74,8 +74,8 @@ from engine.order.slack.aq_threshold import (
 )
 from engine.order.slack.buffer import (
     DELAY_BINS,
-    Buffer,
     Index,
+    SlackBuffer,
     delay_quantile,
     learn_delay,
     push,
@@ -172,7 +172,7 @@ class AqKSlack(SlackOrder):
         )  # fmt: skip
         super().__init__(self._measured, own, settings.late, correction, wanted)
 
-    def _measured(self, buffer: Buffer, start: int, end: int, own: np.ndarray) -> None:
+    def _measured(self, buffer: SlackBuffer, start: int, end: int, own: np.ndarray) -> None:
         read = self._reads.rows(self._arena.columns, start, end, self._strings)
         _run(buffer, read, self._values(start, end), start, end, own)
 
@@ -202,7 +202,7 @@ class AqKSlack(SlackOrder):
             values[~columns[mask][start:end]] = np.nan
         return values
 
-    def _released(self, index: Index, buffer: Buffer) -> Ordered:
+    def _released(self, index: Index, buffer: SlackBuffer) -> Ordered:
         ordered = super()._released(index, buffer)
         if self._unasked and self._column is not None:
             ordered.columns.pop(self._column, None)
@@ -326,7 +326,7 @@ def _measure(own: Record, clock: int) -> None:
 
 @kernel
 def _run(
-    b: Buffer, read: np.ndarray, values: np.ndarray, start: int, end: int, of: np.ndarray
+    b: SlackBuffer, read: np.ndarray, values: np.ndarray, start: int, end: int, of: np.ndarray
 ) -> None:
     """``read``: whether each row is looked at; empty where every one is."""
     s, own = b.state[0], of[0]

@@ -71,7 +71,7 @@ which all was let go, of those that no released row shows.
 """
 
 
-class Buffer(NamedTuple):
+class SlackBuffer(NamedTuple):
     """One STATE, and arrays of one call: keys and arrivals of all rows, which are held, what goes.
 
     ``step_out``, ``step_limit``, ``step_at``: after so many rows went, at that instant, everything
@@ -92,7 +92,7 @@ class Buffer(NamedTuple):
 
 
 @inline
-def push(b: Buffer, row: int) -> None:
+def push(b: SlackBuffer, row: int) -> None:
     """Hold ``row``."""
     s = b.state[0]
     # The most that are held after a row is the most that are held before one.
@@ -106,7 +106,7 @@ def push(b: Buffer, row: int) -> None:
 
 
 @inline
-def _release_rows(b: Buffer, limit: int, now: int) -> None:
+def _release_rows(b: SlackBuffer, limit: int, now: int) -> None:
     s = b.state[0]
     while True:
         queued, heaped = s.head < s.tail, s.heaped > 0
@@ -135,7 +135,7 @@ def _release_rows(b: Buffer, limit: int, now: int) -> None:
 
 
 @inline
-def release_until(b: Buffer, limit: int, now: int) -> None:
+def release_until(b: SlackBuffer, limit: int, now: int) -> None:
     """Let go of everything with event time up to ``limit``, smallest first, at instant ``now``."""
     _release_rows(b, limit, now)
     s = b.state[0]
@@ -149,7 +149,7 @@ def release_until(b: Buffer, limit: int, now: int) -> None:
 
 
 @kernel
-def flush_all(b: Buffer) -> None:
+def flush_all(b: SlackBuffer) -> None:
     """End of the input: everything goes, in order."""
     release_until(b, INT_MAX, b.state[0].now)
 
@@ -201,11 +201,11 @@ class Index:
         self._heap[: len(heaped)] = heaped
         s["head"], s["tail"] = 0, len(queued)
 
-    def buffer(self, key: np.ndarray, arrival: np.ndarray, rows: int, steps: int) -> Buffer:
+    def buffer(self, key: np.ndarray, arrival: np.ndarray, rows: int, steps: int) -> SlackBuffer:
         """What a kernel works on; at most those held and ``rows`` new ones can go, in ``steps``."""
         self.state["out"], self.state["steps"], self.state["most"] = 0, 0, self.most
         room = self.held + rows
-        return Buffer(
+        return SlackBuffer(
             self.state, key, arrival, self._queue, self._heap, np.empty(room, np.int32),
             np.empty(room, np.int64), np.empty(room, np.int8), *np.empty((3, steps), np.int64),
         )  # fmt: skip

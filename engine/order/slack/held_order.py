@@ -11,7 +11,7 @@ from edge_agent import records as r
 from engine.clocks.reference import Sync
 from engine.order.base import KeepsSources, Ordered
 from engine.order.correction import Correction
-from engine.order.slack.buffer import Buffer, Index, flush_all
+from engine.order.slack.buffer import Index, SlackBuffer, flush_all
 from engine.stream.columns import VALID_PREFIX, Columns, fill_missing, is_valued, join, mask_name
 from engine.stream.released import IN_ORDER, Gaps, Progress
 
@@ -104,7 +104,7 @@ class Arena:
 # smallest). State is the events held and one row of numbers; a snapshot holds just that.
 
 
-Run = Callable[[Buffer, int, int, np.ndarray], None]
+Run = Callable[[SlackBuffer, int, int, np.ndarray], None]
 """A kernel: ``run(buffer, start, end, own)`` over rows [start, end) in arrival order."""
 
 _ALWAYS: Final = (r.SOURCE, r.CLOCK, r.TS, r.ARRIVAL, "ref", "unc", "epoch")
@@ -179,11 +179,11 @@ class HeldOrder(KeepsSources):
             or column.startswith(VALID_PREFIX)
         )
 
-    def _buffer(self, index: Index, new: int, steps: int) -> Buffer:
+    def _buffer(self, index: Index, new: int, steps: int) -> SlackBuffer:
         columns = self._arena.columns
         return index.buffer(columns["ref"], columns[r.ARRIVAL], new, steps)
 
-    def _released(self, index: Index, buffer: Buffer) -> Ordered:
+    def _released(self, index: Index, buffer: SlackBuffer) -> Ordered:
         """What a kernel has let go of."""
         out = int(index.state["out"][0])
         columns = self._arena.rows(buffer.out_row[:out].astype(np.intp))
@@ -270,7 +270,7 @@ class SlackOrder(HeldOrder):
         flush_all(buffer)
         return self._given(buffer)
 
-    def _given(self, buffer: Buffer) -> Ordered:
+    def _given(self, buffer: SlackBuffer) -> Ordered:
         ordered = self._released(self._index, buffer)
         self._count(ordered.columns, self._index)
         return ordered

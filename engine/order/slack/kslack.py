@@ -21,7 +21,7 @@ from engine.order.base import (
     shared,
 )
 from engine.order.correction import Correction
-from engine.order.slack.buffer import Buffer, Index, push, release_until
+from engine.order.slack.buffer import Index, SlackBuffer, push, release_until
 from engine.order.slack.held_order import HeldOrder, SlackOrder
 from engine.stream.columns import Columns
 from engine.units import parse_duration
@@ -71,7 +71,7 @@ class KSlackSettings(OrderSettings):
 
 
 @kernel
-def _run_fixed(b: Buffer, start: int, end: int, own: np.ndarray) -> None:
+def _run_fixed(b: SlackBuffer, start: int, end: int, own: np.ndarray) -> None:
     s, slack = b.state[0], own[0].slack
     for row in range(start, end):
         s.clock = max(s.clock, b.key[row])
@@ -116,7 +116,7 @@ class MpKSlackSettings(OrderSettings):
 
 
 @kernel
-def _run_growing(b: Buffer, start: int, end: int, own: np.ndarray) -> None:
+def _run_growing(b: SlackBuffer, start: int, end: int, own: np.ndarray) -> None:
     s, mine = b.state[0], own[0]
     for row in range(start, end):
         key = b.key[row]
@@ -222,7 +222,7 @@ class KSlackChain(HeldOrder):
             came = buffer.out_row[: index.state["out"][0]]
         return self._joined(taps, {})
 
-    def _tap(self, number: int, buffer: Buffer) -> Ordered:
+    def _tap(self, number: int, buffer: SlackBuffer) -> Ordered:
         """What came out of a buffer; nothing where nobody reads."""
         if number >= self._readers and number < len(self._stages) - 1:
             return Ordered(0, {})
@@ -247,7 +247,7 @@ class KSlackChain(HeldOrder):
 
 @kernel
 def _run_chain(
-    b: Buffer, start: int, end: int, own: np.ndarray, came: np.ndarray, upto: np.ndarray,
+    b: SlackBuffer, start: int, end: int, own: np.ndarray, came: np.ndarray, upto: np.ndarray,
     gone: np.ndarray,
 ) -> None:  # fmt: skip
     """One buffer over rows [start, end): the first ``upto[i]`` of ``came`` are here by row i.
@@ -266,7 +266,7 @@ def _run_chain(
 
 
 @kernel
-def _flush(b: Buffer, came: np.ndarray) -> None:
+def _flush(b: SlackBuffer, came: np.ndarray) -> None:
     for row in came:
         push(b, row)
     release_until(b, INT_MAX, b.state[0].now)

@@ -56,7 +56,7 @@ from engine.order.base import (
 )
 from engine.order.correction import Correction
 from engine.order.served import Reads, longest_window, reads_of
-from engine.order.slack.buffer import Buffer, push, release_until
+from engine.order.slack.buffer import SlackBuffer, push, release_until
 from engine.order.slack.held_order import SlackOrder
 from engine.query.plan import Plan
 from engine.stream.released import Strings
@@ -161,7 +161,7 @@ class Ldop(SlackOrder):
         self._reads, self._strings = reads, strings
         super().__init__(self._looked_at, own, settings.late, correction, wanted)
 
-    def _looked_at(self, buffer: Buffer, start: int, end: int, own: np.ndarray) -> None:
+    def _looked_at(self, buffer: SlackBuffer, start: int, end: int, own: np.ndarray) -> None:
         read = self._reads.rows(self._arena.columns, start, end, self._strings)
         _run(buffer, read, start, end, own)
 
@@ -231,7 +231,7 @@ def _learn(own: Record, delay_ns: int) -> None:
 
 
 @kernel
-def _run(b: Buffer, read: np.ndarray, start: int, end: int, own: np.ndarray) -> None:
+def _run(b: SlackBuffer, read: np.ndarray, start: int, end: int, own: np.ndarray) -> None:
     """``read``: whether each row is looked at; empty where every one is."""
     s, mine = b.state[0], own[0]
     for row in range(start, end):

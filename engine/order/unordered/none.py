@@ -30,7 +30,7 @@ from engine.order.base import (
 )
 from engine.order.correction import Correction
 from engine.order.unordered.proof import Proof
-from engine.order.unordered.proof_kernel import Counted
+from engine.order.unordered.proof_kernel import ProofCounts
 from engine.stream.columns import Columns, clock_codes
 from engine.stream.released import Gaps, Progress, Promises
 from engine.units import parse_duration
@@ -111,7 +111,7 @@ class NoOrder(KeepsSources):
         columns.update(release=columns[r.ARRIVAL], status=np.zeros(n, np.int8))
         return Ordered(n, columns, Progress(), Gaps(), quarantined, promises=promises)
 
-    def _promised(self, columns: Columns, rows: int) -> Counted | None:
+    def _promised(self, columns: Columns, rows: int) -> ProofCounts | None:
         """The promises that come to count. One that names no source is on the engine's clock."""
         if self._proof is None:
             return None

@@ -13,7 +13,7 @@ from engine.order.unordered.proof_kernel import (
     LANE,
     STATE,
     WAITING,
-    Counted,
+    ProofCounts,
     ProofState,
     Records,
     begin_anew,
@@ -57,7 +57,7 @@ class Proof:
         if of["next"] < 0:
             of["next"] = sync.first_seq
 
-    def process(self, columns: Columns, rows: int, ref: np.ndarray) -> Counted:
+    def process(self, columns: Columns, rows: int, ref: np.ndarray) -> ProofCounts:
         """What comes to count during a batch of records, each before a record of it.
 
         Args:
@@ -82,14 +82,14 @@ class Proof:
         )  # fmt: skip
         state = self._book.state
         room = rows + 2 * int(state["waiting"][0])
-        out = Counted(*(np.empty(room, np.int64) for _ in Counted._fields))
+        out = ProofCounts(*(np.empty(room, np.int64) for _ in ProofCounts._fields))
         state["out"] = 0
         done = 0
         while done < rows:
             self._room()
             done = go_through(self._book, batch, out, done, self._wait_ns)
         said = int(state["out"][0])
-        return Counted(*(array[:said] for array in out))
+        return ProofCounts(*(array[:said] for array in out))
 
     def unproven(self) -> dict[tuple[int, int], int]:
         """Promises that counted before all their numbers had come, by codes of source and stream;

@@ -81,7 +81,7 @@ class Records(NamedTuple):
     arrival: np.ndarray
 
 
-class Counted(NamedTuple):
+class ProofCounts(NamedTuple):
     """What has come to count: before which record, and its type, source, ref and instant."""
 
     place: np.ndarray
@@ -98,7 +98,7 @@ def _at(column: np.ndarray, row: int) -> int:
 
 @inline
 def _say(
-    b: ProofState, out: Counted, place: int, kind: int, source: int, ref: int, at: int
+    b: ProofState, out: ProofCounts, place: int, kind: int, source: int, ref: int, at: int
 ) -> None:
     number = b.state[0].out
     b.state[0].out = number + 1
@@ -108,7 +108,7 @@ def _say(
 
 @inline
 def _counts(
-    b: ProofState, out: Counted, lane: int, kind: int, ref: int, place: int, at: int
+    b: ProofState, out: ProofCounts, lane: int, kind: int, ref: int, place: int, at: int
 ) -> None:
     """A promise counts; the end of a source once each of its streams has ended."""
     of = b.lanes[lane]
@@ -182,7 +182,7 @@ def _give_up(of: Record, number: int) -> None:
 
 
 @kernel
-def _hear(b: ProofState, out: Counted, lane: int, place: int, at: int) -> None:
+def _hear(b: ProofState, out: ProofCounts, lane: int, place: int, at: int) -> None:
     """Let what waits for the lane count, as far as its numbers have come."""
     of, state = b.lanes[lane], b.state[0]
     of.wants = INT_MAX
@@ -210,7 +210,7 @@ def _hear(b: ProofState, out: Counted, lane: int, place: int, at: int) -> None:
 
 
 @kernel
-def _late(b: ProofState, out: Counted, place: int, now: int) -> None:
+def _late(b: ProofState, out: ProofCounts, place: int, now: int) -> None:
     """Give up, one deadline after the other, what did not come before ``now``.
 
     Of equal deadlines that of the smallest number is first: each number is given up for itself,
@@ -276,7 +276,7 @@ def _join(each: Record, number: int, ref: int, deadline: int) -> None:
 
 
 @inline
-def _event(b: ProofState, out: Counted, lane: int, number: int, row: int, at: int) -> None:
+def _event(b: ProofState, out: ProofCounts, lane: int, number: int, row: int, at: int) -> None:
     """An event with a number has come.
 
     One that was given up, after its source has ended, takes nothing back: the end is said again,
@@ -305,7 +305,7 @@ def _event(b: ProofState, out: Counted, lane: int, number: int, row: int, at: in
 
 
 @kernel
-def go_through(b: ProofState, batch: Records, out: Counted, start: int, wait: int) -> int:
+def go_through(b: ProofState, batch: Records, out: ProofCounts, start: int, wait: int) -> int:
     """Records from ``start`` on; gives the first for which there is no room, or their number."""
     state = b.state[0]
     for row in range(start, len(batch.arrival)):

@@ -18,7 +18,7 @@ from engine.query.language.syntax import (
     Under,
 )
 from engine.query.monitor_plan import (
-    Choice,
+    Alternatives,
     Concatenation,
     Interleaving,
     MonitorPlan,
@@ -37,9 +37,9 @@ _TIMES: Final[dict[tuple[str, ...], tuple[int, int | None]]] = {
     ("+",): (1, None),
     ("?",): (0, 1),
 }
-_GROUPS: Final[dict[str, type[Concatenation | Choice | Interleaving]]] = {
+_GROUPS: Final[dict[str, type[Concatenation | Alternatives | Interleaving]]] = {
     ",": Concatenation,
-    "|": Choice,
+    "|": Alternatives,
     "&": Interleaving,
 }
 

@@ -23,7 +23,7 @@ from engine.query.automata.automaton import (
 )
 from engine.query.expression import View, view_mask
 from engine.query.monitor_plan import (
-    Choice,
+    Alternatives,
     Concatenation,
     Interleaving,
     Occurrence,
@@ -175,7 +175,7 @@ def of_constraint(expression: Regular, alphabet: Alphabet) -> Nfa:
             return repeated(of_constraint(part, alphabet), least, most, every)
         case Concatenation(parts=parts):
             return reduce(then, (of_constraint(part, alphabet) for part in parts), nothing(every))
-        case Choice(parts=parts):
+        case Alternatives(parts=parts):
             return either(tuple(of_constraint(part, alphabet) for part in parts), every)
         case Interleaving(parts=parts):
             return reduce(mixed, (of_constraint(part, alphabet) for part in parts))

@@ -6,7 +6,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from engine.report.numbers import BEFORE, PASS, Cell, Term, TimeLine, amount, duration, percent
+from engine.report.numbers import (
+    BEFORE,
+    PASS,
+    BalanceTerm,
+    Cell,
+    TimeLine,
+    amount,
+    duration,
+    percent,
+)
 from engine.report.page.figures import missing_of
 from engine.report.page.measure_tables import by_loss, how_many_sources
 from engine.scenario import Table
@@ -150,7 +159,7 @@ def flow_table(report: Report) -> Table:
 def source_tables(report: Report) -> Iterator[tuple[str, Table]]:
     """Heading and table of the same counts by source."""
     found = report["conservation"]
-    parts: list[tuple[str, tuple[Term, ...], Mapping[str, Any]]] = [
+    parts: list[tuple[str, tuple[BalanceTerm, ...], Mapping[str, Any]]] = [
         ("From the device to the log", BEFORE, found["before"]["sources"])
     ]
     parts += [
@@ -170,7 +179,7 @@ def source_tables(report: Report) -> Iterator[tuple[str, Table]]:
             yield f"{heading}: {which}", Table("", headings, rows, note)
 
 
-def _worth_a_column(term: Term, sources: Any) -> bool:
+def _worth_a_column(term: BalanceTerm, sources: Any) -> bool:
     counts = [counted.get(term.key) for counted in sources]
     if term.key in _ALWAYS:
         return any(count is not None for count in counts)

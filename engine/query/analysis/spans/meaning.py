@@ -17,7 +17,7 @@ from engine.query.plan import (
     Comparison,
     Computed,
     Group,
-    Link,
+    IntervalLink,
     Logic,
     PointRelation,
     Predicate,
@@ -113,18 +113,18 @@ class Clause(NamedTuple):
     """One of ``facts`` holds. ``link``: what asks for it."""
 
     facts: tuple[Fact, ...]
-    link: Link
+    link: IntervalLink
 
 
 class ContradictionError(Exception):
     """``link`` asks for what the others exclude, or for more than can be."""
 
-    def __init__(self, link: Link, message: str) -> None:
+    def __init__(self, link: IntervalLink, message: str) -> None:
         super().__init__(message)
         self.link = link
 
 
-def clauses_of(left: Side, right: Side, link: Link, *, strict: bool) -> Iterator[Clause]:
+def clauses_of(left: Side, right: Side, link: IntervalLink, *, strict: bool) -> Iterator[Clause]:
     """What it takes that ``left`` is before ``right`` (not ``strict``: not after it).
 
     All points of a last of the left must be, and of a first one of them; at the right it is the
@@ -147,7 +147,9 @@ def clauses_of(left: Side, right: Side, link: Link, *, strict: bool) -> Iterator
         yield Clause(every, link)
 
 
-def related(word: str, left: tuple[int, ...], right: tuple[int, ...], link: Link) -> list[Clause]:
+def related(
+    word: str, left: tuple[int, ...], right: tuple[int, ...], link: IntervalLink
+) -> list[Clause]:
     """The relation ``word`` of the parts with the steps ``left`` and ``right`` (L10 Table 5.1)."""
     x, y = (_Part(steps) for steps in (left, right))
 
@@ -240,7 +242,7 @@ def meaning_of(tree: Tree, steps: Sequence[Step]) -> Meaning:
     """
     found = Meaning(steps)
     asked: list[Clause] = []
-    counted: list[tuple[tuple[int, ...], int, Link]] = []
+    counted: list[tuple[tuple[int, ...], int, IntervalLink]] = []
     _walk(tree, found, asked, counted, outermost=True)
     facts = Facts.of(len(steps))
     asked = _settled(asked, facts)
@@ -276,13 +278,13 @@ def meaning_of(tree: Tree, steps: Sequence[Step]) -> Meaning:
 
 def _walk(
     tree: Tree, found: Meaning, asked: list[Clause],
-    counted: list[tuple[tuple[int, ...], int, Link]], *, outermost: bool = False,
+    counted: list[tuple[tuple[int, ...], int, IntervalLink]], *, outermost: bool = False,
 ) -> tuple[int, ...]:  # fmt: skip
     """The positive steps below ``tree``; adds what it asks for."""
     spans: list[tuple[int, ...]] = []
-    words: list[Link] = []
+    words: list[IntervalLink] = []
     waiting: list[tuple[int, int]] = []
-    link = Link(",")
+    link = IntervalLink(",")
     for number, part in enumerate(tree.parts):
         if number and (tree.links[number - 1].word != "," or link.word == ","):
             link = tree.links[number - 1]
@@ -299,7 +301,7 @@ def _walk(
                     message = "the five counts are of one event at their right, not of several"
                     raise ContradictionError(link, message)
                 counted.append((tuple(x for span in spans for x in span), mine[0], link))
-        link = Link(",")
+        link = IntervalLink(",")
         spans.append(mine)
     for step, number in waiting:
         found.scopes.append(_scope(step, number, spans, words, outermost=outermost))
@@ -307,7 +309,12 @@ def _walk(
 
 
 def _scope(
-    step: int, number: int, spans: list[tuple[int, ...]], words: list[Link], *, outermost: bool
+    step: int,
+    number: int,
+    spans: list[tuple[int, ...]],
+    words: list[IntervalLink],
+    *,
+    outermost: bool,
 ) -> Scope:
     """Of a negated step before ``spans[number]``.
 
@@ -374,7 +381,7 @@ def _settled(asked: list[Clause], facts: Facts) -> list[Clause]:
 
 
 def _assignments(
-    left: tuple[int, ...], right: int, link: Link, facts: Facts
+    left: tuple[int, ...], right: int, link: IntervalLink, facts: Facts
 ) -> list[tuple[Fact, ...]]:
     """Which steps may be how related to the right one for the five counts to hold."""
     assert link.counts is not None

@@ -13,7 +13,7 @@ from engine.query.analysis.pattern import BRANCHES_MAX, Pattern, combinations, c
 from engine.query.analysis.typed import unsupported
 from engine.query.language import syntax as s
 from engine.query.language.place import Span
-from engine.query.plan import Link, Tree, TreePart
+from engine.query.plan import IntervalLink, Tree, TreePart
 
 SEQUEL: Final = frozenset({",", "BEFORE"})
 """Between two parts of a SEQ these say the same."""
@@ -50,8 +50,8 @@ class TreePattern(Pattern):
 
     def __init__(self, parsed: s.PatternNode, text: str) -> None:
         self.links: dict[int, Span] = {}
-        """By the id of a ``Link``, its place in the text."""
-        self.kept: list[Link] = []
+        """By the id of a ``IntervalLink``, its place in the text."""
+        self.kept: list[IntervalLink] = []
         self.outermost = parsed
         super().__init__(parsed, text)
         # A tree is no Group; those who want groups have ``Pattern``.
@@ -91,7 +91,7 @@ class TreePattern(Pattern):
     def _tree(self, node: s.GroupNode) -> Tree:
         self._check_unnamed(node)
         parts: list[TreePart] = []
-        links: list[Link] = []
+        links: list[IntervalLink] = []
         last = len(node.parts) - 1
         for number, part in enumerate(node.parts):
             if number:
@@ -104,7 +104,7 @@ class TreePattern(Pattern):
                 raise self.refuse(part.at, message, "put it between two others")
             absent = self._absent(part)
             parts += absent
-            links += [self._kept(Link(","), part.at) for _ in absent[1:]]
+            links += [self._kept(IntervalLink(","), part.at) for _ in absent[1:]]
         tree = Tree(node.op, tuple(parts), tuple(links))
         if node.op == "SEQ":
             self._check_around(tree)
@@ -131,7 +131,7 @@ class TreePattern(Pattern):
         hint = "negate single steps, or an OR of them: !OR(C c, D d)"
         raise self.refuse(node.at, f"{word}(...) cannot be negated", hint)
 
-    def _link(self, node: s.GroupNode, relation: s.Relation) -> Link:
+    def _link(self, node: s.GroupNode, relation: s.Relation) -> IntervalLink:
         if node.op == "OR" and relation.word != ",":
             message = "alternatives are not related to one another"
             raise self.refuse(relation.at, message, "write a comma")
@@ -145,9 +145,9 @@ class TreePattern(Pattern):
         if counts:
             five = (counts[0], counts[1], counts[2], counts[3], counts[4])
         word = " ".join(relation.word.replace("_", " ").split())
-        return self._kept(Link(_SHORT.get(word, word), five), relation.at)
+        return self._kept(IntervalLink(_SHORT.get(word, word), five), relation.at)
 
-    def _kept(self, link: Link, at: Span) -> Link:
+    def _kept(self, link: IntervalLink, at: Span) -> IntervalLink:
         self.kept.append(link)
         self.links[id(link)] = at
         return link
@@ -155,7 +155,7 @@ class TreePattern(Pattern):
     def _check_around(self, tree: Tree) -> None:
         """Refuses two relations around negated steps: one relates the neighbours of these."""
         steps = list(self.steps.values())
-        words: list[Link] = []
+        words: list[IntervalLink] = []
         for number, part in enumerate(tree.parts[1:], 1):
             link = tree.links[number - 1]
             if link.word != ",":
