@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from edge_agent.pull_back import Excerpt
-from engine.gateway.core import Close, GatewayCore
+from engine.gateway.core import CloseConnection, GatewayCore
 from engine.gateway.frames import FrameBuilder
 from engine.stream.frame import Frame
 from simulator.alarm import LocalAlarm, VirtualTime
@@ -126,7 +126,7 @@ class GatewayHost:
     def _answer(self) -> None:
         for output in self.core.outputs():
             connection = self._connections[output.connection]
-            if isinstance(output, Close):
+            if isinstance(output, CloseConnection):
                 del self._connections[output.connection]
                 connection.close_from_gateway()
             else:

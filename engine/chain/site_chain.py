@@ -21,7 +21,7 @@ from engine.chain.operators import build_operator, cascade_of
 from engine.chain.settings import ChainOutput, ChainSettings, ChunksOf
 from engine.chain.state_bytes import NotPlainError, StateDamagedError, from_bytes, to_bytes
 from engine.chain.stream_readers import StreamReaders
-from engine.clocks.reference import SourceClocks, Sync
+from engine.clocks.reference import SourceClocks, SyncPoint
 from engine.clocks.seen import ClocksSeen
 from engine.errors import ContractViolation, Interrupted, UserError
 from engine.kernels.records import INT_MIN
@@ -293,7 +293,7 @@ class Chain:
         """A sync record: where numbers start, and the source's offset unless it has none."""
         if record.get(r.SOURCE) is None:
             raise ContractViolation(f"site {self.site!r}: sync record without a source")
-        sync = Sync.of(record)
+        sync = SyncPoint.of(record)
         if record.get(r.OFFSET) is not None and self.settings.order.time != "ts":
             self.clocks.learn(sync)
         self._order.announce(sync)

@@ -24,7 +24,7 @@ from engine.passes.scenario_run import FILE
 from engine.server.site_file import read_site
 from engine.units import parse_duration
 from engine.validate.report import Validation
-from engine.validate.scenario_text import Recorded, Rhythm, scenario_text
+from engine.validate.scenario_text import RecordedSources, Rhythm, scenario_text
 
 if TYPE_CHECKING:
     from edge_agent.drivers.agent_file import AgentSettings
@@ -51,7 +51,7 @@ def check_scenario(file: Path) -> None:
         raise UserError(f"--scenario {file}: call it NAME{FILE}, by which slackwater run knows it")
 
 
-def read_recorded(recording: Path, scenario: Path | None) -> Recorded:
+def read_recorded(recording: Path, scenario: Path | None) -> RecordedSources:
     """The recording, as the scenario file ``scenario`` is to name it.
 
     Raises:
@@ -76,11 +76,15 @@ def read_recorded(recording: Path, scenario: Path | None) -> Recorded:
         if rows > 1:
             first, last = min(each.min() for each in times), max(each.max() for each in times)
             gaps[name] = float(last - first) / (rows - 1)
-    return Recorded(os.path.relpath(recording.resolve(), folder.resolve()), gaps)
+    return RecordedSources(os.path.relpath(recording.resolve(), folder.resolve()), gaps)
 
 
 def write_scenario(
-    found: Validation, asked: Questions, file: Path, recorded: Recorded | None, site: Path | None
+    found: Validation,
+    asked: Questions,
+    file: Path,
+    recorded: RecordedSources | None,
+    site: Path | None,
 ) -> None:
     """Writes ``file``, whole or not at all; ``site``: settings of the gateway.
 

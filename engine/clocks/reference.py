@@ -60,7 +60,7 @@ better, and small examples count in single nanoseconds."""
 _NO_FLAGS: Final = np.zeros(0, np.bool_)
 
 
-class Sync(Struct, frozen=True):
+class SyncPoint(Struct, frozen=True):
     """One sync record; durations in ns.
 
     ``ts``: event time at the clock from which the offset is in force; None: after everything
@@ -81,7 +81,7 @@ class Sync(Struct, frozen=True):
     skew_error_ppb: int | None = None
 
     @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Sync:
+    def of(cls, record: Mapping[str, Any]) -> SyncPoint:
         """What a sync record says; what it leaves out means 0."""
         return cls(
             source=record[r.SOURCE],
@@ -170,7 +170,7 @@ class SourceClocks:
     def _declare(self, name: str) -> None:
         """The offset that the user states, until a sync says more."""
         offset, bound = self._declared[name]
-        self.learn(Sync(name, r.DEFAULT_STREAM, 0, offset, 2 * bound, skew_error_ppb=0))
+        self.learn(SyncPoint(name, r.DEFAULT_STREAM, 0, offset, 2 * bound, skew_error_ppb=0))
 
     @property
     def known(self) -> np.ndarray:
@@ -234,7 +234,7 @@ class SourceClocks:
             if name not in self._known:
                 self._declare(name)
 
-    def learn(self, sync: Sync) -> None:
+    def learn(self, sync: SyncPoint) -> None:
         """Take over ``sync``."""
         code = self.strings.code(sync.clock_name)
         self.grow(code + 1)

@@ -24,14 +24,22 @@ from edge_agent.pull_back import Excerpt
 from engine.gateway.addresses import Addresses
 from engine.gateway.commits import Commits
 from engine.gateway.intake import Intake, Site
-from engine.gateway.outputs import Close, DeadLetters, Output, Send, Sink
+from engine.gateway.outputs import CloseConnection, DeadLetters, Output, Send, Sink
 from engine.gateway.peers import Admission, Peer, Source
 from engine.gateway.recall import Recalled
 from engine.gateway.schemas import Refusal
 from engine.gateway.settings import GatewaySettings, SourceStore
 from engine.gateway.timers import ArrivalClock, Timers
 
-__all__ = ["Close", "GatewayCore", "GatewaySettings", "Output", "Recalled", "Send", "Sink"]
+__all__ = [
+    "CloseConnection",
+    "GatewayCore",
+    "GatewaySettings",
+    "Output",
+    "Recalled",
+    "Send",
+    "Sink",
+]
 
 TIMERS_PER_WAKE: Final = 64
 """A call of ``wake`` does no more than so many, and is due again at once: thousands of sites that
@@ -199,7 +207,7 @@ class GatewayCore:
         """Tells a peer why, and closes its connection."""
         error = m.ErrorMessage(why.reason, why.detail[: m.TEXT_MAX], why.retry, why.above)
         self._outputs.append(Send(connection, wire.encode(error)))
-        self._outputs.append(Close(connection, why.reason, why.detail, name))
+        self._outputs.append(CloseConnection(connection, why.reason, why.detail, name))
 
     def _remove(self, connection: Hashable) -> None:
         peer = self._peers.pop(connection, None)

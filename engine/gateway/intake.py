@@ -15,7 +15,7 @@ from engine.gateway.content import ContentRefused, check_data
 from engine.gateway.frames import FrameBuilder, Part, one_row
 from engine.gateway.outputs import DeadLetters
 from engine.gateway.peers import Lane, Source
-from engine.gateway.promises import Promised, WaitingPromises
+from engine.gateway.promises import GatewayPromise, WaitingPromises
 from engine.gateway.pull_back import PullBack
 from engine.gateway.settings import GatewaySettings, SourceStore
 
@@ -312,7 +312,7 @@ class Intake:
         if not source.announced:
             self._announce(source, site, None, promise.ts, arrival)
         for stream, next_seq in promise.streams:
-            promised = Promised(promise.type, next_seq, promise.ts)
+            promised = GatewayPromise(promise.type, next_seq, promise.ts)
             # Numbers that are not resent may be lost: then only the engine can give them up.
             if not source.resend or next_seq <= source.lanes[stream].received.next:
                 self._pog(source, site, stream, promised, arrival)
@@ -331,7 +331,7 @@ class Intake:
         self._promises += source.promises.keys - before
 
     def _pog(
-        self, source: Source, site: Site, stream: int, promised: Promised, arrival: int
+        self, source: Source, site: Site, stream: int, promised: GatewayPromise, arrival: int
     ) -> None:
         row, name = one_row(promised.ts, promised.type), source.schemas[stream].name
         site.builder.add(

@@ -81,7 +81,7 @@ class Send(NamedTuple):
     data: bytes
 
 
-class Close(NamedTuple):
+class CloseConnection(NamedTuple):
     """Close this connection; nothing more is to be reported of it.
 
     ``name``: SITE/SOURCE that it had, or claimed to be; empty: it did not say.
@@ -93,4 +93,4 @@ class Close(NamedTuple):
     name: str = ""
 
 
-Output = Send | Close
+Output = Send | CloseConnection

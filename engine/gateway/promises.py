@@ -15,7 +15,7 @@ KEYS_MAX: Final = 1024
 """Most pairs of stream and type for which promises of one source wait."""
 
 
-class Promised(NamedTuple):
+class GatewayPromise(NamedTuple):
     """No event numbered from ``next_seq`` on, of ``type`` (None: any), has ts below ``ts``."""
 
     type: str | None
@@ -31,11 +31,11 @@ class WaitingPromises:
     """
 
     def __init__(self) -> None:
-        self._streams: dict[int, dict[str | None, tuple[Promised, Promised]]] = {}
+        self._streams: dict[int, dict[str | None, tuple[GatewayPromise, GatewayPromise]]] = {}
         self.keys = 0
         """Pairs of stream and type for which a promise waits."""
 
-    def wait(self, stream: int, promised: Promised) -> bool:
+    def wait(self, stream: int, promised: GatewayPromise) -> bool:
         """Keeps ``promised`` until it is proven; False: there is no room for one more type."""
         waiting = self._streams.setdefault(stream, {})
         known = waiting.get(promised.type)
@@ -50,12 +50,12 @@ class WaitingPromises:
         waiting[promised.type] = (first, newest)
         return True
 
-    def proven(self, stream: int, next_seq: int) -> list[Promised]:
+    def proven(self, stream: int, next_seq: int) -> list[GatewayPromise]:
         """Takes out what the arrival of every number below ``next_seq`` proves, one per type."""
         waiting = self._streams.get(stream)
         if not waiting:
             return []
-        found: list[Promised] = []
+        found: list[GatewayPromise] = []
         for name, (first, newest) in list(waiting.items()):
             if newest.next_seq <= next_seq:
                 found.append(newest)
@@ -67,5 +67,5 @@ class WaitingPromises:
         return found
 
 
-def _number(promised: Promised) -> tuple[int, int]:
+def _number(promised: GatewayPromise) -> tuple[int, int]:
     return promised.next_seq, promised.ts

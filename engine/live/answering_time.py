@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from edge_agent import records as r
-from engine.live.embedded import EmbeddedEngine, Place
+from engine.live.embedded import EmbeddedEngine, EnginePlace
 from engine.live.questions import Questions
 from engine.log.arrival_log import LogWriter
 from engine.results.answer_lines import AnswerLines
@@ -58,7 +58,7 @@ def answering_time_ns(beside: Path, questions: Questions) -> int:
             return LiveAnswers(lines, None, 1, {}, _ignore, _at_once, failed)
 
         writer = LogWriter(folder / "log")
-        place = Place(folder / "log", folder / "state", _NEVER_S)
+        place = EnginePlace(folder / "log", folder / "state", _NEVER_S)
         engine = EmbeddedEngine(place, settings, opened, _ignore)
         took = []
         for number in range(_FIRST + TRIALS):

@@ -133,7 +133,7 @@ OpenAnswers = Callable[[dict[str, Any]], LiveAnswers]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class EnginePlace:
     """Where an engine works: the log, its own file of state, how often that is saved."""
 
     log: Path
@@ -155,7 +155,7 @@ class EmbeddedEngine:
     """
 
     def __init__(
-        self, place: Place, settings: ChainSettings, open_answers: OpenAnswers, tell: Tell
+        self, place: EnginePlace, settings: ChainSettings, open_answers: OpenAnswers, tell: Tell
     ) -> None:
         """Goes on where the state says, or begins."""
         self._place = place

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from engine.errors import SlackwaterError
 from engine.kernels.jit import loading, when_compiling
-from engine.live.embedded import EmbeddedEngine, LogWatch, OpenAnswers, Place
+from engine.live.embedded import EmbeddedEngine, EnginePlace, LogWatch, OpenAnswers
 from engine.live.questions import Questions, claim
 from engine.log.files.folder import retired
 from engine.log.whole_file import sync_folder
@@ -281,7 +281,7 @@ def _engine(
 ) -> EmbeddedEngine | SparkEngine:
     log, state = Path(task.log), Path(task.answers) / STATE / task.kind
     if task.kind == "embedded":
-        return EmbeddedEngine(Place(log, state, task.save_every_s), settings, opened, tell)
+        return EmbeddedEngine(EnginePlace(log, state, task.save_every_s), settings, opened, tell)
     # pyspark and a JVM only on request
     from engine.spark.live_engine import SparkEngine  # noqa: PLC0415
 

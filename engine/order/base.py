@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, Protocol, Self
 import numpy as np
 from msgspec import Struct, field
 
-from engine.clocks.reference import SourceClocks, Sync
+from engine.clocks.reference import SourceClocks, SyncPoint
 from engine.errors import UserError
 from engine.query.plan import Plan
 from engine.stream.columns import Columns
@@ -145,7 +145,7 @@ class Order(Protocol):
     def buffered_max_bytes(self) -> int:
         """What they took [bytes]."""
 
-    def announce(self, sync: Sync) -> None:
+    def announce(self, sync: SyncPoint) -> None:
         """A sync record: the source's incarnation and first number. Called between batches."""
 
     def process(self, columns: Columns, rows: int) -> Ordered:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from edge_agent.errors import one_line
-from engine.gateway.outputs import Close
+from engine.gateway.outputs import CloseConnection
 
 MINUTE_S: Final = 60.0
 _NAME_MAX: Final = 100
@@ -30,7 +30,7 @@ class RefusalLines:
         self._told: set[tuple[str, str]] = set()
         self._more = 0
 
-    def closed(self, host: str, close: Close) -> None:
+    def closed(self, host: str, close: CloseConnection) -> None:
         """The connection of a peer at address ``host`` is closed, for that reason."""
         if close.reason in _ORDINARY:
             return

@@ -90,7 +90,7 @@ _NOT_LIMITS: Final = ("tokens", "listen", "without_tokens", "ntp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TlsFiles:
+class SiteTlsFiles:
     """PEM files. ``clients``: authorities of which every client must have a certificate."""
 
     certificate: Path
@@ -136,7 +136,7 @@ class SiteSettings:
     """How the log's files are kept."""
     dead_letters: Path
     dead_letters_max: int
-    tls: TlsFiles | None
+    tls: SiteTlsFiles | None
     page: PageSettings | None
     """None: no page."""
     engine: EngineSettings | None
@@ -243,7 +243,7 @@ def _limits(table: Table) -> dict[str, Any]:
     return found
 
 
-def _tls(table: Table, folder: Path) -> TlsFiles | None:
+def _tls(table: Table, folder: Path) -> SiteTlsFiles | None:
     certificate = table.text("certificate", "")
     key = table.text("key", "")
     clients = table.text("clients", "")
@@ -252,7 +252,7 @@ def _tls(table: Table, folder: Path) -> TlsFiles | None:
     for name, given in (("certificate", certificate), ("key", key)):
         if not given:
             raise table.wrong(name, "must be given with TLS")
-    return TlsFiles(
+    return SiteTlsFiles(
         certificate=folder / certificate,
         key=folder / key,
         clients=folder / clients if clients else None,

@@ -15,7 +15,7 @@ from typing import Final
 
 from edge_agent.drivers.session_driver import Alarm, StreamSocket
 from engine.gateway.addresses import place_of
-from engine.gateway.core import Close, GatewayCore
+from engine.gateway.core import CloseConnection, GatewayCore
 from engine.server.refusal_lines import RefusalLines
 
 # How many connections a server may hold, of the files that its process may have open.
@@ -348,7 +348,7 @@ class TcpHost:
     def _carry_out(self) -> None:
         """Does what the core asks for, and waits for its next deadline."""
         for output in self.core.outputs():
-            if isinstance(output, Close):
+            if isinstance(output, CloseConnection):
                 connection = self._connections.get(output.connection)
                 if connection is not None and self._refusals is not None:
                     self._refusals.closed(connection.peer, output)

@@ -70,7 +70,7 @@ class Rhythm:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedSources:
     """What the sources see: a recording. ``file``: as the scenario file names it; ``gaps_ns``: mean
     time between a source's events, by source.
     """
@@ -81,7 +81,7 @@ class Recorded:
 
 def scenario_text(
     found: Validation, plans: Sequence[Plan], order: str, barrier: str | None,
-    recorded: Recorded | None = None, rhythm: Rhythm | None = None,
+    recorded: RecordedSources | None = None, rhythm: Rhythm | None = None,
 ) -> str:  # fmt: skip
     """The file, as TOML.
 
@@ -125,7 +125,7 @@ def scenario_text(
     return "\n".join(lines) + "\n"
 
 
-def _source(source: SourceQuality, setup: Setup, recorded: Recorded | None) -> Iterator[str]:
+def _source(source: SourceQuality, setup: Setup, recorded: RecordedSources | None) -> Iterator[str]:
     yield "[[sources]]"
     yield f"name = {_text(_NAME.sub('-', source.name))}"
     if setup.alike and recorded is None:
@@ -151,7 +151,7 @@ def _source(source: SourceQuality, setup: Setup, recorded: Recorded | None) -> I
         yield from _link(source.link)
 
 
-def _gap_ns(source: SourceQuality, setup: Setup, recorded: Recorded | None) -> float | None:
+def _gap_ns(source: SourceQuality, setup: Setup, recorded: RecordedSources | None) -> float | None:
     """Mean time between two messages of one connection; None: seldom."""
     if recorded is None or not recorded.gaps_ns:
         return None

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from edge_agent import messages as m
 from edge_agent import ntp, wire
 from edge_agent.records import Kind
-from engine.gateway.core import Close
+from engine.gateway.core import CloseConnection
 from engine.gateway.outputs import DeadLetters
 from tests.gateway.conftest import SYNC, Bench, a_data, a_hello
 
@@ -377,7 +377,7 @@ def test_nothing_a_peer_sends_crashes_or_bloats_the_gateway(
             core.wake(now)
         for output in core.outputs():
             assert output.connection in open_.values()
-            if isinstance(output, Close):
+            if isinstance(output, CloseConnection):
                 open_ = {k: name for k, name in open_.items() if name != output.connection}
         assert len(core._peers) <= 3
         assert set(core._peers) == set(open_.values())

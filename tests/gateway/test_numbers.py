@@ -18,7 +18,7 @@ from edge_agent.records import Kind
 from edge_agent.sequence import SEQ_MAX, Numbers
 from engine.gateway.core import Recalled
 from engine.gateway.peers import AHEAD_MAX
-from engine.gateway.promises import KEYS_MAX, Promised, WaitingPromises
+from engine.gateway.promises import KEYS_MAX, GatewayPromise, WaitingPromises
 from engine.gateway.recall import PastSource, ReceivedSet
 from tests.gateway.conftest import SYNC, Bench, a_data, a_hello
 from tests.gateway.world import world_of
@@ -328,10 +328,10 @@ def test_refused_events_prove_a_promise_too() -> None:
 
 def test_promises_without_end_take_no_memory_without_end() -> None:
     waiting = WaitingPromises()
-    kept = [waiting.wait(0, Promised(f"T{n}", 5, 1)) for n in range(KEYS_MAX + 3)]
+    kept = [waiting.wait(0, GatewayPromise(f"T{n}", 5, 1)) for n in range(KEYS_MAX + 3)]
     assert kept == [True] * KEYS_MAX + [False] * 3
     assert len(waiting.proven(0, 5)) == KEYS_MAX
-    assert waiting.wait(0, Promised("T", 6, 1))
+    assert waiting.wait(0, GatewayPromise("T", 6, 1))
 
 
 @settings(max_examples=30)
@@ -344,7 +344,7 @@ def test_waiting_promises_against_looking_at_all(
 ) -> None:
     waiting = WaitingPromises()
     for name, number in promises:
-        assert waiting.wait(0, Promised(name, number, 10 * number))
+        assert waiting.wait(0, GatewayPromise(name, number, 10 * number))
     next_seq = 0
     for at in order:
         next_seq = max(next_seq, at)
@@ -355,7 +355,7 @@ def test_waiting_promises_against_looking_at_all(
     # What is still told at the end says as much as all that was promised.
     rerun = WaitingPromises()
     for name, number in promises:
-        rerun.wait(0, Promised(name, number, 10 * number))
+        rerun.wait(0, GatewayPromise(name, number, 10 * number))
     assert {each.type: each.next_seq for each in rerun.proven(0, 9)} == best
 
 

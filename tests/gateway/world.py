@@ -16,7 +16,7 @@ from edge_agent import session as s
 from edge_agent.clock import Now
 from edge_agent.messages import StreamSchema
 from edge_agent.timesync import SyncSettings
-from engine.gateway.core import Close, GatewayCore, GatewaySettings, Recalled, Send
+from engine.gateway.core import CloseConnection, GatewayCore, GatewaySettings, Recalled, Send
 from engine.stream.frame import Frame
 
 MS = 10**6
@@ -274,12 +274,12 @@ class World:
                     self.send(key, True, self.to_gateway, key, data)
             case s.SendDatagram(data):
                 self.send(-1, True, self.ask, self.agent, data)
-            case s.Close(number, _):
+            case s.CloseConnection(number, _):
                 if number in self.keys:
                     self.cut(number, told=False)
             case Send(key, data):
                 self.send(key, False, self.to_agent, key, data)
-            case Close(key, _):
+            case CloseConnection(key, _):
                 self.later(key, False, self.closed_by_gateway, key)
 
     def closed_by_gateway(self, key: int) -> None:

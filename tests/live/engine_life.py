@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from engine.chain import ChainSettings
-from engine.live.embedded import EmbeddedEngine, Place
+from engine.live.embedded import EmbeddedEngine, EnginePlace
 from engine.passes.inprocess import run_in_process
 from engine.results.answer_lines import AnswerLines
 from engine.results.answer_tables import AnswerTables
@@ -65,7 +65,7 @@ class Life:
         self._folder = folder
         self._tables_every_s = tables_every_s
         self._names = [plan.name for plan in settings.plans] + list(SIDE_OUTPUT.folders)
-        place = Place(folder / "log", state_of(folder), 1e9)
+        place = EnginePlace(folder / "log", state_of(folder), 1e9)
         self.engine = EmbeddedEngine(place, settings, self._opened, self.said.append)
 
     def _opened(self, known: dict[str, Any]) -> LiveAnswers:

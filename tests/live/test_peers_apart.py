@@ -14,7 +14,7 @@ import pytest
 from edge_agent import messages as m
 from edge_agent import wire
 from engine.gateway.core import GatewayCore, GatewaySettings
-from engine.gateway.outputs import Close
+from engine.gateway.outputs import CloseConnection
 from engine.log.arrival_log import LogWriter
 from engine.server.log_keeper import LogThread
 from engine.server.refusal_lines import LINES_MAX, RefusalLines
@@ -151,8 +151,10 @@ def test_what_a_peer_says_of_itself_is_one_line_and_nothing_that_a_terminal_does
 
     _, said = with_gateway(tmp_path, act, tokens={("main", "d"): "right"})
     lines = RefusalLines(said.append)
-    lines.closed("10.0.0.1", Close(1, "attr_type", f"attribute {name} is of another type", "m/d"))
-    lines.closed("10.0.0.1", Close(2, "type", 10_000 * name, 300 * name))
+    lines.closed(
+        "10.0.0.1", CloseConnection(1, "attr_type", f"attribute {name} is of another type", "m/d")
+    )
+    lines.closed("10.0.0.1", CloseConnection(2, "type", 10_000 * name, 300 * name))
     assert len(said) == 3
     for line in said:
         assert line.isprintable()
@@ -164,11 +166,13 @@ def test_lines_about_refusals_are_few_and_the_rest_is_counted() -> None:
     now = [0.0]
     lines = RefusalLines(said.append, lambda: now[0])
     for number in range(50):
-        lines.closed(f"10.0.0.{number}", Close(number, "token", "no such source"))
-        lines.closed(f"10.0.0.{number}", Close(number, "replaced", "too many connections"))
+        lines.closed(f"10.0.0.{number}", CloseConnection(number, "token", "no such source"))
+        lines.closed(
+            f"10.0.0.{number}", CloseConnection(number, "replaced", "too many connections")
+        )
     assert len(said) == LINES_MAX
     now[0] = 61.0
-    lines.closed("10.0.0.1", Close(99, "token", "no such source", "main/d"))
+    lines.closed("10.0.0.1", CloseConnection(99, "token", "no such source", "main/d"))
     assert said[LINES_MAX:] == [
         "refused: 40 more, since the lines above",
         "refused main/d from 10.0.0.1: token: no such source",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from edge_agent.records import Kind
 from engine.chain.state_bytes import from_bytes, to_bytes
-from engine.clocks.reference import Sync
+from engine.clocks.reference import SyncPoint
 from engine.order.unordered.proof import Proof
 from engine.stream.released import Strings
 
@@ -299,7 +299,7 @@ def test_rules_of_promises(rule: str, at_once: bool) -> None:
 
 def test_an_announced_number_is_the_first() -> None:
     real = Real()
-    real.proof.announce(Sync("s", "events", 0, 0, 0, first_seq=4))
+    real.proof.announce(SyncPoint("s", "events", 0, 0, 0, first_seq=4))
     real.feed([event(5), pog(6)])
     assert real.said == []
     real.feed([event(4)])
@@ -308,8 +308,8 @@ def test_an_announced_number_is_the_first() -> None:
 
 def test_a_second_announcement_changes_nothing() -> None:
     real = Real()
-    real.proof.announce(Sync("s", "events", 0, 0, 0, first_seq=0))
-    real.proof.announce(Sync("s", "events", 0, 0, 0, first_seq=4))
+    real.proof.announce(SyncPoint("s", "events", 0, 0, 0, first_seq=0))
+    real.proof.announce(SyncPoint("s", "events", 0, 0, 0, first_seq=4))
     real.feed([event(4), pog(5)])
     assert real.said == []
 

@@ -27,7 +27,7 @@ from engine.clocks.prediction import (
     held,
     stepped,
 )
-from engine.clocks.reference import SourceClocks, Sync
+from engine.clocks.reference import SourceClocks, SyncPoint
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
@@ -59,7 +59,7 @@ def event(seq: int, at: int, **given: Any) -> Record:
 def learnt(reports: Sequence[Sample], stated: int) -> SourceClocks:
     clocks = SourceClocks(Strings(["a"]), fits=True)
     for ts, offset, unc in reports:
-        sync = Sync("a", "events", 0, offset, 2 * unc, ts, skew_error_ppb=stated)
+        sync = SyncPoint("a", "events", 0, offset, 2 * unc, ts, skew_error_ppb=stated)
         clocks.learn(sync)
     return clocks
 

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from edge_agent import records as r
 from edge_agent.records import Kind
-from engine.clocks.reference import SourceClocks, Sync
+from engine.clocks.reference import SourceClocks, SyncPoint
 from engine.kernels.jit import kernel
 from engine.kernels.records import INT_MIN, NONE, numbers_of, one
 from engine.kernels.tables import empty_slots, enter, entry_of, slot_of
@@ -154,7 +154,7 @@ class LaneTable:
         self.quiet = QuietLanes()
         self.forgotten = Forgotten()
 
-    def announce(self, sync: Sync, state: np.ndarray) -> None:
+    def announce(self, sync: SyncPoint, state: np.ndarray) -> None:
         """A lane's incarnation ``sync.incarnation`` will start at number ``sync.first_seq``."""
         source = self._strings.code(sync.source)
         lane = self._lane(source, self._strings.code(sync.stream), state)

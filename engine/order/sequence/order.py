@@ -18,7 +18,7 @@ from typing import Any, Final, Self
 import numpy as np
 
 from edge_agent import records as r
-from engine.clocks.reference import SourceClocks, Sync
+from engine.clocks.reference import SourceClocks, SyncPoint
 from engine.errors import UserError
 from engine.kernels.records import INT_MAX, INT_MIN, NONE, numbers_of, one
 from engine.order.base import (
@@ -181,7 +181,7 @@ class Sequence:
         """What the most events took: their rows, and the columns that travel along."""
         return self.buffered_max * (ROW.itemsize + self._row_bytes)
 
-    def announce(self, sync: Sync) -> None:
+    def announce(self, sync: SyncPoint) -> None:
         """A sync record with a first number makes its lane known before any event."""
         self._wake(np.array([self._clocks.strings.code(sync.source)]))
         if sync.first_seq is not None:

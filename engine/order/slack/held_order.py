@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from edge_agent import records as r
-from engine.clocks.reference import Sync
+from engine.clocks.reference import SyncPoint
 from engine.order.base import KeepsSources, Ordered
 from engine.order.correction import Correction
 from engine.order.slack.buffer import Index, SlackBuffer, flush_all
@@ -135,7 +135,7 @@ class HeldOrder(KeepsSources):
         """What the most events took: their columns, and their place in a queue or heap."""
         return self.buffered_max * (self._row_bytes + _INDEX_BYTES)
 
-    def announce(self, sync: Sync) -> None:
+    def announce(self, sync: SyncPoint) -> None:
         """First numbers are of no interest here."""
 
     def buffered(self) -> int:

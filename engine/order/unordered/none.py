@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 import numpy as np
 
 from edge_agent import records as r
-from engine.clocks.reference import SourceClocks, Sync
+from engine.clocks.reference import SourceClocks, SyncPoint
 from engine.kernels.records import INT_MAX
 from engine.order.base import (
     DUPLICATES,
@@ -84,7 +84,7 @@ class NoOrder(KeepsSources):
         self._correction = correction
         self.buffered_max = self.buffered_max_bytes = 0
 
-    def announce(self, sync: Sync) -> None:
+    def announce(self, sync: SyncPoint) -> None:
         """From where on numbers must have come before a promise counts."""
         if self._proof is not None:
             self._proof.announce(sync)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from edge_agent import records as r
-from engine.clocks.reference import Sync
+from engine.clocks.reference import SyncPoint
 from engine.kernels.records import INT_MAX, NONE, one
 from engine.order.unordered.proof_kernel import (
     LANE,
@@ -42,7 +42,7 @@ class Proof:
             np.zeros(_FIRST, WAITING), np.empty(0, np.int64),
         )  # fmt: skip
 
-    def announce(self, sync: Sync) -> None:
+    def announce(self, sync: SyncPoint) -> None:
         """Where the numbers of a source and stream begin."""
         if sync.first_seq is None:
             return

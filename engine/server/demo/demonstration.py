@@ -35,7 +35,7 @@ THEFTS: Final = (
 READS: Final = "SELECT count(*) FROM events GROUP BY type WINDOW TUMBLING 20 s"
 
 
-class Reader(NamedTuple):
+class DemoReader(NamedTuple):
     """A device: its place, and how its clock and its link are wrong."""
 
     place: str
@@ -45,9 +45,9 @@ class Reader(NamedTuple):
 
 
 READERS: Final = (
-    Reader("shelf", 2_500, 40, "20 ms"),
-    Reader("checkout", -1_200, -25, "1500 ms"),
-    Reader("exit", 340, 120, "20 ms"),
+    DemoReader("shelf", 2_500, 40, "20 ms"),
+    DemoReader("checkout", -1_200, -25, "1500 ms"),
+    DemoReader("exit", 340, 120, "20 ms"),
 )
 
 
@@ -100,7 +100,7 @@ text = {json.dumps(READS)}
 """
 
 
-def _agent_file(reader: Reader, port: int, start: float) -> str:
+def _agent_file(reader: DemoReader, port: int, start: float) -> str:
     command = [sys.executable, "-m", "engine.server.demo.readings", reader.place, f"{start:.3f}"]
     return f"""
 [agent]
@@ -126,7 +126,7 @@ command = {json.dumps(command)}
 """
 
 
-def _agent(folder: Path, reader: Reader, port: int, start: float) -> subprocess.Popen[bytes]:
+def _agent(folder: Path, reader: DemoReader, port: int, start: float) -> subprocess.Popen[bytes]:
     """Starts the agent of ``reader``; what it says goes to a file in ``folder``."""
     settings = folder / f"{reader.place}.toml"
     settings.write_text(_agent_file(reader, port, start), encoding="utf-8")

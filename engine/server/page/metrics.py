@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from engine.server.page.live import LiveStreams
 from engine.server.result_feed import ResultFeed
-from engine.server.watch.overview import STATES, Overview, Row
+from engine.server.watch.overview import STATES, Overview, SourceRow
 
 LABELS: Final = ("site", "source")
 EVENTS: Final = {
@@ -149,7 +149,7 @@ class GatewayCollector:
             yield family
 
 
-def _gauges(rows: list[Row], now: int) -> dict[str, tuple[str, list[float | None]]]:
+def _gauges(rows: list[SourceRow], now: int) -> dict[str, tuple[str, list[float | None]]]:
     return {
         "slackwater_source_up": (
             "1: a connection of the source is open.",
@@ -194,7 +194,7 @@ def _gauge(name: str, help_: str, value: float) -> Metric:
     return GaugeMetricFamily(name, help_, value=value)
 
 
-def _counters(name: str, help_: str, rows: list[Row], values: list[float]) -> Metric:
+def _counters(name: str, help_: str, rows: list[SourceRow], values: list[float]) -> Metric:
     family = CounterMetricFamily(name, help_, labels=LABELS)
     for row, value in zip(rows, values, strict=True):
         family.add_metric([row.site, row.source], value)

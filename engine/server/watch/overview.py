@@ -56,7 +56,7 @@ SORTS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SourceRow:
     """One source. Times in seconds; None: not known. ``seen``: how long ago, ``gaps``: how many
     runs of numbers have not come, ``missing``: how many numbers these are.
     """
@@ -165,14 +165,14 @@ class Overview:
         ranked = np.where(unknown, 0.0, -values if descending else values)
         return chosen[np.lexsort((place, ranked, unknown))]
 
-    def row(self, number: int) -> Row:
+    def row(self, number: int) -> SourceRow:
         """One source."""
         site, name = self.figures.keys[number]
         column = {name: int(values[number]) for name, values in self.figures.columns.items()}
         synced = column["synced"] != NEVER
         seen = column["last_record"]
         counts = self.core.counts
-        return Row(
+        return SourceRow(
             site=site,
             source=name,
             state=STATES[int(self._state[number])],
