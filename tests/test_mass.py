@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
+import ast
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from bench.mass import PACKAGES, Mass
+
+PRIVATE_CLASSES = {
+    "Asked", "Told", "Given", "Let", "Happened", "Turns", "Standing", "Book", "Chase", "Wanted",
+    "Doubt",
+}  # fmt: skip
+SHARED_CLASSES = {
+    "Attribute", "Batch", "ClockBound", "Columns", "Comparison", "Constant", "Delivery",
+    "DeviceClock", "Exchange", "Frame", "Input", "Kind", "Link", "Message", "Reading", "Segment",
+    "Start", "Step", "Table", "Uniform",
+}  # fmt: skip
+"""In several packages, or inputs of the agent: public names and names in manifests. No more."""
+
+
+def classes(mass: Mass) -> Counter[str]:
+    """How many classes have each name; those of one file alone left out, as their ``_`` says."""
+    return Counter(
+        node.name
+        for name, module in mass.modules.items()
+        if not name.startswith("scenarios")
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+
 
 FILES = {
     "engine/__init__.py": '"""Nothing."""\n',
@@ -49,3 +74,15 @@ def test_statements_are_counted_without_docstrings_and_kernels_by_their_marks(
 
 def test_no_package_imports_in_a_circle() -> None:
     assert Mass().circles == []
+
+
+def test_the_name_of_a_class_is_unique_and_no_private_word() -> None:
+    found = classes(Mass())
+    assert {name for name, count in found.items() if count > 1} <= SHARED_CLASSES
+    assert not PRIVATE_CLASSES & found.keys()
+
+
+def test_a_class_defined_twice_is_seen(little: Mass, tmp_path: Path) -> None:
+    (tmp_path / "simulator" / "d.py").write_text("class Twice: ...\nclass _Own: ...\n")
+    (tmp_path / "engine" / "d.py").write_text("class Twice: ...\nclass _Own: ...\n")
+    assert classes(Mass(tmp_path)) == {"Twice": 2}

@@ -274,7 +274,7 @@ class World:
                     self.send(key, True, self.to_gateway, key, data)
             case s.SendDatagram(data):
                 self.send(-1, True, self.ask, self.agent, data)
-            case s.CloseConnection(number, _):
+            case s.Close(number, _):
                 if number in self.keys:
                     self.cut(number, told=False)
             case Send(key, data):
