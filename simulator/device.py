@@ -19,12 +19,10 @@ from edge_agent.abstraction.machine import Begun
 from edge_agent.clock import Now, earliest
 from edge_agent.device_clock import DeviceClock
 from edge_agent.messages import MESSAGE_MAX, ROWS_MAX, StreamSchema, Texts
-from edge_agent.outputs import Connect, SendBytes, SendDatagram
 from edge_agent.packing import Row, columns_of, cut
-from edge_agent.promising import PromiseSettings
 from edge_agent.pull_back import Whole
-from edge_agent.session import AgentSession
-from edge_agent.settings import Delivery, SessionSettings
+from edge_agent.session import AgentSession, Connect, SendBytes, SendDatagram
+from edge_agent.settings import Delivery, PromiseSettings, SessionSettings
 from edge_agent.timesync import SyncSettings
 from simulator.abstracting import DeviceAbstraction
 from simulator.alarm import LocalAlarm, VirtualTime

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from edge_agent.errors import SettingsError
 from edge_agent.listening import Listening, names_this_machine
-from edge_agent.outputs import SessionState
+from edge_agent.session import SessionState
 from edge_agent.timesync import SyncState
 
 # An agent's status as Prometheus reads it (text format 0.0.4); docs/reference.md has the table.

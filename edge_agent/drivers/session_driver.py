@@ -13,8 +13,7 @@ from subprocess import DEVNULL, PIPE
 from typing import NamedTuple
 
 from edge_agent import clock, ntp
-from edge_agent.outputs import Close, Connect, SendBytes, SendDatagram, SessionState
-from edge_agent.session import AgentSession
+from edge_agent.session import AgentSession, Close, Connect, SendBytes, SendDatagram, SessionState
 from edge_agent.timesync import CHRONY, GATEWAY
 
 # Sockets to standard NTP servers, which are asked where the gateway does not answer.

@@ -15,7 +15,7 @@ from edge_agent.outbox.inspection import Looked, look_for
 from edge_agent.outbox.outbox import Outbox
 from edge_agent.outbox.spool import Record
 from edge_agent.outbox.spooled_session import DrainLimit, SpooledSession
-from edge_agent.outputs import SessionState
+from edge_agent.session import SessionState
 from edge_agent.units import NS_PER
 
 _READ_BYTES: Final = 1 << 18

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from edge_agent.errors import SettingsError
 from edge_agent.messages import NAMES_MAX, Texts
-from edge_agent.promising import PromiseSettings, Promising
+from edge_agent.settings import PromiseSettings, Promising
 from edge_agent.unacked import ResendTimeout
 
 NAMES = ["A", "B", "C"]

@@ -10,9 +10,8 @@ from edge_agent import messages as m
 from edge_agent import wire
 from edge_agent.clock import Now
 from edge_agent.device_clock import ClockBound
-from edge_agent.outputs import Connect, SendBytes, SendDatagram
 from edge_agent.packing import Codes
-from edge_agent.session import AgentSession
+from edge_agent.session import AgentSession, Connect, SendBytes, SendDatagram
 from edge_agent.settings import SessionSettings
 from edge_agent.timesync import SyncSettings
 from engine.gateway.frames import clock_name

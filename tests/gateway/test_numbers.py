@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from edge_agent import messages as m
 from edge_agent import session as s
 from edge_agent import wire
-from edge_agent.promising import PromiseSettings
 from edge_agent.records import Kind
 from edge_agent.sequence import SEQ_MAX, Numbers
+from edge_agent.settings import PromiseSettings
 from engine.gateway.core import Recalled
 from engine.gateway.peers import AHEAD_MAX
 from engine.gateway.promises import KEYS_MAX, GatewayPromise, WaitingPromises

@@ -19,9 +19,8 @@ import slackwater
 from edge_agent import messages as m
 from edge_agent.clock import Now
 from edge_agent.device_clock import DeviceClock, DeviceClockSettings
-from edge_agent.outputs import Connect, SendBytes, SendDatagram
 from edge_agent.packing import Codes
-from edge_agent.session import AgentSession
+from edge_agent.session import AgentSession, Connect, SendBytes, SendDatagram
 from edge_agent.settings import SessionSettings
 from edge_agent.timesync import SyncSettings
 from engine.gateway.core import GatewayCore, GatewaySettings, Send
