@@ -24,8 +24,7 @@ from engine.results.ordered import (
     ordered_ahead,
 )
 from engine.results.part_store import PartStore
-from engine.results.tables.table_ahead import TableAhead
-from engine.results.tables.table_file import CSV, PARQUET
+from engine.results.table_files import CSV, PARQUET, TableAhead
 
 TABLES: Final = (PARQUET, CSV)
 """Endings of the files that hold tables."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 from engine.errors import UserError
 from engine.results.answer_lines import AnswersDamaged, Key, site_file
 from engine.results.kinds import KINDS, ResultKind
-from engine.results.tables.table_file import PARQUET, is_whole, write_table
+from engine.results.table_files import PARQUET, is_whole, write_table
 from engine.results.typed_columns import TypedColumns
 
 # The files of one site's table of answers: ``SITE.rows-FIRST-END.parquet``, run after run of rows.

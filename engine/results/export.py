@@ -25,8 +25,7 @@ from engine.results.json_lines import in_one, in_one_text
 from engine.results.kinds import KINDS
 from engine.results.part_store import Batches, PartStore, site_groups, store_of
 from engine.results.schema import POSITION
-from engine.results.tables.table_ahead import TableAhead
-from engine.results.tables.table_file import CSV, write_table
+from engine.results.table_files import CSV, TableAhead, write_table
 from engine.results.typed_columns import TypedColumns, flat
 from engine.units import unit_ns
 

@@ -23,8 +23,7 @@ from engine.log.trace_writer import attr_dicts
 from engine.results.export import text_out
 from engine.results.json_lines import in_one, in_unit
 from engine.results.part_store import SITE, PartStore, runs, site_groups, store_of
-from engine.results.tables.table_ahead import TableAhead
-from engine.results.tables.table_file import write_table
+from engine.results.table_files import TableAhead, write_table
 from engine.stream.columns import ID_TYPE, VALID_PREFIX
 from engine.stream.frame import ATTR_PREFIX
 from engine.stream.released import IN_ORDER, LATE_DROPPED, Released

@@ -37,6 +37,8 @@ from engine.window.output.computed import (
     holds,
     judged_plan,
     shown_numbers,
+    those,
+    unchanged,
     without_hidden,
 )
 from engine.window.output.ranking import RankedGroups
@@ -44,7 +46,6 @@ from engine.window.output.results import WindowResults, text_codes
 from engine.window.progress import ClockMoves, WindowClock, some_gaps
 from engine.window.rows_read import FIXED_COLUMNS, argument_values, no_rows, rows_of, stream_codes
 from engine.window.settings import WindowSettings
-from engine.window.shown.unchanged import those, unchanged
 from engine.window.unknown_clocks import MixedWindows
 
 FIRST: Final = 32

@@ -19,11 +19,40 @@ from engine.kernels.records import NONE, Record
 from engine.kernels.tables import pop, push
 from engine.window import assign as a
 from engine.window.drift import first_with
-from engine.window.emitted import SPARE, PassState, emit_keys
-from engine.window.held.cells import HEADER, find
-from engine.window.held.content import EACH, STAGE_LAST, STAGE_LOW, STAGE_MIDDLE
-from engine.window.held.windows_freed import free_upto
+from engine.window.emitted import SPARE, EmittedResults, PassState, emit_keys, forget_emitted
+from engine.window.held.accumulate import clear
+from engine.window.held.cells import HEADER, find, free_window
+from engine.window.held.content import EACH, STAGE_LAST, STAGE_LOW, STAGE_MIDDLE, Held
+from engine.window.held.kept import forget
 from engine.window.panes.state import MADE, MORE_PANES, free_panes, make_window, pane_of, pane_start
+
+# Windows that can be corrected no more leave memory.
+
+
+@kernel
+def free_upto(last: int, held: Held, standing: EmittedResults) -> None:
+    """Free the windows up to ``last``: their cells, kept events and emitted results."""
+    cells = held.cells
+    place = cells.tally[0].headers - 1
+    while place >= 0:  # what takes the place of a freed one was looked at before
+        header = cells.headers[place]
+        if cells.window[header] <= last:
+            forget_emitted(cells, standing, header)
+            leader = cells.link[header]
+            while leader != NONE:
+                forget_emitted(cells, standing, leader)
+                forget(held.kept, cells, leader)
+                cell = leader
+                while cell != NONE:
+                    clear(held.sums, cell)
+                    cell = cells.down[cell]
+                leader = cells.link[leader]
+            free_window(cells, header)
+        place -= 1
+
+
+# When windows close and emit: each result at its own end, in order of the windows.
+
 
 NOTHING, CLOSE, TICKED, ENDED = range(4)
 _FEW: Final = 8

@@ -30,7 +30,7 @@ from engine.results.export import export_jsonl, export_table, read_results
 from engine.results.ordered import export_ordered_jsonl
 from engine.results.part_store import HELD_BYTES, BatchFiles, PartStore
 from engine.results.schema import MATCHES, WINDOWS
-from engine.results.tables.table_ahead import TableAhead
+from engine.results.table_files import TableAhead
 from engine.stream.frame import Frame
 
 QUERIES = (

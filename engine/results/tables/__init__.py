@@ -1,1 +1,0 @@
-"""Results as tables of plain, typed columns: Parquet and CSV."""

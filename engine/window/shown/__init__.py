@@ -1,1 +1,0 @@
-"""Windows as results and tables."""
