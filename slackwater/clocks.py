@@ -25,7 +25,8 @@ def clocks(source: Source | Input) -> list[dict[str, Any]]:
         per clock ``site name sources events known_by`` (``syncs arrivals nothing``), ``offset_ns``
         (to be added to its times), ``low_ns``, ``high_ns``, ``skew_ppb``, ``steps``,
         ``resolution_ns``, ``jitter_ns``, ``syncs``, ``last_sync_ns``, ``age_ns``, ``declared_ns``
-        (the largest bound of its events), ``clock`` (how to declare it), and ``at_ns`` with
+        (the largest bound of its events), ``lag_ns`` (how much later than that allows each event
+        came at least), ``clock`` (how to declare it), and ``at_ns`` with
         ``series_ns``, its offset over time; None where it is unknown.
 
     >>> events = {"source": ["a"] * 5, "ts": [0, 10, 20, 30, 40], "arrival": [5, 16, 25, 35, 45]}

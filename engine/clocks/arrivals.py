@@ -11,7 +11,7 @@ measurements*, INFOCOM 1999: the line below all points that lies closest to them
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Final
 
@@ -28,6 +28,8 @@ _STEP_NS: Final = NS_PER_S // 2
 _SPREADS: Final = 10
 _LINE_EVENTS: Final = 20
 _LINE_NS: Final = 60 * NS_PER_S
+SLOW_NS: Final = NS_PER_S
+"""Events that all come so much later than the bound of their clock allows are worth a word."""
 _UNITS: Final = (("s", NS_PER_S), ("ms", 10**6), ("us", 1000))
 
 
@@ -149,6 +151,20 @@ def _turns_down(at: np.ndarray, least: np.ndarray, a: int, b: int, c: int) -> bo
     return (int(least[b]) - int(least[a])) * (int(at[c]) - int(at[a])) >= (
         int(least[c]) - int(least[a])
     ) * (int(at[b]) - int(at[a]))
+
+
+def slow_text(names: Sequence[str], most_ns: int) -> str:
+    """What to say of clocks of which all events arrive up to ``most_ns`` after they can have
+    happened, or later.
+
+    >>> slow_text(["mon"], 20_100_000_000)[:54]
+    'all events of mon came 20.1 s or more after they can h'
+    """
+    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return (
+        f"all events of {shown} came {most_ns / NS_PER_S:.3g} s or more after they can have "
+        "happened: a slow clock, or a slow link"
+    )
 
 
 def declaration(name: str, low_ns: int, high_ns: int) -> str:

@@ -93,7 +93,14 @@ def write_report(
         "title": scenario_title,
         "what": what,
         "run": ran | {"command": command, "made_at": _written(main / "counters.json")},
-        **_of_events(directory / "truth", manifest, passes, lies.passes, counters),
+        **_of_events(
+            directory / "truth",
+            manifest,
+            passes,
+            lies.passes,
+            counters,
+            arrival_given=lies.arrival_given,
+        ),
         **_of_results(directory / "results.jsonl", facts, score.tables),
         "charts": plain(score.charts),
         "timelines": plain(score.timelines),
@@ -116,6 +123,8 @@ def _of_events(
     passes: Sequence[Pass],
     folders: Mapping[str, Path],
     counters: Mapping[str, Mapping[str, Any]],
+    *,
+    arrival_given: bool,
 ) -> dict[str, Any]:
     """What is measured of the events that arrived, pass by pass."""
     main = passes[0].label
@@ -128,7 +137,7 @@ def _of_events(
         "over_time": measure_over_time(folders[main], truth),
         "holds": {label: measure_holds(place) for label, place in folders.items()},
         "sources": measure_sources(counters[main]),
-        "clock_error": measure_clock_error(folders[main], truth),
+        "clock_error": measure_clock_error(folders[main], truth, arrival_given=arrival_given),
     }
 
 

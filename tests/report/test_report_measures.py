@@ -279,6 +279,31 @@ def test_truth_by_incarnation_and_events_without_truth(tmp_path: Path) -> None:
     assert found["error_ns"]["median"] == 0
 
 
+def test_a_device_has_a_row_of_its_own_and_a_slow_clock_shows(tmp_path: Path) -> None:
+    (tmp_path / "ordered").mkdir()
+    names = {"site": "m", "source": "a", "stream": "e"}
+    rows = [
+        # clock, ref, unc, arrival
+        (None, 100, 3, 110), ("a/mon#1", 200, 5, 260), ("a/mon#2.1", 300, 9, 349),
+        ("a/in/arrival.1", 400, 2, 401), ("a/in/arrival.2", 500, 2, 501), (None, 600, 0, 606),
+    ]  # fmt: skip
+    ordered = [
+        names | {"clock": clock, "ref": ref, "unc": unc, "arrival": arrival}
+        for clock, ref, unc, arrival in rows
+    ]
+    for part, some in enumerate((ordered[:1], ordered[1:])):
+        columns = [{n: v for n, v in row.items() if part or n != "clock"} for row in some]
+        table = pa.Table.from_pylist(columns)
+        pq.write_table(table, tmp_path / "ordered" / f"{part}.parquet")
+    found = measure_clock_error(tmp_path, Path("/no/truth/here"), arrival_given=True)
+    assert {name: (each["events"], each["lag_ns"]) for name, each in found["sources"].items()} == {
+        "m/a": (2, 6), "m/a/mon": (2, 40), "m/a/in": (2, -1)
+    }  # fmt: skip
+    assert found["sources"]["m/a/mon"]["bound_ns"]["max"] == 9
+    found = measure_clock_error(tmp_path, Path("/no/truth/here"))
+    assert "lag_ns" not in found["sources"]["m/a"]
+
+
 def test_the_picture_keeps_the_extremes(rich_run: Any) -> None:
     rich_run.directory = rich_run.directory.with_name("long")
     rich_run.events, rich_run.sources = 20_000, ("s0",)

@@ -136,15 +136,18 @@ def test_every_figure_has_a_place_a_title_and_a_caption(rich_run: Any) -> None:
     _, page = report(rich_run)
     names = [spec["name"] for spec in page.script("figure-data")]
     assert names == [
-        "reconciled", "disorder", "holds", "clock-0", "clock-1", "clock-2", "windows-0-0",
-        "matches-0",
+        "reconciled", "disorder", "holds", "clock-bounds", "clock-0", "clock-1", "clock-2",
+        "windows-0-0", "matches-0",
     ]  # fmt: skip
     places = [attrs["id"] for tag, attrs in page.elements if attrs.get("class") == "plot"]
     assert sorted(map(str, places)) == sorted(f"plot-{name}" for name in names)
     assert [tag for tag, _ in page.elements].count("figcaption") == len(names)
     for spec in page.script("figure-data"):
-        if not spec["name"].startswith(("matches", "windows", "reconciled")):
-            assert "[" in spec["layout"]["yaxis"]["title"]["text"], "an axis says its unit"
+        axis = spec["layout"]["yaxis"]
+        if not spec["name"].startswith(("matches", "windows", "reconciled", "clock-bounds")):
+            assert "[" in axis["title"]["text"], "an axis says its unit"
+        elif spec["name"] == "clock-bounds":
+            assert all(text[-1] == "s" for text in axis["ticktext"]), "or each of its lines does"
         axis = spec["layout"]["xaxis"]
         assert "[" in axis["title"]["text"] or "s" in axis["ticktext"][0], "each line says it"
 

@@ -67,7 +67,7 @@ def test_a_perfect_world_is_answered_perfectly(tmp_path: Path) -> None:
 def test_what_is_known_of_clocks_without_a_sync_is_said(tmp_path: Path) -> None:
     """As ``--clock`` says it: no answer to a question of time comes within a second."""
     uncertain = {}
-    for clock in ('["exact"]', "[]", '["door-1=0s±1s"]'):
+    for clock in ('["exact"]', "[]", '["door-1=0s±3s"]'):
         text = f"{BASE}clock = {clock}\n"
         how = r"nothing is known of the clocks of door-1, door-2.*say .engine. clock = ..exact"
         warned = pytest.warns(UserWarning, match=how) if clock == "[]" else nullcontext()
@@ -78,7 +78,7 @@ def test_what_is_known_of_clocks_without_a_sync_is_said(tmp_path: Path) -> None:
             assert ("unknown" in found) == (clock == "[]")
     assert uncertain['["exact"]'] == 0
     assert uncertain["[]"] > 0.2
-    assert 0 < uncertain['["door-1=0s±1s"]'] < uncertain["[]"]
+    assert 0 < uncertain['["door-1=0s±3s"]'] < uncertain["[]"]
 
 
 def test_a_query_for_what_never_happens_says_so(tmp_path: Path) -> None:

@@ -252,6 +252,36 @@ def test_14_polar_two_devices(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         assert clock["age_ns"] > 24 * 3600 * S
 
 
+def test_a_slow_clock_or_a_slow_link_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A monitor 20 s slow behind an agent whose own clock is right, says its sync."""
+    rows: list[dict[str, Any]] = []
+    for n in range(40):
+        for name, slow in (("mon", 20 * S), ("nurse", 0)):
+            at = BASE + n * 10 * S
+            said = {"kind": "sync", "offset": 0, "delay": 2 * MS, "ts": at, "arrival": at + MS}
+            rows.append({"source": name, **said})
+            rows.append({"source": name, "seq": n, "ts": at + S - slow, "arrival": at + S + 5 * MS})
+    rows.sort(key=lambda row: int(row["arrival"]))
+    trace, log = write(tmp_path / "in.jsonl", rows), tmp_path / "in.log"
+    found = {each["name"]: each["lag_ns"] for each in sw.clocks(trace)}
+    assert found["nurse"] == pytest.approx(4 * MS, abs=MS)
+    assert found["mon"] == pytest.approx(20 * S, abs=10 * MS)
+    told = "all events of mon came 20 s or more after they can have happened: a slow clock"
+    assert run(["clocks", str(trace), "--quiet"]) == 0
+    assert told in capsys.readouterr().out.lower()
+    assert run(["log", "import", str(trace), "--out", str(log), "--quiet"]) == 0
+    run(["validate", "--log", str(log), "--query", "EVENT SEQ(A a, B b) WITHIN 10 s", "--quiet"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "FIT WITH CARE" in shown
+    assert told in shown
+    report = tmp_path / "report"
+    ordering = ["order", "--input", str(trace), "--report", str(report), "--quiet"]
+    assert run([*ordering, "--out", str(tmp_path / "o.jsonl")]) == 0
+    assert told.removeprefix("all ") in (report / "report.html").read_text()
+
+
 def test_unknown_clocks_are_never_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trace, log = write(tmp_path / "in.jsonl", gateway(2500 * MS)), tmp_path / "in.log"
     assert run(["log", "import", str(trace), "--out", str(log), "--quiet"]) == 0

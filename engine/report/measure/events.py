@@ -21,7 +21,9 @@ from engine.stream.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL
 # Only the columns that are asked for are read, so that a measure's memory is that of its columns.
 
 
-TEXTS: Final = ("site", "source", "stream", "type")
+CLOCK: Final = "clock"
+"""Is not there where no event was stamped by another clock than its source's own."""
+TEXTS: Final = ("site", "source", "stream", "type", CLOCK)
 NO_NUMBER: Final = -1
 """Stands for null in a column of numbers, and for null in a column of codes."""
 NO_TEXT: Final = "(none)"
@@ -92,12 +94,14 @@ def read_rows(paths: Sequence[Path], columns: Sequence[str]) -> RunRows:
 
 
 def _read(path: Path, columns: Sequence[str]) -> dict[str, pa.ChunkedArray]:
-    coded = [name for name in columns if name in TEXTS]
+    absent = sorted(set(columns) - set(pq.read_schema(path).names))
+    coded = [name for name in columns if name in TEXTS and name not in absent]
     with pq.ParquetFile(path, read_dictionary=coded) as file:
-        absent = sorted(set(columns) - set(file.schema_arrow.names))
-        if absent:
+        if absent and absent != [CLOCK]:
             raise ContractViolation(f"{path}: lacks the columns {', '.join(absent)}")
-        table = file.read(columns=list(columns))
+        table = file.read(columns=[name for name in columns if name not in absent])
+        if absent:
+            table = table.append_column(CLOCK, pa.nulls(table.num_rows, pa.string()))
     return dict(zip(table.column_names, table.columns, strict=True))
 
 

@@ -8,8 +8,17 @@ from typing import Any, Final
 import numpy as np
 import pyarrow.parquet as pq
 
+from edge_agent.device_clock import ARRIVAL, device_of
 from engine.errors import ContractViolation
-from engine.report.measure.events import NO_NUMBER, RunRows, ordered_rows, quantiles, read_rows
+from engine.report.measure.events import (
+    CLOCK,
+    NO_NUMBER,
+    NO_TEXT,
+    RunRows,
+    ordered_rows,
+    quantiles,
+    read_rows,
+)
 
 # The instants at which events truly happened, looked up by who made them and their number.
 #
@@ -108,29 +117,43 @@ SLICES: Final = 120
 """Of the time line of one source; each shows its two extreme events."""
 
 
-def measure_clock_error(directory: Path, truth: Path) -> dict[str, Any]:
-    """Per source what was declared and, where the truth is known, what the error was.
+def measure_clock_error(
+    directory: Path, truth: Path, *, arrival_given: bool = False
+) -> dict[str, Any]:
+    """Per clock what was declared and, where the truth is known, what the error was.
 
     Args:
         directory: of the main pass.
         truth: directory with ``events.parquet`` (``simulator.truth``); need not exist.
+        arrival_given: whether arrivals are instants, not line numbers.
 
     Returns:
         ``known`` (whether there is any truth), ``events``, ``with_truth``, ``inside``, and per
-        source: ``bound_ns`` (quantiles of unc), ``error_ns`` (quantiles of the error's size and
-        ``median``, signed), ``series`` (``at_ns error_ns bound_ns``; at = true time).
+        clock, a source's own or a device's: ``bound_ns`` (quantiles of unc), ``error_ns``
+        (quantiles of the error's size and ``median``, signed), ``series`` (``at_ns error_ns
+        bound_ns``; at = true time); ``lag_ns``: so much later than its bound allows each event
+        came at least, where a bound is declared.
     """
     known = (truth / "events.parquet").is_file()
-    rows = ordered_rows(directory, (*LANE, *NUMBER, "ref", "unc") if known else (*LANE, "unc"))
+    columns = [*LANE, "unc", *(("ref", *NUMBER) if known else ())]
+    if arrival_given:
+        columns += ["arrival", *(() if known else ("ref",))]
+    rows = ordered_rows(directory, [*columns, CLOCK])
     lanes = TrueTimes(truth) if known else None
+    clocks: dict[str, list[np.ndarray]] = {}
+    for (site, source, clock), mine in rows.groups("site", "source", CLOCK):
+        device = source if clock == NO_TEXT else device_of(clock).partition(ARRIVAL)[0]
+        clocks.setdefault(f"{site}/{device}", []).append(mine)
     sources: dict[str, Any] = {}
-    for (site, source), mine in rows.groups("site", "source"):
-        name = f"{site}/{source}"
+    for name, parts in clocks.items():
+        mine = np.sort(np.concatenate(parts))
         bound = rows["unc"][mine]
         found: dict[str, Any] = {"events": int(mine.size), "bound_ns": quantiles(np.sort(bound))}
+        own = RunRows({key: column[mine] for key, column in rows.numbers.items()}, rows.texts)
+        if arrival_given and bound.any():
+            found["lag_ns"] = int((own["arrival"] - own["ref"] - bound).min())
         if lanes is not None:
-            own = {key: column[mine] for key, column in rows.numbers.items()}
-            found |= _judge(RunRows(own, rows.texts), lanes)
+            found |= _judge(own, lanes)
         sources[name] = found
     return {
         "known": known,

@@ -98,6 +98,8 @@ NEUTRAL: Final = "#858b95"
 NAME_LENGTH: Final = 26
 CLOCKS_SHOWN: Final = 12
 _DIGITS: Final = 6
+_LEAST_NS: Final = 1
+"""Stands for 0 on an axis of powers of ten."""
 
 _MINUTE_NS: Final = 60 * 10**9
 _ROUND_NS: Final = (
@@ -255,6 +257,44 @@ def clock_figures(clock_error: Mapping[str, Any], time: TimeLine) -> list[Figure
         _clock_figure(at, names[name], judged[name], time, 1.08 * most / NS_PER_MS)
         for at, name in enumerate(drawn)
     ]
+
+
+def bound_figure(clock_error: Mapping[str, Any]) -> Figure | None:
+    """How wide declared bounds are beside the errors, a point per clock; None without truth."""
+    judged = {name: each for name, each in clock_error["sources"].items() if each.get("with_truth")}
+    if not judged:
+        return None
+    names = display_names(clock_error["sources"])
+    sizes = {
+        name: [max(each[of]["p99"], _LEAST_NS) for of in ("error_ns", "bound_ns")]
+        for name, each in judged.items()
+    }
+    ends = [size for pair in sizes.values() for size in pair]
+    line = ms((min(ends), max(ends)))
+    return Figure(
+        "clock-bounds",
+        "Declared bounds beside true errors",
+        "A point per clock: what 99 % of its events do not exceed. Above the line the bound is "
+        "wider than the error, so it holds; the further above, the less it says.",
+        [
+            {"x": line, "y": line, "mode": "lines", "line": {"width": 1, "color": NEUTRAL},
+             "name": "bound = error", "hoverinfo": "skip"},
+            {
+                "x": ms(error for error, _ in sizes.values()),
+                "y": ms(bound for _, bound in sizes.values()),
+                "text": [names[name] for name in sizes], "mode": "markers", "name": "clocks",
+                "marker": {
+                    "size": 7,
+                    "color": [COLOURS[0] if each["inside"] == each["with_truth"] else BAD
+                              for each in judged.values()],
+                },
+                "hovertemplate": "%{text}: error %{x:.4g} ms, bound %{y:.4g} ms",
+            },
+        ],
+        {"showlegend": False, "xaxis": duration_axis("size of the error, p99", ends),
+         "yaxis": duration_axis("declared bound, p99", ends)},
+        height_px=320,
+    )  # fmt: skip
 
 
 def display_names(sources: Iterable[str]) -> dict[str, str]:

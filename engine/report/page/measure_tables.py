@@ -216,7 +216,9 @@ def source_table(report: Report) -> Table:
 def clock_table(report: Report) -> Table:
     """Clock error against its declared bound, or only the bound where there is no truth."""
     found = report["clock_error"]
-    headings: tuple[str, ...] = ("source", "events", "declared bound p50", "bound max")
+    headings: tuple[str, ...] = (
+        "clock", "events", "declared bound p50", "bound p99", "bound max", "lag at least",
+    )  # fmt: skip
     if found["known"]:
         headings += (
             "with known truth", "inside the bound", "error p50", "size of error p50",
@@ -232,8 +234,9 @@ def clock_table(report: Report) -> Table:
 
 def _clock_row(source: Mapping[str, Any], *, known: bool) -> Iterator[Cell]:
     yield source["events"]
-    yield duration(source["bound_ns"]["p50"])
-    yield duration(source["bound_ns"]["max"])
+    for of in ("p50", "p99", "max"):
+        yield duration(source["bound_ns"][of])
+    yield duration(source.get("lag_ns"))
     if known:
         yield source["with_truth"]
         yield percent(source["inside"], source["with_truth"])

@@ -6,11 +6,14 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from engine.clocks.arrivals import SLOW_NS, slow_text
 from engine.report.numbers import TimeLine, places_of, with_anchors
 from engine.report.page.document import document
 from engine.report.page.figures import (
+    bound_figure,
     clock_figures,
     disorder_figure,
+    display_names,
     hold_figure,
     reconciled_figure,
     timeline_figures,
@@ -65,23 +68,26 @@ def page(report: Mapping[str, Any], *, against: bool = False) -> str:
     time = TimeLine.of(run["first_arrival_ns"], run["last_arrival_ns"], since)
     disorder, holds = disorder_figure(report["disorder"]), hold_figure(report["holds"])
     reconciled, picture = reconciled_figure(over["reconciled"], time), hero(report, time)
-    clocks = clock_figures(report["clock_error"], time)
+    clocks, bounds = clock_figures(report["clock_error"], time), bound_figure(report["clock_error"])
     windows = window_figures(report["windows"], time, report["units"])
     matches = match_figures(report["matches"], time)
     charts = [*timeline_figures(report["timelines"]), *chart_figures(report["charts"])]
     clocks_of = report["clock_error"]["sources"]
+    slow = _slow(clocks_of)
     words, shown = with_anchors(report["glossary"]), shortened(report)
     found = {
         "story": picture, "sources": report["sources"], "windows": report["windows"],
         "matches": report["matches"], "tables": report["tables"] or charts,
-        "holds": run["arrival_given"], "clocks": report["clock_error"]["known"] or over["clocks"],
+        "holds": run["arrival_given"],
+        "clocks": report["clock_error"]["known"] or over["clocks"] or slow,
     }  # fmt: skip
     return document(
         "run.html",
         str(report["title"]),
         {name: heading for name, heading in _CHAPTERS.items() if found.get(name, True)},
         [each for each in (reconciled, disorder, holds if found["holds"] else None,
-                           *(clocks if found["clocks"] else ()), *windows, *matches, *charts)
+                           *((bounds, *clocks) if found["clocks"] else ()), *windows, *matches,
+                           *charts)
          if each],
         shown,
         "report.json",
@@ -91,7 +97,7 @@ def page(report: Mapping[str, Any], *, against: bool = False) -> str:
         hero=picture,
         figures={
             "reconciled": reconciled, "disorder": disorder, "holds": holds, "clocks": clocks,
-            "windows": windows, "matches": matches, "charts": charts,
+            "bounds": bounds, "windows": windows, "matches": matches, "charts": charts,
         },
         matches=[
             (query, listed := match_list(each, f"matches-{at}", time), how_many(each, listed))
@@ -106,12 +112,22 @@ def page(report: Mapping[str, Any], *, against: bool = False) -> str:
         few_figures=FEW_FIGURES,
         settings=json.dumps(shown["run"]["settings"], indent=1),
         clocks_listed=how_many_sources(len(clocks_of), ", the worst first").capitalize(),
+        clocks_slow=slow,
         clocks_judged=sum(bool(each.get("with_truth")) for each in clocks_of.values()),
         sources_listed=how_many_sources(len(report["sources"])).capitalize(),
         quarantined=[
             json.dumps(row, ensure_ascii=False) for row in run["quarantined"][:_QUARANTINED_SHOWN]
         ],
     )  # fmt: skip
+
+
+def _slow(clocks: Mapping[str, Any]) -> str:
+    """Clocks of which all events came late; empty: none."""
+    names = display_names(clocks)
+    lags = {names[name]: each.get("lag_ns", 0) for name, each in clocks.items()}
+    slow = {name: lag for name, lag in lags.items() if lag >= SLOW_NS}
+    said = slow_text(list(slow), max(slow.values())) if slow else ""
+    return f"{said[0].upper()}{said[1:]}." if said else ""
 
 
 def _tables(report: Mapping[str, Any], shown: Mapping[str, Any], time: TimeLine) -> dict[str, Any]:

@@ -7,14 +7,21 @@ bounds of a clock's events are those that the engine declares: its own chain is 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from msgspec import Struct
 
 from edge_agent import records as r
 from engine.chain import Chain, ChainSettings
-from engine.clocks.arrivals import ArrivalEstimate, declaration, estimate, fastest_delay
+from engine.clocks.arrivals import (
+    SLOW_NS,
+    ArrivalEstimate,
+    declaration,
+    estimate,
+    fastest_delay,
+    slow_text,
+)
 from engine.clocks.prediction import SKEW_MAX_PPB, SYNCS_KEPT, Sample, explained
 from engine.kernels.records import NS_PER_S
 from engine.log.clock_readings import ClockReadings, clock_readings
@@ -35,7 +42,8 @@ class ClockReport(Struct, frozen=True):
     ``low_ns``, ``high_ns``: between which it lies over the whole log. ``skew_ppb``: d(offset)/dt.
     ``steps``: (event time, change of the offset). ``jitter_ns``: of the readings. ``age_ns``: the
     longest that it is left alone, before its first and after its last sync, too. ``declared_ns``:
-    the largest bound that the engine declares of one of its events. ``clock``: for ``--clock``.
+    the largest bound that the engine declares of one of its events. ``lag_ns``: so much later than
+    it can have happened each event came at least. ``clock``: for ``--clock``.
     ``at_ns``, ``series_ns``: offsets over its own time, for a figure.
     """
 
@@ -55,6 +63,7 @@ class ClockReport(Struct, frozen=True):
     last_sync_ns: int | None
     age_ns: int | None
     declared_ns: int | None
+    lag_ns: int | None
     clock: str | None
     at_ns: tuple[int, ...]
     series_ns: tuple[int, ...]
@@ -88,14 +97,23 @@ def clock_reports(
     ]  # fmt: skip
 
 
-def declared_bounds(log: Log) -> dict[tuple[str, str], int]:
-    """The largest bound that the engine declares of an event of each clock [ns].
+class DeclaredBound(NamedTuple):
+    """What the engine declares of the events of a clock [ns]: the largest bound, and how much later
+    than that allows each event came at least.
+    """
+
+    most: int
+    lag: int
+
+
+def declared_bounds(log: Log) -> dict[tuple[str, str], DeclaredBound]:
+    """What the engine declares of the events of each clock, by site and name.
 
     By the engine itself, with every sync in its place among the events, and without its guard.
     """
     settings = ChainSettings(parse_order("none"), guards=Guards(None), ordered="full")
     chains: dict[str, Chain] = {}
-    found: dict[tuple[str, str], int] = {}
+    found: dict[tuple[str, str], DeclaredBound] = {}
     for frames in by_site(opened(log).of_sites(None), _ROWS):
         for site, given in sorted(frames.items()):
             chain = chains.setdefault(site, Chain(settings, site))
@@ -105,14 +123,17 @@ def declared_bounds(log: Log) -> dict[tuple[str, str], int]:
                 codes, which = np.unique(clock, return_inverse=True)
                 worst = np.zeros(len(codes), np.int64)
                 np.maximum.at(worst, which, columns["unc"])
-                for code, bound in zip(codes.tolist(), worst.tolist(), strict=True):
+                lag = np.full(len(codes), np.iinfo(np.int64).max)
+                np.minimum.at(lag, which, columns[r.ARRIVAL] - columns["ref"] - columns["unc"])
+                for code, *of in zip(codes.tolist(), worst.tolist(), lag.tolist(), strict=True):
                     key = (site, str(released.strings.text(code)))
-                    found[key] = max(found.get(key, 0), bound)
+                    before = found.get(key, DeclaredBound(*of))
+                    found[key] = DeclaredBound(max(before.most, of[0]), min(before.lag, of[1]))
     return found
 
 
 def _report(
-    of: ClockReadings, known: ArrivalEstimate | None, fastest: int, declared: int | None
+    of: ClockReadings, known: ArrivalEstimate | None, fastest: int, declared: DeclaredBound | None
 ) -> ClockReport:
     resolution = int(np.gcd.reduce(of.ts)) or 1
     common: dict[str, Any] = {
@@ -120,10 +141,12 @@ def _report(
         "resolution_ns": resolution, "syncs": len(of.syncs[r.TS]),
     }  # fmt: skip
     if len(of.syncs[r.TS]):
-        return ClockReport(**common, **_synced(of), declared_ns=declared, clock=None)
+        lag = None if known is None or declared is None else declared.lag
+        most = None if declared is None else declared.most
+        return ClockReport(**common, **_synced(of), declared_ns=most, lag_ns=lag, clock=None)
     nothing: dict[str, Any] = dict.fromkeys(
         ("offset_ns", "low_ns", "high_ns", "skew_ppb", "jitter_ns", "last_sync_ns", "age_ns",
-         "declared_ns", "clock")
+         "declared_ns", "lag_ns", "clock")
     )  # fmt: skip
     if known is None:
         return ClockReport(
@@ -184,6 +207,9 @@ def remarks(found: Sequence[ClockReport]) -> list[str]:
     """What follows for who asks: which clocks are unknown, and what arrivals cannot tell."""
     told = []
     guessed = [each for each in found if each.known_by == "arrivals"]
+    slow = {each.name: each.lag_ns for each in found if (each.lag_ns or 0) >= SLOW_NS}
+    if slow:
+        told.append(slow_text(list(slow), max(by for by in slow.values() if by is not None)))
     if any(each.known_by == "nothing" for each in found):
         told.append(
             "the input has no arrival times, so its clocks cannot be told: map their column, as in "

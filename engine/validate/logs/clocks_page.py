@@ -32,7 +32,7 @@ def clocks_table(found: Sequence[ClockReport]) -> Table:
     """A row per clock, the furthest off first."""
     headings = (
         "clock", "events", "offset", "known by", "skew", "steps", "resolution", "jitter", "syncs",
-        "left alone", "bound", "to go on with",
+        "left alone", "bound", "lag at least", "to go on with",
     )  # fmt: skip
     rows: list[tuple[Cell, ...]] = [
         (
@@ -40,6 +40,7 @@ def clocks_table(found: Sequence[ClockReport]) -> Table:
             ppm(each.skew_ppb), len(each.steps), duration(each.resolution_ns),
             duration(each.jitter_ns), each.syncs, duration(each.age_ns),
             "unknown" if each.known_by != "syncs" else duration(each.declared_ns),
+            duration(each.lag_ns),
             None if each.clock is None else f"--clock {each.clock}",
         )
         for each in sorted(found, key=lambda each: -abs(each.offset_ns or 0))

@@ -14,12 +14,14 @@ import pyarrow.compute as pc
 from edge_agent import records as r
 from edge_agent.records import Kind
 from engine.chain import ChainSettings
+from engine.clocks.arrivals import SLOW_NS, slow_text
 from engine.clocks.prediction import SKEW_MAX_PPB, SYNCS_KEPT, Sample, explained
 from engine.kernels.records import NS_PER_S
 from engine.log.describe import group_rows
 from engine.passes.inprocess import run_in_process
 from engine.query.plan import asked_plan
 from engine.results.part_store import HELD_BYTES, PartStore
+from engine.validate.logs.clock_reports import DeclaredBound
 from engine.validate.logs.log_columns import NONE, LogColumns
 from engine.validate.quality import IN_TIME, ClockQuality, LinkQuality, Setup, SourceQuality
 from engine.validate.verdict import Measured
@@ -97,11 +99,14 @@ class _Syncs:
         return slice(int(self.starts[code]), int(self.starts[code + 1]))
 
 
-def setup_of_log(log: LogColumns, declared: Mapping[tuple[str, str], int] | None = None) -> Setup:
+def setup_of_log(
+    log: LogColumns, declared: Mapping[tuple[str, str], DeclaredBound] | None = None
+) -> Setup:
     """Every source that sent events; those of different sites apart.
 
-    ``declared``: by (site, clock) the largest bound that the engine declares of its events [ns].
+    ``declared``: by (site, clock) what the engine declares of its events.
     """
+    bounds = declared or {}
     syncs = _syncs(log)
     events = log.rows(Kind.EVENT)
     source, clock_of = log.source[events], log.clocks[events]
@@ -117,17 +122,21 @@ def setup_of_log(log: LogColumns, declared: Mapping[tuple[str, str], int] | None
     clocks = {
         code: replace(
             _clock(syncs, syncs.of(code), first[code], last[code]),
-            declared_ns=(declared or {}).get(log.sources[code]),
+            declared_ns=None if (of := bounds.get(log.sources[code])) is None else of.most,
         )
         for code in np.unique(clock_of).tolist()
     }
+    lags = {
+        log.sources[code][1]: bounds[log.sources[code]].lag for code, clock in clocks.items()
+        if clock.offset_ns is not None and log.sources[code] in bounds
+    }  # fmt: skip
     for code in present.tolist():
         own = [clocks[each] for each in np.unique(clock_of[source == code]).tolist()]
         found.append(facts.source(code, max(own, key=_badness), several=several))
     return Setup(
         sources=tuple(found), alike=False, lateness_ns=_lateness(log, source, ref),
         facts={"events": len(events), "syncs": len(syncs.ts)},
-        concerns=tuple(_concerns(found, len(clocks))),
+        concerns=(*_concerns(found, len(clocks)), *_slow(lags)),
     )  # fmt: skip
 
 
@@ -386,6 +395,17 @@ def _lateness(log: LogColumns, source: np.ndarray, ref: np.ndarray) -> tuple[int
         return 0, 0, 0, 0
     p50, p99, p999 = (_ranked(late, share) for share in (0.5, 0.99, IN_TIME))
     return p50, p99, p999, int(late[-1])
+
+
+def _slow(lags: Mapping[str, int]) -> list[tuple[str, bool]]:
+    """Clocks of which all events come later than any bound allows: right or not, it is said."""
+    slow = {name: lag for name, lag in lags.items() if lag >= SLOW_NS}
+    if not slow:
+        return []
+    said = (
+        f"{slow_text(list(slow), max(slow.values()))}: see that the clock that stamps them is right"
+    )
+    return [(said, False)]
 
 
 def _concerns(sources: Sequence[SourceQuality], clocks: int) -> list[tuple[str, bool]]:
