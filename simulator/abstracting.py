@@ -7,13 +7,15 @@ source has thousands of readings, not millions.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import repeat
+from itertools import groupby, repeat
+from operator import itemgetter
 from typing import Any, Final
 
 from edge_agent.abstraction.machine import Abstraction, Begun, Ended
 from edge_agent.abstraction.settings import AbstractSettings
 from edge_agent.abstraction.stored_state import interval_rows
 from edge_agent.clock import earliest
+from edge_agent.device_clock import device_of
 from edge_agent.errors import SettingsError
 from edge_agent.messages import StreamSchema
 from edge_agent.packing import Codes, Column, Masked, Row
@@ -68,9 +70,12 @@ class DeviceAbstraction:
         return stream not in self._read or stream in self._kept
 
     def take(
-        self, stream: str, ts: Sequence[int], columns: Columns, low: int, high: int, mono_ns: int
-    ) -> None:
-        """Events [low, high) of a batch, at hand now; ``ts``: theirs, at the device's clock."""
+        self, stream: str, ts: Sequence[int], columns: Columns, low: int, high: int, mono_ns: int,
+        clocks: Sequence[str] | None = None,
+    ) -> None:  # fmt: skip
+        """Events [low, high) of a batch, at hand now; ``ts``: theirs, by ``clocks``, None: by the
+        agent's own.
+        """
         attrs = columns.attrs(low, high)
         for machine in self._machines:
             settings = machine.settings
@@ -81,7 +86,14 @@ class DeviceAbstraction:
                     zip(*things, strict=True) if things else repeat((), rows)
                 )
                 values = _values(attrs.get(settings.value), rows)
-                machine.take(zip(keys, ts, values, strict=True), mono_ns)
+                readings = zip(keys, ts, values, strict=True)
+                if clocks is None:
+                    machine.take(readings, mono_ns)
+                    continue
+                for name, some in groupby(zip(clocks, readings, strict=True), itemgetter(0)):
+                    device = device_of(name)
+                    own = [((*key, device), at, value) for _, (key, at, value) in some]
+                    machine.take(own, mono_ns, name)
 
     def next_wake(self) -> int | None:
         """Monotonic instant [ns] at which ``wake`` is due."""

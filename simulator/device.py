@@ -170,7 +170,11 @@ class Device:
                 delivery=Delivery.RESEND if settings.resend else Delivery.ONCE,
                 sync=self._sync,
                 heartbeat_ns=settings.heartbeat_ns,
-                heartbeat_lag_ns=2 * settings.poll_ns + silence_ns if lag_ns is None else lag_ns,
+                heartbeat_lag_ns=(
+                    2 * settings.poll_ns + self._read_out_ns + silence_ns
+                    if lag_ns is None
+                    else lag_ns
+                ),
                 promises=self._promises,
                 unacked_bytes_max=settings.unacked_bytes_max,
                 pull_back_bytes=settings.pull_back_bytes,
@@ -223,28 +227,31 @@ class Device:
         true_ns = self._env.now
         now = self._clocks.now(true_ns)
         for part in self.feed.take(true_ns - self._read_out_ns):
+            clocks = None if self._behind is None else self._stamped(self._behind, part, now)
             if part.columns is not None:
-                self._abstract(part, part.columns, now)
+                self._abstract(part, part.columns, now, clocks)
             if self._abstracts and not self._abstraction.passes(part.stamped.batch.stream):
                 self.counts["polled"] += part.high - part.low
                 self.counts["abstracted"] += part.high - part.low
                 continue
             if part.high - part.low <= self._rows_max:
-                self._emit(part, part.low, part.high, now)
+                self._emit(part, part.low, part.high, now, clocks)
                 continue
             for low in range(part.low, part.high, self._rows_max):
-                self._emit(part, low, min(low + self._rows_max, part.high), now)
+                self._emit(part, low, min(low + self._rows_max, part.high), now, clocks)
         self._send()
         if self._abstracts or self.sessions[-1].sooner:
             self._wait()
         self._plan()
 
-    def _emit(self, part: OpenBatch, low: int, high: int, now: Now) -> None:
+    def _emit(
+        self, part: OpenBatch, low: int, high: int, now: Now, clocks: Sequence[str] | None
+    ) -> None:
         session, rows = self.sessions[-1], high - low
-        if self._behind is None:
+        if clocks is None:
             accepted, first_seq, reason = session.emit_part(part.whole, now, low, high)
         else:
-            whole = self._named(self._behind, part, low, high, now)
+            whole = _named(clocks[low - part.low : high - part.low], part, low, high)
             accepted, first_seq, reason = session.emit_part(whole, now, 0, rows)
         self.counts["polled"] += rows
         if accepted:
@@ -254,22 +261,21 @@ class Device:
             assert reason is not None
             self.refused[reason] += rows
 
-    def _named(self, clock: DeviceClock, part: OpenBatch, low: int, high: int, now: Now) -> Whole:
-        """The events with the clock that stamped each; its bounds are said first."""
-        ts = part.stamped.ts[low:high].tolist()
+    def _stamped(self, clock: DeviceClock, part: OpenBatch, now: Now) -> list[str]:
+        """The clock that stamped each event; its bounds are said first."""
+        ts = part.stamped.ts[part.low : part.high].tolist()
         clock.heard(now.mono_ns, max(ts), self._grain_ns)
         named = [clock.name_of(each) for each in ts]
         for bound in clock.said():
             self.session.clock(bound, now)
-        names = list(dict.fromkeys(named))
-        codes = np.array([names.index(name) for name in named], "<i4").tobytes()
-        data = cut(part.whole.data, low, high, 0)._replace(clocks=Texts(names, codes))
-        return Whole(data, part.whole.name)
+        return named
 
-    def _abstract(self, part: OpenBatch, columns: Columns, now: Now) -> None:
+    def _abstract(
+        self, part: OpenBatch, columns: Columns, now: Now, clocks: Sequence[str] | None
+    ) -> None:
         stamped, low, high = part.stamped, part.low, part.high
         ts = stamped.ts[low:high].tolist()
-        self._abstraction.take(stamped.batch.stream, ts, columns, low, high, now.mono_ns)
+        self._abstraction.take(stamped.batch.stream, ts, columns, low, high, now.mono_ns, clocks)
         self._tell(now)
 
     def _tell(self, now: Now) -> None:
@@ -278,7 +284,9 @@ class Device:
             rows = []
             for each in made:
                 if isinstance(each, Begun):
-                    self.session.begin(stream, now, ts=each.ts, id=each.id, type=each.type)
+                    self.session.begin(
+                        stream, now, ts=each.ts, id=each.id, type=each.type, clock=each.clock
+                    )
                 else:
                     rows.append(each)
             if rows:
@@ -288,9 +296,16 @@ class Device:
         schema = self._abstraction.streams[stream]
         for low in range(0, len(rows), self._rows_max):
             some = rows[low : low + self._rows_max]
-            ts, te, ids, types, attrs, _ = columns_of(schema, some)
+            ts, te, ids, types, attrs, clocks = columns_of(schema, some)
             emitted = self.session.emit(
-                stream, now, ts=ts, te=te, ids=ids, types=types, attrs=attrs
+                stream,
+                now,
+                ts=ts,
+                te=te,
+                ids=ids,
+                types=types,
+                attrs=attrs,
+                clocks=clocks,
             )
             self.counts["made"] += len(some)
             if emitted.accepted:
@@ -349,3 +364,12 @@ class Device:
     def _most_rows(self) -> int:
         widest = max(len(schema.attrs) for schema in self._streams()) + 4
         return min(ROWS_MAX, MESSAGE_MAX // 2 // (COLUMN_BYTES * widest))
+
+
+def _named(clocks: Sequence[str], part: OpenBatch, low: int, high: int) -> Whole:
+    """Events [low, high) of a batch with the clock that stamped each."""
+    names = list(dict.fromkeys(clocks))
+    codes = np.array([names.index(name) for name in clocks], "<i4").tobytes()
+    return Whole(
+        cut(part.whole.data, low, high, 0)._replace(clocks=Texts(names, codes)), part.whole.name
+    )

@@ -19,8 +19,9 @@ from simulator.seeds import Seeds
 HANDSHAKE_BYTES: Final = 60
 """A bare TCP segment: what opening a connection sends in each direction."""
 _PREFIX_BYTES: Final = 4
-_DATA_HEAD: Final = b"\x99\x02"
-"""A message with nine fields of which the first says DATA (``edge_agent.wire``)."""
+_DATA_HEADS: Final = (b"\x99\x02", b"\x9a\x02")
+"""Messages with nine fields, ten if they name clocks, of which the first says DATA
+(``edge_agent.wire``)."""
 
 
 class AgentSide(Protocol):
@@ -221,7 +222,7 @@ def rows_in(message: bytes) -> int:
 
     Read here by hand, since every message passes and only this number is wanted.
     """
-    if message[_PREFIX_BYTES : _PREFIX_BYTES + 2] != _DATA_HEAD:
+    if message[_PREFIX_BYTES : _PREFIX_BYTES + 2] not in _DATA_HEADS:
         return 0
     at = _PREFIX_BYTES + 2
     value = 0

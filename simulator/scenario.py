@@ -144,8 +144,6 @@ class SourceSettings:
         check(self.unacked_bytes_max > 0, "unacked_bytes_max", "must be positive")
         check(self.on_ns >= 0, "on", "must not be negative")
         check(self.off_ns is None or self.off_ns > self.on_ns, "off", "must come after on")
-        both = self.device_clock is None or not self.abstract
-        check(both, "device_clock", "its events cannot be abstracted in a simulation")
         _check_restarts(self.restarts_ns)
 
 

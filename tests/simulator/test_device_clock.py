@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from edge_agent.records import Kind
 from engine.cli.app import run
 from engine.log.arrival_log import LogReader
 
@@ -53,12 +54,32 @@ def test_accept_a_simulated_monitor_20_s_slow_that_is_set(tmp_path: Path, step: 
     assert {"ward/device#1", "ward/device#2"} <= clocks
 
 
-def test_what_a_device_abstracts_is_stamped_by_its_agent(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize("step", ["0 s", "30 s", "-30 s"])
+def test_what_a_device_stamps_may_be_abstracted(tmp_path: Path, step: str) -> None:
+    """Presence from a reader 20 s slow whose clock is set: no true interval before a call is
+    missing, none is confirmed that is false.
+    """
     file = tmp_path / "ward.toml"
-    more = '[[sources.abstract]]\nstream = "events"\ninto = "p"\nkind = "presence"\n'
-    more += 'type = "P"\ngap = "1 s"\n'
-    file.write_text(WARD.replace("STEP", "1 s").replace("[queries]", f"{more}[queries]"))
-    assert run(["run", str(file), "--in-process", "--out", str(tmp_path / "out")]) == 2
-    assert "its events cannot be abstracted" in capsys.readouterr().err
+    more = '[[sources.abstract]]\nstream = "events"\ninto = "seen"\nkind = "presence"\n'
+    more += 'type = "SEEN"\ngap = "500 ms"\nbegins = true\n'
+    text = WARD.replace("STEP", step).replace("[queries]", f"{more}[queries]")
+    file.write_text(text.replace("CALL c, SPO2 s", "SEEN s, CALL c"))
+    out = tmp_path / "out"
+    assert run(["run", str(file), "--in-process", "--out", str(out), "--quiet"]) == 0
+    (table,) = json.loads((out / "report.json").read_text())["tables"][:1]
+    measures = {(of, metric): value for of, metric, value, _ in table["rows"]}
+    assert measures["pairs", "wrong"] == "0 %"
+    if step == "0 s":
+        assert measures["pairs", "recall"] == "100 %"
+    kinds = {
+        (kind, clock.partition("#")[0])
+        for frame in LogReader(out / "log")
+        if "clock" in frame.batch.schema.names
+        for kind, clock in zip(
+            frame.batch.column("kind").to_pylist(),
+            frame.batch.column("clock").to_pylist(),
+            strict=True,
+        )
+        if clock is not None
+    }
+    assert {(Kind.EVENT, "ward/device"), (Kind.IBP, "ward/device")} <= kinds
