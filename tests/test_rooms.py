@@ -50,7 +50,7 @@ ROOMS = {
     "pattern": {"barrier", "clocks", "kernels", "log", "query", "results", "stream"},
     "query": {"barrier", "stream"},
     "repetition": {"barrier", "kernels", "pattern", "query", "stream"},
-    "report": {"kernels", "log", "stream"},
+    "report": {"clocks", "kernels", "log", "stream"},
     "results": {"kernels", "log", "order", "stream"},
     "server": {"gateway", "live", "log", "stream"},
     "spark": {
