@@ -19,7 +19,7 @@ from engine.query.plan import WindowKind
 from engine.query.results_as_events import OF_ALERTS, returned_values
 from engine.results.identity import identities
 from engine.stream.columns import VALID_PREFIX, Columns, join, joined_type
-from engine.stream.ends import CHANCE, REF_END
+from engine.stream.ends import CHANCE, REF_END, UNKNOWN
 from engine.stream.frame import ATTR_PREFIX
 from engine.stream.released import NO_EPOCH, Strings
 from engine.window.held.content import VALUE
@@ -218,7 +218,9 @@ def _of_windows(piece: WindowResults, _strings: Strings) -> Found:
     return columns | own.columns | {
         PLUS: fields.plus, r.ARRIVAL: fields.at, "ref": start, REF_END: last,
         MISSING: counts[MISSING].astype(np.int64),
-        CHANCE: np.where(counts["ambiguous"] > 0, np.nan, 1.0),
+        CHANCE: np.where(
+            piece.unknown, UNKNOWN, np.where(counts["ambiguous"] > 0, np.nan, 1.0)
+        ),
     }, own.types  # fmt: skip
 
 
@@ -294,11 +296,12 @@ def _of_alerts(piece: Alerts, strings: Strings) -> Found:
         codes, valid = _codes(texts[name], strings)
         own.put(name, "str", codes, valid)
     source, _ = _codes(fields.source, strings)
-    uncertain = np.asarray(fields.certainty.cast(pa.string())) == "uncertain"
+    certainty = np.asarray(fields.certainty.cast(pa.string()))
+    uncertain = np.where(certainty == "uncertain", np.nan, 1.0)
     at = np.asarray(fields.ts)
     return own.columns | {
         PLUS: piece.plus, r.ARRIVAL: np.asarray(fields.at), "ref": at, REF_END: at,
-        r.SOURCE: source, CHANCE: np.where(uncertain, np.nan, 1.0),
+        r.SOURCE: source, CHANCE: np.where(certainty == "unknown", UNKNOWN, uncertain),
     }, own.types  # fmt: skip
 
 

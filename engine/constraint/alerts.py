@@ -94,7 +94,7 @@ def _copy(ends: np.ndarray, numbers: np.ndarray, pool: np.ndarray, lengths: np.n
 
 _ORDER: Final = (POSITION, *SHARED_FIELDS, *ALERT_FIELDS)
 _OPS: Final = ("-", "+")
-_CERTAINTIES: Final = ("confirmed", "uncertain")
+CERTAINTIES: Final = ("confirmed", "uncertain", "unknown")
 
 
 class AlertColumns(NamedTuple):
@@ -173,7 +173,7 @@ def alert_columns(
         at=pa.array(at),
         alert=one_of(KINDS_OF_ALERT, told["kind"]),
         trace=traces.cast(pa.string()),
-        certainty=one_of(_CERTAINTIES, told["doubtful"]),
+        certainty=one_of(CERTAINTIES, told["certainty"]),
         type=decoded(told["type"], no_event, strings.text),
         source=decoded(told["source"], no_event, strings.text),
         seq=pa.array(told["seq"], mask=told["seq"] < 0),

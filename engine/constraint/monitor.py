@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from engine.clocks.seen import MIXED
 from engine.constraint.alerts import Alerts, SoFar, alert_columns, lists_of, so_far
 from engine.constraint.open_traces import OpenTraces
 from engine.constraint.rewrite import follow_and_rewrite
@@ -81,7 +82,8 @@ class MonitorOperator:
         found: list[tuple[np.ndarray, SoFar]] = []
         if (symbols >= 0).any():
             read = {name: columns[name] for name in _OF_EVENT}
-            events = TraceEvents(symbol=symbols, number=numbers, **read)
+            mixed = columns.get(MIXED, np.zeros(released.n, np.bool_))
+            events = TraceEvents(symbol=symbols, number=numbers, mixed=mixed, **read)
             self._follow(np.ascontiguousarray(keys[:, 0]), events, settled, moves, found)
         if moves is not None and len(moves.to):
             self._now = int(moves.to[-1])

@@ -110,7 +110,7 @@ def _alike(one: Record, other: Record, allowed: np.ndarray, pool: TracePool) -> 
     """Whether results are the same: of one event, of one kind, with the same events before it."""
     if (
         one.kind != other.kind or one.type != other.type or one.ref != other.ref
-        or one.doubtful != other.doubtful
+        or one.certainty != other.certainty
         or (one.kind == VIOLATION and allowed[one.before] != allowed[other.before])
         or (one.type != NONE and one.number != other.number)
     ):  # fmt: skip
@@ -197,6 +197,8 @@ def follow_and_rewrite(
         else:
             kept.tails[mine] = new
         n = _listed(mine, pool, kept)
+        for place in range(n if events.mixed[i] else 0):
+            pool.nodes[kept.order[place]].mixed = True
         end = _told_by(mine, trace.key, n, i, now[i], timeout, tables, pool, kept, told, middle)
         traces[mine] = kept.scratch[0]
         rows = _difference(before, middle, end, tables.allowed, pool, told)

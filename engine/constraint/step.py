@@ -19,6 +19,7 @@ from engine.constraint.traces import (
     MIXED,
     NO_GAP,
     RUN_OUT,
+    UNKNOWN,
     VIOLATION,
     TraceEvents,
     TracePool,
@@ -168,7 +169,7 @@ def _go_on(trace: Record, tables: TraceTables) -> None:
     trace.state = START
     trace.other = _open_state(tables, trace.other)
     trace.path = NONE
-    trace.flags = trace.flags & (DOUBTFUL | MIXED | FORKED) | OPEN << KNOWN
+    trace.flags = trace.flags & (DOUBTFUL | MIXED | FORKED | UNKNOWN) | OPEN << KNOWN
 
 
 @inline
@@ -185,7 +186,13 @@ def _next(tables: TraceTables, state: int, symbol: int) -> int:
 @inline
 def _known(trace: Record) -> int:
     """The verdict after the last event."""
-    return int(np.int64(trace.flags) >> KNOWN)
+    return int(np.int64(trace.flags) >> KNOWN & 3)
+
+
+@inline
+def _certainty(trace: Record, doubtful: bool) -> int:
+    """Of a result, as its place in ``engine.constraint.alerts.CERTAINTIES``."""
+    return 2 if trace.flags & UNKNOWN else int(doubtful)
 
 
 @inline
@@ -228,7 +235,7 @@ def run_out(trace: Record, row: int, timeout: int, tables: TraceTables, told: np
     out.before = state
     out.kind = CLEARED if tables.complete[state] else VIOLATION
     out.plus = True
-    out.doubtful = trace.flags & DOUBTFUL != 0 or trace.other != state
+    out.certainty = _certainty(trace, trace.flags & DOUBTFUL != 0 or trace.other != state)
     return rows + 1
 
 
@@ -247,7 +254,7 @@ def _tell(trace: Record, i: int, row: int, kind: int, doubtful: bool, old: int, 
     out.before = old
     out.kind = kind
     out.plus = True
-    out.doubtful = doubtful
+    out.certainty = _certainty(trace, doubtful)
 
 
 @inline
@@ -267,6 +274,7 @@ def put(pool: TracePool, i: int, events: TraceEvents, link: int, state: int) -> 
     node.link = link
     node.symbol = events.symbol[i]
     node.state = state
+    node.mixed = events.mixed[i]
     return int(place)
 
 
@@ -337,14 +345,14 @@ def _arrive(trace: Record, i: int, row: int, timeout: int, settled: int, tables:
     if late and not over and not again:
         before, rows = rows, run_out(trace, row, timeout, tables, told, rows)
         if rows > before and not surely:
-            told[before].doubtful = True
+            told[before].certainty = max(told[before].certainty, 1)
     if first or surely or (over and trace.until < settled):
         begin(trace)
         return rows, True
     if not same_clock:
         trace.flags |= MIXED
         if events.epoch[i] == UNKNOWN_EPOCH or trace.epoch == UNKNOWN_EPOCH:
-            trace.flags |= DOUBTFUL
+            trace.flags |= UNKNOWN if events.mixed[i] else DOUBTFUL
     if over or late:
         on, other = _open_state(tables, trace.state), _open_state(tables, trace.other)
         _go_on(trace, tables)
@@ -371,7 +379,7 @@ def _leave(trace: Record, i: int, new: int, other: int, verdict: int, events: Tr
     trace.other = other
     trace.last_ref = events.ref[i]
     _last_until(trace, events.ref[i] + events.unc[i])
-    trace.flags = trace.flags & ((1 << KNOWN) - 1) | verdict << KNOWN
+    trace.flags = trace.flags & ((1 << KNOWN) - 1 | UNKNOWN) | verdict << KNOWN
     if ended:
         trace.flags |= FRESH
 

@@ -46,7 +46,9 @@ FORKED: Final = 8
 RUN_OUT: Final = 16
 """Flag: no event came in time; the next one begins a trace."""
 KNOWN: Final = 5
-"""The bit of ``flags`` from which on they tell the verdict."""
+"""The bit of ``flags`` from which on two tell the verdict."""
+UNKNOWN: Final = 128
+"""Flag: its events are of several clocks, one of which is unknown."""
 NO_FLAGS: Final = 255
 """``flags`` of no trace."""
 
@@ -68,6 +70,7 @@ NODE: Final = np.dtype(
         ("link", np.int32),  # to the one before; NONE
         ("symbol", np.uint16),
         ("state", np.uint16),  # on a path: where the pattern is after it
+        ("mixed", np.bool_),
     ],
     align=True,
 )
@@ -91,7 +94,7 @@ TOLD: Final = np.dtype(
         ("before", np.uint16),  # the state before the event
         ("kind", np.int8),  # ALERT CLEARED VIOLATION; NONE: not told after all
         ("plus", np.bool_),
-        ("doubtful", np.bool_),
+        ("certainty", np.int8),  # place in ``engine.constraint.alerts.CERTAINTIES``
     ],
     align=True,
 )
@@ -102,7 +105,8 @@ LATER: Final = -1
 
 class TraceEvents(NamedTuple):
     """Columns of events: their symbol (negative: not read), when each one happened, give or take
-    ``unc`` [ns], and by which clock: two of one clock and epoch are in order.
+    ``unc`` [ns], and by which clock: two of one clock and epoch are in order. ``mixed``: until then
+    events of several clocks came, of which one is unknown.
 
     ``number`` counts the rows of the released stream.
     """
@@ -116,6 +120,7 @@ class TraceEvents(NamedTuple):
     seq: np.ndarray
     type: np.ndarray
     number: np.ndarray
+    mixed: np.ndarray
 
 
 class TracePool(NamedTuple):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from engine.chain import Chain, ChainSettings
+from engine.clocks.choice import ClockChoice
+from engine.constraint.settings import MonitorSettings
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
@@ -214,3 +216,20 @@ def test_clock_04_what_is_missing_at_the_front_may_lie_anywhere_before() -> None
     )  # fmt: skip
     missing = {each["window"]["start"]: each["missing"] for each in found}
     assert missing == dict.fromkeys(range(0, 1125, 25), 3) | {1200: 0}
+
+
+def test_alerts_of_traces_that_mix_an_unknown_clock_are_unknown() -> None:
+    text = "EVENT SEQ(A a, B b) UNDER CONSTRAINT flow FOR TRACE BY id AS (A | B)*"
+    trace = [
+        event("p", "A", 1000, attrs={"id": 1}), event("q", "B", 1100, attrs={"id": 1}),
+        event("p", "A", 1200, attrs={"id": 2}), event("p", "B", 1300, attrs={"id": 2}),
+        event("p", "B", 3010, attrs={"id": 3}), event("q", "A", 3000, attrs={"id": 3}),
+    ]  # fmt: skip
+    for syncs, exact, of_two in (
+        ([], False, "unknown"), ([sync("q", 0)], False, "unknown"),
+        ([sync("q", 0), sync("p", 0)], False, "confirmed"), ([], True, "confirmed"),
+    ):  # fmt: skip
+        clock, monitor = ClockChoice(exact=exact), MonitorSettings(horizon_ns=10_000)
+        found = answers(text, [*syncs, *trace], clock=clock, monitor=monitor)
+        certainty = {each["trace"]: each["certainty"] for each in found}
+        assert certainty == {"1": of_two, "2": "confirmed", "3": of_two}
