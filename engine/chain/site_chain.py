@@ -373,7 +373,9 @@ class Chain:
             refused = quarantined_columns(ordered) if self.settings.aside != "no" else {}
             if refused:
                 output.quarantined.append(self._seen(len(refused[r.TS]), refused, ordered))
-        taps, refuted = ordered.taps[: self._log_readers], self.clocks.refuted()
+        taps, refuted = ordered.taps[: self._log_readers], self.clocks.refuted
+        if len(refuted.by):
+            self.clocks.refuted = Refuted()
         for number, tap in enumerate((*taps, ordered)):
             released = self._released(tap, refuted, goes_out=tap is ordered)
             end = number + 1 if number < len(taps) else self._log_readers

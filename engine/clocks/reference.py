@@ -161,8 +161,8 @@ class SourceClocks:
         """Code of a clock that is not its source's own: codes of the sources that have named it."""
         self._forgotten_delay = 0
         self.site = SiteClocks(default_uncertainty_ns)
-        self._refuted = list[tuple[int, ...]]()
-        """What no operator knows yet: the fields of ``Refuted``."""
+        self.refuted = Refuted()
+        """What operators do not know yet; whoever hands it on empties it."""
         self._declared = {name: (offset, bound) for name, offset, bound in choice.declared}
         for name in self._declared:
             self._declare(name)
@@ -436,9 +436,13 @@ class SourceClocks:
         known.refuted_ns = max(known.refuted_ns, before + int(by))
         now = 1 << (before + int(by) - 1).bit_length()
         epoch["refuted"][place] = now
-        at, ident = int(columns[r.ARRIVAL][start]), int(epoch["ident"][place])
-        extent = self._extent(int(code[0]), place)
-        self._refuted.append((int(code[0]), ident, now - before, *extent, at))
+        low, high = self._extent(int(code[0]), place)
+        was, ident = self.refuted, int(epoch["ident"][place])
+        self.refuted = Refuted(
+            np.append(was.clock, int(code[0])), np.append(was.epoch, ident),
+            np.append(was.by, now - before), np.append(was.low, low), np.append(was.high, high),
+            int(columns[r.ARRIVAL][start]),
+        )  # fmt: skip
         is_newest = place + 1 >= int(self.clocks["n"][int(code[0])])
         grown = 0 if is_newest else _grown(epoch[place], int(epoch["start"][place + 1]))
         self.site.ends(int(epoch["unc"][place]) + grown + int(epoch["refuted"][place]))
@@ -454,14 +458,6 @@ class SourceClocks:
             first = min(int(of["epochs"]["start"][place]), last)
         ref, unc, _ = self.correct(np.full(2, code), np.array([first, last]), 0)
         return max(int(ref[0] - unc[0]), -LATEST), min(int(ref[1] + unc[1]), LATEST)
-
-    def refuted(self) -> Refuted:
-        """What was found since this was asked last, of events released before."""
-        found, self._refuted = self._refuted, []
-        if not found:
-            return Refuted()
-        clock, epoch, by, low, high, at = np.array(found, np.int64).T
-        return Refuted(clock, epoch, by, low, high, int(at[-1]))
 
     def release(self, columns: Columns, *, counts: bool = True) -> None:
         """Events leave the ordering operator: those before a step found since are made uncertain.

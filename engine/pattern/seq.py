@@ -99,6 +99,7 @@ class SeqMatcher:
         self._too_late = 0
         self._most = 0
         self._withdrawn = 0
+        self._has_cause = False
 
     def _made_layout(self) -> Layout:
         """Of the steps and their conditions."""
@@ -195,6 +196,7 @@ class SeqMatcher:
         for name, value in stands_for:
             row[name][:] = value
         store.add(row, released.attr_types, released.strings)
+        self._has_cause = True
         refuted.cause[:] = refuted.completing[:] = store.n - 1
         return refuted if changes is None else all_of([refuted, changes])
 
@@ -294,7 +296,8 @@ class SeqMatcher:
 
     def purge(self, held_rows: Callable[[], np.ndarray]) -> np.ndarray | None:
         """Drop expired events once they are half of what is held."""
-        self._drop_cause()
+        if self._has_cause:
+            self._drop_cause()
         n = self.table.n
         if not n:
             return None
@@ -303,9 +306,8 @@ class SeqMatcher:
 
     def _drop_cause(self) -> None:
         """The row of ``_caused_by_none`` has done its work."""
-        n = self.table.n
-        if n and not self.table.columns[MEMBER][n - 1]:
-            self.table.n -= 1
+        self.table.n -= 1
+        self._has_cause = False
 
     def _kept(self, alive: np.ndarray, held_rows: Callable[[], np.ndarray]) -> np.ndarray:
         """Keep these rows and those held; gives the new number of each."""

@@ -125,7 +125,8 @@ class RepeatMatcher(SeqMatcher):
 
     def purge(self, held_rows: Callable[[], np.ndarray]) -> np.ndarray | None:
         """Drop matches that the barrier does not hold, and expired events once they are half."""
-        self._drop_cause()
+        if self._has_cause:
+            self._drop_cause()
         number: np.ndarray | None = None
         held = held_rows()
         if len(self._found) > max(_LEAST_MATCHES, 2 * len(held)):
