@@ -55,8 +55,8 @@ class ClocksSeen:
             self._clocks.add(code)
             if is_unknown:
                 self._unknown.add(code)
-            if self._is_mixed():
-                first = min(first, row)
+            if row < first and self._is_mixed():
+                first = row
         columns[MIXED] = np.arange(len(clock)) >= first
 
     def forget(self, codes: list[int]) -> None:
@@ -70,10 +70,12 @@ class ClocksSeen:
         return self._unknown if self._is_mixed() else set()
 
     def _is_mixed(self) -> bool:
-        others = self._clocks - self._unknown
+        if not self._unknown or len(self._clocks) == 1:
+            return False
+        if len(self._unknown) > 1 or len(self._clocks) > len(self._declared) + 1:
+            return True
         # What is said of all others is said against the one of which nothing is.
-        is_reference = len(self._unknown) == 1 and bool(self._declared) and others <= self._declared
-        return bool(self._unknown) and len(self._clocks) > 1 and not is_reference
+        return not self._clocks - self._unknown <= self._declared
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
