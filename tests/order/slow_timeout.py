@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 
-from slow_waits import Highs, WaitTimes
+from slow_waits import EDGES, ENDS, Highs, WaitTimes, resolution
 
 NEVER = 2**63
 
@@ -80,22 +81,16 @@ class R19Timeout(FixedTimeout):
 
 
 class Sketch:
-    """Counts of times: bin 0 below 1024 ns, then 16 bins per octave; halves when full."""
+    """Counts of times in the bins of waiting times; halves when full."""
 
-    def __init__(self, tail_ppm: int) -> None:
-        self.bins = [0] * 512
+    def __init__(self, latency: int, tail_ppm: int) -> None:
+        self.resolution = resolution(latency)
+        self.bins = [0] * len(EDGES)
         self.tail_ppm = tail_ppm
         self.window = min(max(4096, 4_000_000 // max(tail_ppm, 4)), 2**20)
 
-    @staticmethod
-    def end(index: int) -> int:
-        if index == 0:
-            return 1023
-        octave, part = divmod(index - 1, 16)
-        return ((17 + part) << (octave + 6)) - 1
-
     def add(self, time: int) -> None:
-        place = next(i for i in range(512) if time <= self.end(i))
+        place = bisect_right(EDGES, time // self.resolution) - 1
         self.bins[place] += 1
         if sum(self.bins) >= self.window:
             self.bins = [n // 2 for n in self.bins]
@@ -105,10 +100,11 @@ class Sketch:
         if total * self.tail_ppm < 1_000_000:
             return latency
         above = 0
-        for index in reversed(range(512)):
+        for index in reversed(range(len(EDGES))):
             above += self.bins[index]
             if above > total * self.tail_ppm // 1_000_000:
-                return min(latency, self.end(index))
+                is_last = index == len(EDGES) - 1
+                return latency if is_last else min(latency, ENDS[index] * self.resolution - 1)
         return 0
 
 
@@ -119,7 +115,7 @@ class QuantileTimeout(FixedTimeout):
         self.settings = settings
         self.waits, self.inters = (
             WaitTimes(settings.latency, settings.tail_ppm),
-            Sketch(settings.tail_ppm),
+            Sketch(settings.latency, settings.tail_ppm),
         )
         self.born = NEVER
         self.restarted()

@@ -1,4 +1,4 @@
-"""The slow twin of ``engine/order/{highs,wait_sketch,waits}.py``: lists, and sums over them."""
+"""The slow twin of ``engine.order.sequence.waits``: lists, and sums over them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from bisect import bisect_right
 from math import sqrt
 
 UNITS = 64
-EDGES = [*range(64), *((64 + part) << octave for octave in range(14) for part in range(64)), 2**20]
+EDGES = [*range(16), *((16 + part) << octave for octave in range(16) for part in range(16)), 2**20]
 """Where bins begin, in resolutions; the last one has no end that matters."""
-ENDS = [*EDGES[1:], 65 << 14]
+ENDS = [*EDGES[1:], 17 << 16]
 Counts = list[int]
+
+
+def resolution(latency: int) -> int:
+    """What times are counted in."""
+    return int(2 ** max(0, latency.bit_length() - 20))
 
 
 class Highs:
@@ -25,12 +30,12 @@ class Highs:
                 self.records.pop()
             self.records.append((seq, now))
             return 0
-        for level in range(6):
+        for level in range(5):
             step = 4**level
             # Every step-th record once a newer one has come; the newest itself on level 0 only.
             kept = self.records[step - 1 : len(self.records) if level == 0 else -1 : step]
-            known = kept[-128:]
-            if known[0][0] <= seq or len(kept) <= 128 or level == 5:
+            known = kept[-32:]
+            if known[0][0] <= seq or len(kept) <= 32 or level == 4:
                 return now - self._since(seq, known, step)
         raise AssertionError
 
@@ -50,9 +55,9 @@ class WaitTimes:
 
     def __init__(self, latency: int, tail_ppm: int) -> None:
         self.tail = tail_ppm
-        self.resolution = 2 ** max(0, latency.bit_length() - 20)
+        self.resolution = resolution(latency)
         self.window = min(max(4096, 256_000_000 // tail_ppm), 2**20)
-        self.memory: Counts = [0] * 961
+        self.memory: Counts = [0] * len(EDGES)
         self.shape: Counts = []
         self.block: Counts = []  # bins of its events
         self.instants = 0
@@ -77,7 +82,7 @@ class WaitTimes:
             self.doubt, self.changed = block, 2
             return
         if self.changed == 2:
-            self.memory = [0] * 961
+            self.memory = [0] * len(EDGES)
             self.join(self.doubt)
             self.doubt, self.changed = [], 0
         enough = len(block) >= 128 and sum(self.memory) >= 128 * UNITS
@@ -87,7 +92,7 @@ class WaitTimes:
                 return
             if not self.shape or sum(self.memory) * 256 >= self.window * UNITS * 64:
                 self.shape = self.memory
-            self.memory, self.changed = [0] * 961, 1
+            self.memory, self.changed = [0] * len(EDGES), 1
         else:
             self.join(self.doubt)
         self.doubt = []
@@ -116,11 +121,16 @@ class WaitTimes:
     @staticmethod
     def exceeded_by(counts: Counts, units: int) -> int:
         """The time, in 1/1024 of the resolution, that ``units`` of the counts exceed."""
-        for place in reversed(range(1, 961)):
+        for place in reversed(range(1, len(EDGES))):
             above = sum(counts[place + 1 :])
             if above + counts[place] > units:
-                width = (ENDS[place] - EDGES[place]) * 1024
-                return ENDS[place] * 1024 - width * (units - above) // counts[place]
+                density = [n / (to - at) for n, at, to in zip(counts, EDGES, ENDS, strict=True)]
+                after = density[place] + (*density, 0.0)[place + 1]
+                before = density[place] + density[max(place - 1, 1)]
+                share = (units - above) / counts[place] * (before + after)
+                # Of a density that goes from ``before`` to ``after``, the part from here on.
+                back = share / (after + sqrt(after * after + (before - after) * share))
+                return ENDS[place] * 1024 - int((ENDS[place] - EDGES[place]) * 1024 * back)
         return 0
 
     def needed(self) -> int | None:

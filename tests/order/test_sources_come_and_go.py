@@ -1,4 +1,4 @@
-"""Quiet sources take little, those beyond the limit are forgotten, and no cut can tell."""
+"""Sources take little, those beyond the limit are forgotten, and no cut can tell."""
 
 from __future__ import annotations
 
@@ -8,17 +8,13 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.chain import Chain, ChainSettings
 from engine.order.registry import parse_order
-from engine.order.sequence import lanes
 from engine.order.sequence import order as sequence
-from engine.order.sequence.lane_compaction import LaneMemories
-from engine.order.sequence.state import MEMORY
 from engine.stream.frame import Frame
 from tests.order.test_order_cuts import PAIRS, Record, chain_over, cut, traces
 
@@ -34,13 +30,8 @@ MODERATE = settings(max_examples=20, deadline=None, suppress_health_check=[Healt
 
 @contextmanager
 def at_every_turn(records: int = 3) -> Iterator[None]:
-    """Lanes are packed as soon as they may be, and sources looked at after so many records."""
-    with (
-        patch.object(lanes, "_WORTH_PACKING", 1),
-        patch.object(lanes, "_SHARE", 1 << 30),
-        patch.object(sequence, "_MANY_NEW", 2),
-        patch.object(sequence, "FORGET_EVERY", records),
-    ):
+    """Sources are looked at after so many records."""
+    with patch.object(sequence, "FORGET_EVERY", records):
         yield
 
 
@@ -49,7 +40,7 @@ def at_every_turn(records: int = 3) -> Iterator[None]:
     trace=traces(), timeout=st.sampled_from(TIMEOUTS), kept=st.sampled_from([None, 1, 2]),
     every=st.integers(1, 5), data=st.data(),
 )  # fmt: skip
-def test_what_is_packed_and_forgotten_does_not_depend_on_cuts_and_restarts(
+def test_what_is_forgotten_does_not_depend_on_cuts_and_restarts(
     frame_of: Callable[..., Frame], trace: list[Record], timeout: str, kept: int | None,
     every: int, data: st.DataObject,
 ) -> None:  # fmt: skip
@@ -195,7 +186,7 @@ def test_state_does_not_grow_with_the_sources_that_came_and_went(
         few, _ = _snapshot_bytes(frame_of, 500)
         many, chain = _snapshot_bytes(frame_of, 2500)
     assert chain.counters()["sources_forgotten"] >= 2300
-    # 2,000 more sources have come and gone; a lane takes 30 KB, a clock 0.7.
+    # 2,000 more sources have come and gone; a lane takes 5 KB, a clock 0.7.
     assert many < 1.1 * few
 
 
@@ -230,56 +221,3 @@ def test_what_operators_hold_keeps_its_text(frame_of: Callable[..., Frame], aske
             rows = chain_over([[frame_of([each])] for each in records], order).everything
     assert rows == plain
     assert "held 0" in plain[1]
-
-
-# ---- the memories of lanes ---------------------------------------------------------------------
-
-WORDS = MEMORY.itemsize // 8
-contents = st.dictionaries(
-    st.integers(0, WORDS - 1) | st.sampled_from([0, 63, 64, WORDS - 1]),
-    st.integers(-(2**63), 2**63 - 1), max_size=9,
-)  # fmt: skip
-
-
-def words_of(memories: LaneMemories) -> np.ndarray:
-    return memories.pool.view(np.int64).reshape(-1, WORDS)
-
-
-@given(st.lists(st.tuples(st.sampled_from(["come", "pack", "wake", "close up"]),
-                          st.lists(contents, max_size=3)), max_size=9))  # fmt: skip
-def test_memories_are_what_they_were_wherever_they_lie(
-    steps: list[tuple[str, list[dict[int, int]]]],
-) -> None:
-    memories = LaneMemories()
-    here: list[tuple[int, np.ndarray]] = []
-    away: list[tuple[bytes, np.ndarray]] = []
-    for what, new in steps:
-        if what == "come":
-            places = memories.take(len(new))
-            assert not words_of(memories)[places].any()
-            for place, content in zip(places.tolist(), new, strict=True):
-                for word, value in content.items():
-                    words_of(memories)[place, word] = value
-                here.append((place, words_of(memories)[place].copy()))
-        elif what == "pack":
-            going, here = here[::2], here[1::2]
-            places = np.array([place for place, _ in going], np.int64)
-            kept = memories.kept(places)
-            memories.free(places)
-            away += zip(kept, [content for _, content in going], strict=True)
-        elif what == "wake":
-            places = memories.again([kept for kept, _ in away])
-            here += zip(places.tolist(), [content for _, content in away], strict=True)
-            away = []
-        else:
-            memories.close_up(np.array([place for place, _ in here], np.int64))
-            here = [(place, content) for place, (_, content) in enumerate(here)]
-        assert len({place for place, _ in here}) == len(here)
-        for place, content in here:
-            assert np.array_equal(words_of(memories)[place], content)
-
-
-def test_an_empty_memory_packs_to_little() -> None:
-    memories = LaneMemories()
-    (kept,) = memories.kept(memories.take(1))
-    assert len(kept) < 100

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 from msgspec import Struct, field
 
 from edge_agent import records as r
@@ -14,8 +15,15 @@ from engine.clocks.reference import SourceClocks, SyncPoint
 from engine.kernels.jit import kernel
 from engine.kernels.records import INT_MIN, NONE, numbers_of, one
 from engine.kernels.tables import empty_slots, enter, entry_of, slot_of
-from engine.order.sequence.lane_compaction import LaneMemories, Lanes, QuietLanes, are_silent
-from engine.order.sequence.state import COUNTERS, LANE, LANE_FIRST, PROGRESS
+from engine.order.sequence.state import (
+    COUNTERS,
+    LANE,
+    LANE_FIRST,
+    MEMORY,
+    MODE_QUANTILE,
+    PROGRESS,
+    RUN,
+)
 from engine.order.sequence.waits import first_timeout
 from engine.stream.columns import DEFAULT_STREAM_CODE, Columns
 from engine.stream.released import Strings
@@ -117,17 +125,14 @@ class Forgotten(Struct):
 
 # The table of lanes, one per (source, stream), in order of their first record.
 #
-# Sources come and go: a lane of which nothing is held and that nobody waits for is packed after a
-# while (``quiet_lanes``), and sources beyond those heard last are forgotten (``forget``).
+# Sources come and go: those beyond the ones heard last are forgotten (``forget``).
 
 
 _NO_STREAMS: Final = np.empty(0, np.int32)
 _NO_KINDS: Final = np.empty(0, np.int8)
-_WORTH_PACKING: Final = 64
-_SHARE: Final = 4
-"""Lanes are packed when so many and such a share of all can be: the table is then made anew."""
 _ROOMY: Final = 8
 """The store has room for so many times its lanes at most: to give memory back takes time."""
+_CODEC: Final = pa.Codec("lz4_raw")
 
 
 _FIRST: Final = numbers_of(one(LANE, **LANE_FIRST))
@@ -139,7 +144,11 @@ class LaneTable:
 
     def __init__(self, strings: Strings) -> None:
         self._strings = strings
-        self.memories = LaneMemories()
+        self.memories = np.zeros(1, MEMORY)
+        """At the lanes' ``memory``; place 0 is of all lanes that learn no quantiles."""
+        self._free: list[int] = []
+        self.runs = np.empty(0, RUN)
+        """Of each lane ``missing_n``, lane by lane."""
         self._store = np.empty(0, LANE)  # grown in steps; ``tables`` is the part in use
         self.tables = self._store
         self._slots = empty_slots(0)
@@ -147,11 +156,6 @@ class LaneTable:
         self._names = LaneNames()
         self._linked = -1
         self._linked_clocks: np.ndarray | None = None
-        self._numbers = np.empty(0, np.int64)
-        self._born = 0
-        self._calls = 0
-        self._heard = np.empty(0, np.int64)  # in which call; only where it may be packed
-        self.quiet = QuietLanes()
         self.forgotten = Forgotten()
 
     def announce(self, sync: SyncPoint, state: np.ndarray) -> None:
@@ -169,8 +173,8 @@ class LaneTable:
             if sync.ts is not None:  # what is missing at the front lies behind this
                 ln["last_ref"][lane] = sync.ts + sync.offset
             ln["idle"][lane] = 0
-            missing = self.memories.pool["missing"][ln["memory"][lane]]
-            missing[0] = (sync.incarnation, INT_MIN, sync.first_seq, 0)  # a RUN
+            run = np.array((sync.incarnation, INT_MIN, sync.first_seq, 0), RUN)
+            self.runs = np.insert(self.runs, int(ln["missing_n"][:lane].sum()), run)
             ln["missing_n"][lane] = 1
 
     def of(self, columns: Columns, rows: int, state: np.ndarray) -> np.ndarray:
@@ -185,10 +189,6 @@ class LaneTable:
         if missed:
             self._begin(columns, fresh[:missed], state)
             look_up(source, stream, default, kind, self._slots, self._keys, lanes, fresh)
-        self._calls += 1
-        heard = np.zeros(len(self.tables) + 1, bool)
-        heard[lanes] = True  # the last place is of records without a lane
-        self._heard[heard[:-1]] = self._calls
         return lanes
 
     def _begin(self, columns: Columns, rows: np.ndarray, state: np.ndarray) -> None:
@@ -211,7 +211,7 @@ class LaneTable:
         return len(self.tables) - 1
 
     def _make(self, source: np.ndarray, stream: np.ndarray, state: np.ndarray) -> None:
-        """Lanes of sources and streams that have none; all of a source, or none, are packed."""
+        """Lanes of sources and streams that have none."""
         first, end = len(self.tables), len(self.tables) + len(source)
         if end > len(self._store):
             store = np.empty(max(end, 2 * first), LANE)
@@ -222,14 +222,26 @@ class LaneTable:
         numbers_of(self.tables)[first:] = _FIRST
         self.tables["source"][first:] = source
         self.tables["stream"][first:] = stream
-        self.tables["memory"][first:] = self.memories.take(len(source))
-        self._numbers = np.append(self._numbers, self._born + np.arange(len(source)))
-        self._heard = np.append(self._heard, np.full(len(source), self._calls))
-        self._born += len(source)
+        if state["mode"][0] == MODE_QUANTILE:
+            self.tables["memory"][first:] = self._memories(len(source))
         timeout = first_timeout(state[0])
         for name in ("gap_timeout", "idle_timeout"):
             self.tables[name][first:] = timeout
         self._fill_slots(first)
+
+    def _memories(self, count: int) -> list[int]:
+        """Places of so many cleared memories."""
+        lacking = count - len(self._free)
+        if lacking > 0:
+            size = len(self.memories)
+            end = size + max(lacking, size // 4)
+            # In place: there is not the room for two of a large one. What is new is 0.
+            self.memories.resize(end, refcheck=False)
+            self._free = [*range(end - 1, size - 1, -1), *self._free]
+        start = len(self._free) - count
+        taken = self._free[start:]
+        del self._free[start:]
+        return taken
 
     def _fill_slots(self, first: int) -> None:
         """Enter the lanes from ``first`` on into the hash table, or all when it must grow."""
@@ -265,67 +277,10 @@ class LaneTable:
 
     def known(self, least: int) -> np.ndarray:
         """Whether a source is remembered, by its code; False to the end, behind ``least`` codes."""
-        quiet, _ = self.quiet.heard()
         of = self.tables["source"]
-        size = max(least, of.max(initial=NONE) + 1, quiet.max(initial=NONE) + 1)
-        known = np.zeros(size + 1, bool)
-        known[of] = known[quiet] = True
+        known = np.zeros(max(least, int(of.max(initial=NONE)) + 1) + 1, bool)
+        known[of] = True
         return known
-
-    def wake(self, sources: np.ndarray, rows: np.ndarray, state: np.ndarray) -> None:
-        """The packed lanes of the sources with these codes are in the table again.
-
-        ``rows``: pending ones, which name their lanes by place.
-        """
-        is_heard = np.zeros(int(sources.max(initial=NONE)) + 2, bool)
-        is_heard[sources] = True
-        is_heard[-1] = False  # records without a source
-        found = self.quiet.take(is_heard)
-        if not len(found.heads):
-            return
-        found.heads["memory"] = self.memories.again(found.memories)
-        order = np.argsort(np.concatenate([self._numbers, found.numbers]))
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
-        heads = np.concatenate([numbers_of(self.tables), numbers_of(found.heads)])[order]
-        self._names.clear()
-        numbers = np.append(self._numbers, found.numbers)
-        heard = np.append(self._heard, np.full(len(found.numbers), self._calls))
-        self._move(heads.view(LANE).reshape(-1), order, (numbers, heard))
-        _renumber(rows, state, place)
-
-    def pack(self, rows: np.ndarray, state: np.ndarray) -> None:
-        """Pack lanes that hold nothing back, were not heard lately, and are many enough.
-
-        Args:
-            rows: pending ones.
-            state: one STATE, of the kernels.
-        """
-        if len(self.tables) < _WORTH_PACKING:
-            return
-        inert = self._inert(rows, state) & (self._heard < self._calls - 1)
-        if inert.sum() >= _WORTH_PACKING + len(self.tables) // _SHARE:
-            self._pack(inert, rows, state)
-
-    def _pack(self, inert: np.ndarray, rows: np.ndarray, state: np.ndarray) -> None:
-        """Pack these lanes."""
-        if not inert.any():
-            return
-        self.quiet.add(self._lanes(inert))
-        self.memories.free(self.tables["memory"][inert])
-        kept = np.flatnonzero(~inert)
-        place = np.full(len(self.tables), NONE)
-        place[kept] = np.arange(len(kept))
-        _move_down(numbers_of(self.tables), kept)
-        self._names.keep(kept, place)
-        self._move(self.tables[: len(kept)], kept, (self._numbers, self._heard))
-        _renumber(rows, state, place)
-
-    def _lanes(self, asked: np.ndarray) -> Lanes:
-        """Those lanes of the table, as they are."""
-        heads = numbers_of(self.tables)[asked].view(LANE).reshape(-1)
-        memories = self.memories.kept(heads["memory"])
-        return Lanes(heads, self._numbers[asked], memories)
 
     def _inert(self, rows: np.ndarray, state: np.ndarray) -> np.ndarray:
         """Lanes without pending rows and markers, for which the merge does not wait."""
@@ -350,7 +305,7 @@ class LaneTable:
         if excess <= 0:
             return []
         inert = self._inert(rows, state)
-        sources, heard = self._free(inert, known)
+        sources, heard = self._sources_without(~inert, known)
         excess = min(excess, len(heard))
         if not excess:
             return []
@@ -362,38 +317,61 @@ class LaneTable:
         gone += tied[: excess - len(gone)]
         is_gone = np.zeros(len(known), bool)
         is_gone[gone] = True
-        self._pack(inert & is_gone[self.tables["source"]], rows, state)
-        self.forgotten.add(len(gone), self.quiet.take(is_gone).heads)
+        going = is_gone[self.tables["source"]]
+        self.forgotten.add(len(gone), self.tables[going])
+        self._remove(going, rows, state)
         return gone
 
-    def _free(self, inert: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Sources of which nothing is held, and the arrival of the newest record of each."""
-        of, (quiet, quiet_heard) = self.tables["source"], self.quiet.heard()
-        newest = np.full(len(known), INT_MIN)
-        np.maximum.at(newest, of, self.tables["last_arrival"])
-        np.maximum.at(newest, quiet, quiet_heard)
-        free = known.copy()
-        free[of[~inert]] = False
-        sources = np.flatnonzero(free)
-        return sources, newest[sources]
-
-    def _move(
-        self, tables: np.ndarray, order: np.ndarray, columns: tuple[np.ndarray, np.ndarray]
-    ) -> None:
-        """These are the lanes now; they may be the first ones of the store.
-
-        ``order``: the place that each had in ``columns``.
-        """
-        if tables.base is not self._store or len(self._store) > _ROOMY * len(tables) + _ROOMY:
-            self._store = tables.copy()
-        self.tables = self._store[: len(tables)]
-        if self.memories.roomy(len(tables)):
-            self.memories.close_up(self.tables["memory"])
-            self.tables["memory"] = np.arange(len(tables))
-        self._numbers, self._heard = (column[order] for column in columns)
+    def _remove(self, going: np.ndarray, rows: np.ndarray, state: np.ndarray) -> None:
+        """These lanes, of which nothing is held, go; ``rows`` and ``state`` name the others."""
+        ln = self.tables
+        freed = ln["memory"][going & (ln["memory"] > 0)]
+        numbers_of(self.memories)[freed] = 0
+        self._free += freed.tolist()
+        self.runs = self.runs[np.repeat(~going, ln["missing_n"])]
+        kept = np.flatnonzero(~going)
+        place = np.full(len(ln), NONE)
+        place[kept] = np.arange(len(kept))
+        _move_down(numbers_of(ln), kept)
+        self._names.keep(kept, place)
+        self.tables = self._store[: len(kept)]
+        if len(self._store) > _ROOMY * len(kept) + _ROOMY:
+            self._close_up()
         self._slots = empty_slots(0)
         self._fill_slots(0)
         self._linked = -1
+        rows["lane"] = place[rows["lane"]]
+        if state["blocker"][0] != NONE:
+            state["blocker"] = place[state["blocker"]]
+
+    def _close_up(self) -> None:
+        """No more room than these lanes need."""
+        self.tables = self._store = self.tables.copy()
+        has_memory = np.flatnonzero(self.tables["memory"])
+        self._restore_memories(has_memory, self._used_memories(has_memory))
+
+    def _used_memories(self, lanes: np.ndarray) -> np.ndarray:
+        """Of ``lanes``, as words."""
+        words: np.ndarray = numbers_of(self.memories)[self.tables["memory"][lanes]]
+        return words
+
+    def _restore_memories(self, lanes: np.ndarray, words: np.ndarray) -> None:
+        """Of ``lanes``; there are no others."""
+        self.memories, self._free = np.zeros(1 + len(lanes), MEMORY), []
+        numbers_of(self.memories)[1:] = words
+        self.tables["memory"][lanes] = 1 + np.arange(len(lanes))
+
+    def _sources_without(
+        self, busy: np.ndarray, known: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Known sources without a busy lane, and the arrival of the newest record of each."""
+        of = self.tables["source"]
+        newest = np.full(len(known), INT_MIN)
+        np.maximum.at(newest, of, self.tables["last_arrival"])
+        free = known.copy()
+        free[of[busy]] = False
+        sources = np.flatnonzero(free)
+        return sources, newest[sources]
 
     def counters(self, names: tuple[str, ...], now: int) -> list[dict[str, Any]]:
         """Per lane: its source and stream, its counters and its present timeouts [ns].
@@ -403,9 +381,6 @@ class LaneTable:
         silent for longer than its idle timeout. What is forgotten is one lane of no source.
         """
         tables = self.tables
-        if self.quiet.used:
-            heads = numbers_of(self.quiet.all().heads)
-            tables = np.concatenate([numbers_of(tables), heads]).view(LANE)[:, 0]
         timeouts = ("gap_timeout", "idle_timeout")
         told, others = (*names, *timeouts), ("source", "stream", "max_ts", "last_arrival", "closed")
         columns = {name: tables[name].tolist() for name in (*told, *others)}
@@ -430,11 +405,7 @@ class LaneTable:
 
     def codes(self) -> np.ndarray:
         """Codes of texts that are in use."""
-        quiet = self.quiet.all()
-        return np.concatenate([
-            self.tables["source"], self.tables["stream"],
-            quiet.heads["source"], quiet.heads["stream"],
-        ])  # fmt: skip
+        return np.concatenate([self.tables["source"], self.tables["stream"]])
 
     def adopt(self, strings: Strings) -> None:
         """``strings`` has what is in use, at the same codes."""
@@ -442,23 +413,26 @@ class LaneTable:
 
     def snapshot(self) -> dict[str, Any]:
         """Plain data."""
+        words = self._used_memories(np.flatnonzero(self.tables["memory"]))
         return {
-            "lanes": tuple(self._lanes(np.ones(len(self.tables), bool))),
-            "heard": self._heard - self._calls,
-            "born": self._born,
-            "quiet": self.quiet.snapshot(),
+            "lanes": self.tables.copy(),
+            "runs": self.runs,
+            "memories": bytes(_CODEC.compress(words.tobytes(), asbytes=True)),
             "forgotten": self.forgotten.snapshot(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over a snapshot."""
-        heads, numbers, memories = state["lanes"]
-        heads = heads.copy()
-        heads["memory"] = self.memories.again(memories)
+        self.tables = self._store = state["lanes"].copy()
+        self.runs = state["runs"]
+        has_memory = np.flatnonzero(self.tables["memory"])
+        size = len(has_memory) * MEMORY.itemsize
+        content = np.frombuffer(_CODEC.decompress(state["memories"], size), MEMORY)
+        self._restore_memories(has_memory, numbers_of(content))
         self._names.clear()
-        self._move(heads, np.arange(len(heads)), (numbers, state["heard"]))
-        self._calls, self._born = 0, state["born"]
-        self.quiet.restore(state["quiet"])
+        self._slots = empty_slots(0)
+        self._fill_slots(0)
+        self._linked = -1
         self.forgotten.restore(state["forgotten"])
 
 
@@ -471,8 +445,8 @@ def _move_down(lanes: np.ndarray, kept: np.ndarray) -> None:
                 lanes[i, place] = lanes[kept[i], place]
 
 
-def _renumber(rows: np.ndarray, state: np.ndarray, place: np.ndarray) -> None:
-    """Lane i is now called ``place[i]``."""
-    rows["lane"] = place[rows["lane"]]
-    if state["blocker"][0] != NONE:
-        state["blocker"] = place[state["blocker"]]
+def are_silent(lanes: np.ndarray, now: int) -> np.ndarray:
+    """Whether the last record of each lane is further back than its idle timeout."""
+    last = lanes["last_arrival"]
+    silent: np.ndarray = (last > INT_MIN) & (now - last > lanes["idle_timeout"])
+    return silent

@@ -24,7 +24,6 @@ from engine.order.sequence.state import (
     DUPLICATE,
     MARKER_JUMP,
     MAX_RING,
-    MISSING_KEPT,
     NOTE_GAP,
     QUARANTINED_JUMP,
     STAGE_HELD,
@@ -236,52 +235,52 @@ def release_run(s: Sequencer, lane: int, now: int, learn: bool) -> None:
 
 @kernel
 def remember_missing(
-    of: Record, memory: Record, inc: int, first: int, end: int, counted: int
+    s: Sequencer, of: Record, inc: int, first: int, end: int, counted: int
 ) -> None:
     """Keep the run [first, end) of ``inc`` so that a late event is told from a duplicate.
 
     ``counted``: 1 when its numbers were reported as missing, 0 when nobody waited for them.
     """
-    if of.missing_n == MISSING_KEPT:
-        oldest = memory.missing[0]
+    if of.missing_n == of.runs_cap:
+        oldest = s.runs[of.runs_off]
         if oldest.inc == of.inc:
             of.forgotten = max(of.forgotten, oldest.end)
-        _drop_run(of, memory, 0)
-    run = memory.missing[of.missing_n]
+        _drop_run(s, of, of.runs_off)
+    run = s.runs[of.runs_off + of.missing_n]
     run.inc, run.first, run.end, run.counted = inc, first, end, counted
     of.missing_n += 1
 
 
 @inline
-def _drop_run(of: Record, memory: Record, place: int) -> None:
-    for i in range(place + 1, of.missing_n):
-        memory.missing[i - 1] = memory.missing[i]
+def _drop_run(s: Sequencer, of: Record, place: int) -> None:
+    for i in range(place + 1, of.runs_off + of.missing_n):
+        s.runs[i - 1] = s.runs[i]
     of.missing_n -= 1
 
 
 @kernel
-def take_missing(of: Record, memory: Record, inc: int, seq: int) -> bool:
+def take_missing(s: Sequencer, of: Record, inc: int, seq: int) -> bool:
     """True (once) when (inc, seq) was passed over; it is not missing any more."""
-    for i in range(of.missing_n):
-        run = memory.missing[i]
+    for i in range(of.runs_off, of.runs_off + of.missing_n):
+        run = s.runs[i]
         if run.inc == inc and run.first <= seq < run.end:
             end, counted = run.end, run.counted
             run.end = seq
             if run.first == seq:
-                _drop_run(of, memory, i)
+                _drop_run(s, of, i)
             if seq + 1 < end:
-                remember_missing(of, memory, inc, seq + 1, end, counted)
+                remember_missing(s, of, inc, seq + 1, end, counted)
             of.missing_filled += counted
             return True
     return False
 
 
 @kernel
-def is_open(of: Record, memory: Record, inc: int) -> bool:
+def is_open(s: Sequencer, of: Record, inc: int) -> bool:
     """Whether the numbers after the last one of an earlier start are remembered as missing."""
     found = False
-    for i in range(of.missing_n):
-        run = memory.missing[i]
+    for i in range(of.runs_off, of.runs_off + of.missing_n):
+        run = s.runs[i]
         found |= run.inc == inc and run.end == INT_MAX
     return found
 
@@ -318,7 +317,7 @@ def give_up(s: Sequencer, lane: int, now: int) -> None:
     gap.low = high if low == INT_MIN else min(low, high)
     gap.high = high
     of.missing_total += end - first
-    remember_missing(of, s.memories[of.memory], of.inc, first, end, 1)
+    remember_missing(s, of, of.inc, first, end, 1)
     of.expected = end
     release_run(s, lane, now, False)
 
@@ -329,13 +328,13 @@ def late_or_duplicate(s: Sequencer, row: int, now: int) -> None:
     new = s.rows[row]
     lane, inc, seq = new.lane, new.inc, new.seq
     of = s.lanes[lane]
-    late = take_missing(of, s.memories[of.memory], inc, seq)
+    late = take_missing(s, of, inc, seq)
     if not late and inc == of.inc:
         late = seq < of.forgotten
-    if not late and inc < of.inc and not is_open(of, s.memories[of.memory], inc):
+    if not late and inc < of.inc and not is_open(s, of, inc):
         first = of.prev_expected if inc == of.prev_inc else INT_MIN
-        remember_missing(of, s.memories[of.memory], inc, first, INT_MAX, 0)
-        late = take_missing(of, s.memories[of.memory], inc, seq)
+        remember_missing(s, of, inc, first, INT_MAX, 0)
+        late = take_missing(s, of, inc, seq)
     of.earlier_start += late and inc < of.inc
     if not late:
         of.duplicate += 1
@@ -369,7 +368,7 @@ def begin(s: Sequencer, lane: int, row: int) -> None:
     if of.started:
         of.prev_inc = of.inc
         of.prev_expected = of.expected
-        remember_missing(of, s.memories[of.memory], of.inc, of.expected, INT_MAX, 0)
+        remember_missing(s, of, of.inc, of.expected, INT_MAX, 0)
     of.started = 1
     of.inc = inc
     of.expected = of.ann_first if of.ann_inc == inc else s.rows[row].seq
@@ -384,7 +383,7 @@ def begin(s: Sequencer, lane: int, row: int) -> None:
     of.forgotten = -1
     of.max_seq = -1
     of.highs_n = 0
-    remember_missing(of, s.memories[of.memory], inc, INT_MIN, of.expected, 0)
+    remember_missing(s, of, inc, INT_MIN, of.expected, 0)
 
 
 @kernel
@@ -402,7 +401,7 @@ def jumped(s: Sequencer, row: int, now: int) -> bool:
         return False
     while of.ring_count > 0:
         give_up(s, lane, now)
-    remember_missing(of, s.memories[of.memory], of.inc, of.expected, seq, 0)
+    remember_missing(s, of, of.inc, of.expected, seq, 0)
     of.expected = seq
     return True
 

@@ -33,7 +33,15 @@ from engine.order.base import (
     share,
 )
 from engine.order.sequence.lanes import LaneTable
-from engine.order.sequence.run import flush, new_rows, place_rings, run, survivors
+from engine.order.sequence.run import (
+    flush,
+    move_runs,
+    new_rows,
+    place_rings,
+    place_runs,
+    run,
+    survivors,
+)
 from engine.order.sequence.state import (
     COUNTERS,
     EVENT,
@@ -47,6 +55,7 @@ from engine.order.sequence.state import (
     NOTE_QUARANTINE,
     PROGRESS,
     ROW,
+    RUN,
     STATE,
     TIMER_NODE,
     Sequencer,
@@ -58,8 +67,6 @@ from engine.units import parse_duration
 
 FORGET_EVERY: Final = 16_384
 """Records of a site from one look at its sources to the next."""
-_MANY_NEW: Final = 4096
-"""A lane takes 30 KB until it is packed, which is after a call: with so many, calls are cut."""
 _SOURCES_MOST: Final = 1_000_000
 _MODES: Final = {"r19": MODE_R19, "fixed": MODE_FIXED, "quantile": MODE_QUANTILE}
 _ROW_COLUMNS: Final = {
@@ -183,7 +190,6 @@ class Sequence:
 
     def announce(self, sync: SyncPoint) -> None:
         """A sync record with a first number makes its lane known before any event."""
-        self._wake(np.array([self._clocks.strings.code(sync.source)]))
         if sync.first_seq is not None:
             self._lanes.announce(sync, self._state)
 
@@ -196,8 +202,6 @@ class Sequence:
 
         An event without a number goes to the merge when no number is waited for.
         """
-        if self._lanes.quiet.used:
-            self._wake(columns[r.SOURCE])
         pending = len(self._rows)
         all_rows = np.empty(pending + rows, ROW)
         if pending:
@@ -223,7 +227,6 @@ class Sequence:
         clocks = int(max(columns[r.SOURCE].max(initial=-1), self._clock(payload).max(initial=-1)))
         ordered = self._call(all_rows, payload, pending, clocks + 1, last=False)
         self._counted += rows
-        self._lanes.pack(self._rows, self._state)
         return ordered
 
     def _own_clocks(self) -> np.ndarray:
@@ -236,23 +239,20 @@ class Sequence:
         """Codes of the rows' clocks; empty: each is its source's own."""
         return payload.get(r.CLOCK, _NO_CODES)
 
-    def _wake(self, sources: np.ndarray) -> None:
-        self._lanes.wake(sources, self._rows, self._state)
-
     def cuts(self, columns: Columns, rows: int) -> list[int]:
         """Where ``columns`` must be cut, with their end: ``forget`` must be called there.
 
         That is after every ``FORGET_EVERY`` records of the site, or nowhere while its sources, with
         the new ones of these rows, are not too many.
         """
-        if len(self._clocks.strings.texts) <= min(self._kept, _MANY_NEW - 1):
+        if len(self._clocks.strings.texts) <= self._kept:
             return [rows]  # there are no more sources than texts
         known = self._lanes.known(int(columns[r.SOURCE].max(initial=-1)) + 1 if rows else 0)
         heard = np.zeros(len(known), bool)
         if rows:
             heard[columns[r.SOURCE]] = True
             heard[-1] = False  # records without a source
-        if (known | heard).sum() <= self._kept and (heard & ~known).sum() < _MANY_NEW:
+        if (known | heard).sum() <= self._kept:
             return [rows]
         first = FORGET_EVERY - self._counted % FORGET_EVERY
         return [*range(first, rows, FORGET_EVERY), rows]
@@ -261,8 +261,8 @@ class Sequence:
         """After ``FORGET_EVERY`` records: the codes of sources that are forgotten now.
 
         Of more than the settings' ``sources`` those heard least recently (by arrival, then by
-        name) go, if nothing of them is held. A pure function of the records so far, for all that
-        lanes are packed sooner or later. A source that comes back is as a new one.
+        name) go, if nothing of them is held. A pure function of the records so far. A source that
+        comes back is as a new one.
         """
         if self._counted % FORGET_EVERY:
             return []
@@ -294,6 +294,8 @@ class Sequence:
             flush(s, total)
         else:
             run(s, pending, total)
+        self._lanes.runs = np.empty(self._lanes.tables["missing_n"].sum(), RUN)
+        move_runs(self._lanes.tables, self._lanes.runs, s.runs, True)
         keep = np.empty(total, np.int64)
         keep = keep[: survivors(s, keep)]
         ordered = self._ordered(s, payload)
@@ -310,10 +312,12 @@ class Sequence:
         offset = place_rings(rows, self._lanes.tables, low, high)
         if len(self._rings) < offset:
             self._rings = np.empty(offset, np.int32)
+        runs = np.empty(place_runs(rows, self._lanes.tables), RUN)
+        move_runs(self._lanes.tables, self._lanes.runs, runs, False)
         size = 1 << max(1, (max(lanes, 2) - 1).bit_length())
         notes = 4 * len(rows) + 6 * lanes + 16
         return Sequencer(
-            rows, self._lanes.tables, self._lanes.memories.pool, self._rings[:offset],
+            rows, self._lanes.tables, self._lanes.memories, runs, self._rings[:offset],
             np.empty(2 * size, MERGE_NODE), np.empty(2 * size, TIMER_NODE), clocks, clock,
             self._state,
             np.empty(len(rows), EVENT), np.empty(notes, NOTE),

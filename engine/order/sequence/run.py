@@ -6,6 +6,8 @@ first record later than D is seen, or at the end of the input.
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from edge_agent.records import Kind
@@ -29,7 +31,13 @@ from engine.order.sequence.numbers import (
     resume_held,
     touch,
 )
-from engine.order.sequence.state import MAX_RING, STAGE_HELD, STAGE_RING, Sequencer
+from engine.order.sequence.state import (
+    MAX_RING,
+    MISSING_KEPT,
+    STAGE_HELD,
+    STAGE_RING,
+    Sequencer,
+)
 from engine.order.sequence.waits import saw_arrival
 
 _EVENT = int(Kind.EVENT)
@@ -239,6 +247,45 @@ def place_rings(rows: np.ndarray, lanes: np.ndarray, low: np.ndarray, high: np.n
         lanes[lane].ring_cap = capacity
         offset += capacity
     return offset
+
+
+_RUNS_OF_AN_EVENT: Final = 3
+"""An event adds so many runs at most: two of a new start, and the gap before it."""
+_RUNS_OF_MARKERS: Final = 5
+"""So many runs at most are due to an announcement and to the markers that wait."""
+
+
+@kernel
+def place_runs(rows: np.ndarray, lanes: np.ndarray) -> int:
+    """Give each lane room for all runs that this call can add; returns the sum of the rooms."""
+    markers = 0
+    for lane in range(len(lanes)):
+        lanes[lane].runs_cap = lanes[lane].missing_n + _RUNS_OF_MARKERS
+    for row in range(len(rows)):
+        if rows[row].kind == _EVENT:
+            lanes[rows[row].lane].runs_cap += _RUNS_OF_AN_EVENT
+        else:
+            markers += 1
+    offset = 0
+    for lane in range(len(lanes)):
+        lanes[lane].runs_off = offset
+        lanes[lane].runs_cap = min(lanes[lane].runs_cap + markers, MISSING_KEPT)
+        offset += lanes[lane].runs_cap
+    return offset
+
+
+@kernel
+def move_runs(lanes: np.ndarray, packed: np.ndarray, placed: np.ndarray, back: bool) -> None:
+    """Copy the runs of all lanes, ``packed`` one after another, to their places, or ``back``."""
+    at = 0
+    for lane in range(len(lanes)):
+        for i in range(lanes[lane].missing_n):
+            place = lanes[lane].runs_off + i
+            if back:
+                packed[at] = placed[place]
+            else:
+                placed[place] = packed[at]
+            at += 1
 
 
 @inline

@@ -25,13 +25,11 @@ MAX_RING: Final = 1 << 18
 """Largest distance between the expected number and a buffered one; more is a jump."""
 MISSING_KEPT: Final = 128
 """Runs of missing numbers remembered per lane, to tell a late event from a duplicate."""
-BINS: Final = 512
-"""Bins of a coarse sketch of times (16 per octave from 1 us to 18 minutes)."""
-WAIT_BINS: Final = 961
-"""Bins of the sketch of waiting times (see ``order/wait_sketch.py``)."""
-HIGHS_KEPT: Final = 128
-"""Arrivals of new highest numbers remembered per lane and level (see ``order/highs.py``)."""
-HIGH_LEVELS: Final = 6
+WAIT_BINS: Final = 273
+"""Bins of a sketch of times (see ``waits.wait_bin``)."""
+HIGHS_KEPT: Final = 32
+"""Arrivals of new highest numbers remembered per lane and level (see ``waits.saw_high``)."""
+HIGH_LEVELS: Final = 5
 
 # Why a record was set aside.
 QUARANTINED_FUTURE: Final = 0
@@ -83,8 +81,8 @@ lane's staircase) belong to a row in the ring, ``unc epoch nxt`` to one that has
 LANE_FIELDS: Final = (
     # the sequence stage: which numbers are expected, and the reorder buffer
     "source", "stream", "next_lane", "started", "inc", "expected", "prev_inc", "prev_expected",
-    "far_seq", "ann_inc", "ann_first", "ring_off", "ring_cap", "ring_count", "held_head",
-    "held_tail", "dq_head", "dq_tail",
+    "far_seq", "ann_inc", "ann_first", "ring_off", "ring_cap", "ring_count", "runs_off", "runs_cap",
+    "held_head", "held_tail", "dq_head", "dq_tail",
     # markers of how far the source has got: punctuation and end of stream
     "pog_seq", "pog_ts", "pog_clock", "pog_deadline",
     "next_pog_seq", "next_pog_ts", "next_pog_clock", "next_pog_deadline",
@@ -122,17 +120,15 @@ HIGH: Final = record("seq", "at")
 """A lane's highest number, and when it came."""
 MEMORY: Final = np.dtype(
     [
-        ("missing", RUN, (MISSING_KEPT,)),
         ("highs", HIGH, (HIGHS_KEPT * HIGH_LEVELS,)),
         ("waits", "i4", (WAIT_BINS,)),
         ("tail_shape", "i4", (WAIT_BINS,)),
         ("fresh", "i2", (WAIT_BINS,)),
         ("doubt", "i2", (WAIT_BINS,)),
-        ("inters", "i4", (BINS,)),
-        ("unused", "i4"),  # a whole number of words
+        ("silences", "i4", (WAIT_BINS,)),
     ]
 )
-"""What a lane remembers, 30 KB: apart, as lanes of sources that come and go are moved."""
+"""What a lane learns for ``timeout=quantile``, 7 KB; other timeouts share one that stays 0."""
 
 MERGE_NODE: Final = record("key", "tie", "lane")
 """A node of the merge's winner tree: 1 is the root, lane ``i`` is leaf ``len // 2 + i``."""
@@ -186,7 +182,8 @@ class Sequencer(NamedTuple):
     """All that the kernels read and write.
 
     ``rows``: ROW, pending ones and then new ones. ``lanes``: LANE. ``memories``: MEMORY, at the
-    lanes' ``memory``. ``ring``: the lanes' rings one after another, of rows. ``merge``, ``timer``:
+    lanes' ``memory``. ``runs``: RUN, of each lane from its ``runs_off`` on, oldest first. ``ring``:
+    the lanes' rings one after another, of rows. ``merge``, ``timer``:
     trees over the lanes. ``clocks``: of the site, by code. ``clock``: the code of each row's clock,
     or empty where every row has its source's own. ``state``: one STATE. ``events``, ``notes``:
     EVENT and NOTE, what a call gives.
@@ -195,6 +192,7 @@ class Sequencer(NamedTuple):
     rows: np.ndarray
     lanes: np.ndarray
     memories: np.ndarray
+    runs: np.ndarray
     ring: np.ndarray
     merge: np.ndarray
     timer: np.ndarray

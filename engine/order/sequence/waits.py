@@ -11,7 +11,6 @@ from engine.kernels.jit import inline, kernel
 from engine.kernels.records import INT_MAX, INT_MIN, Record
 from engine.kernels.tables import bin_start, count_in, log_bin, tail_bin
 from engine.order.sequence.state import (
-    BINS,
     HIGH_LEVELS,
     HIGHS_KEPT,
     MODE_FIXED,
@@ -23,9 +22,9 @@ from engine.order.sequence.state import (
 # Memory of when a lane's highest number grew: since when a late one was behind a larger one.
 #
 # An event has waited for a smaller number since the first arrival of any larger one. Those first
-# arrivals are the records of the highest number; level 0 keeps the newest 128 of them, level ``i``
-# every ``4 ** i``-th one, again the newest 128. So a wait is known exactly where it is short, and
-# else to within a thirtieth of the time since, evened out by reading off between the neighbours.
+# arrivals are the records of the highest number; level 0 keeps the newest 32 of them, level ``i``
+# every ``4 ** i``-th one, again the newest 32. So a wait is known exactly where it is short, and
+# else to within an eighth of the time since, evened out by reading off between the neighbours.
 
 
 _MASK: Final = HIGHS_KEPT - 1
@@ -86,17 +85,17 @@ def first_larger(of: Record, memory: Record, seq: int) -> int:
 #
 # Counts in bins of equal width up to ``FINE`` resolutions, then ``FINE`` bins per octave up to the
 # latency threshold, above which no timeout goes. The resolution is a power of two so that the
-# threshold is about a million of them (0.5 us for 500 ms, 1 ns for 1 ms or less). Inside a bin
-# events are taken as evenly spread, so that the share that a wait leaves out is met far better than
-# the bin is wide (1.6 %); counts are kept in 1/64 of an event, so that halving them forgets nothing
-# else.
+# threshold is about a million of them (0.5 us for 500 ms, 1 ns for 1 ms or less). Inside a bin the
+# density of events goes evenly from its neighbour below to the one above, so that the share that a
+# wait leaves out is met better than the bin is wide (6 %); counts are kept in 1/64 of an event, so
+# that halving them forgets nothing else.
 #
 # A value is a waiting time in 1/1024 of the resolution: it and a quotient of two fit in int64.
 
 
 ONE: Final = 64
 """Units of one event."""
-FINE: Final = 64
+FINE: Final = 16
 _FINE_BITS: Final = FINE.bit_length() - 1
 _RANGE_BITS: Final = 20
 assert WAIT_BINS == FINE + (_RANGE_BITS - _FINE_BITS) * FINE + 1  # the last: all that is longer
@@ -116,6 +115,15 @@ def wait_bin(wait_ns: int, bits: int) -> int:
     return min(log_bin(wait_ns >> bits, _FINE_BITS), WAIT_BINS - 1)
 
 
+@inline
+def _density(counts: np.ndarray, index: int) -> float:
+    """Counts per resolution in a bin."""
+    if index == WAIT_BINS:
+        return 0.0
+    width = bin_start(index + 1, _FINE_BITS) - bin_start(index, _FINE_BITS)
+    return float(counts[index]) / width
+
+
 @kernel
 def exceeded_by(counts: np.ndarray, bins: int, units: int) -> int:
     """The value that ``units`` of the ``counts`` exceed, all in the first ``bins``.
@@ -128,7 +136,11 @@ def exceeded_by(counts: np.ndarray, bins: int, units: int) -> int:
         if above + count > units:
             end = bin_start(index + 1, _FINE_BITS)
             width = end - bin_start(index, _FINE_BITS)
-            return (end << _VALUE_BITS) - (width << _VALUE_BITS) * (units - above) // count
+            after = _density(counts, index) + _density(counts, index + 1)
+            before = _density(counts, index) + _density(counts, max(index - 1, 1))
+            share = (units - above) / count * (before + after)
+            back = share / (after + sqrt(after * after + (before - after) * share))
+            return (end << _VALUE_BITS) - int((width << _VALUE_BITS) * back)
         above += count
     return 0
 
@@ -361,10 +373,10 @@ def _stretched(of: Record, memory: Record, tail_ppm: int, late: int) -> int:
 #
 # Three choices. ``r19``: Eq 3.1-3.11, exponential smoothing of inter-arrival and holding times.
 # ``fixed``: a constant. ``quantile``: the time that the share q of the events needed at most, late
-# ones included, were they to be in time (``order/waits.py``); capped by the latency threshold,
+# ones included, were they to be in time; capped by the latency threshold,
 # which also stands in until 1/(1-q) events, and as many different arrivals or 256, have been seen:
 # events of one message have one fate. The silence of a source is judged by the same quantile of the
-# times between its distinct arrivals, from a coarse sketch that halves its counts every
+# times between its distinct arrivals, from a sketch of the same bins that halves its counts every
 # ``silence_window`` samples.
 #
 # What ``quantile`` promises: while waiting times are stationary (correlated over less than some
@@ -379,9 +391,6 @@ WINDOW: Final = 4096
 _UNIT: Final = 1000
 _AGE: Final = 8
 _ARRIVALS: Final = 256
-_BITS: Final = 4
-_SHORT: Final = 111
-"""Bins of what is shorter than 1024 ns, beyond one that stands for all of them."""
 _LONGEST: Final = 8 * 10**12  # a sample is cut here (2.2 h), so that products stay in int64
 
 
@@ -407,17 +416,13 @@ def learn_average(n: int, avg: int, dev: int, sample_ns: int, factor: int) -> tu
     return smooth(avg, sample, factor), (error if n == 1 else smooth(dev, error, factor))
 
 
-@inline
-def _silence_bin(silence_ns: int) -> int:
-    """0 below 1024 ns, then 16 per octave."""
-    return min(max(log_bin(silence_ns, _BITS) - _SHORT, 0), BINS - 1)
-
-
 @kernel
-def _silence_quantile(bins: np.ndarray, total: int, tail_ppm: int) -> int:
+def _silence_quantile(bins: np.ndarray, total: int, tail_ppm: int, bits: int) -> int:
     """The silence [ns] that at most ``tail_ppm`` millionths of those counted exceed."""
     found = tail_bin(bins, total, tail_ppm)
-    return bin_start(found + 1 + _SHORT, _BITS) - 1 if found >= 0 else 0
+    if found == WAIT_BINS - 1:
+        return INT_MAX
+    return (bin_start(found + 1, _FINE_BITS) << bits) - 1
 
 
 def silence_window(tail_ppm: int) -> int:
@@ -446,7 +451,7 @@ def _refresh(state: Record, of: Record, memory: Record, now: int) -> None:
             if (now - of.born) // _AGE >= min(latency // _AGE, needed):
                 gap = needed
         if of.inters_n * tail >= _MILLION:
-            idle = min(latency, _silence_quantile(memory.inters, of.inters_n, tail))
+            idle = min(latency, _silence_quantile(memory.silences, of.inters_n, tail, state.bits))
         of.gap_timeout = gap
         of.idle_timeout = max(gap, idle)
 
@@ -496,7 +501,7 @@ def saw_arrival(state: Record, of: Record, memory: Record, seq: int, now: int, b
     is_new_instant = before != now
     if is_new_instant and before != INT_MIN:  # events of one message say nothing of silence
         of.inters_n = count_in(
-            memory.inters, of.inters_n, _silence_bin(now - before),
+            memory.silences, of.inters_n, wait_bin(now - before, state.bits),
             state.silence_window,
         )  # fmt: skip
     wait = 0
