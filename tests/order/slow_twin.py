@@ -22,6 +22,9 @@ from slow_lane import (
 )
 from slow_timeout import TIMEOUTS, Settings
 
+LEARNS_FROM = 16
+"""The event of a lane, the first being 1, from which on its timeout learns quantiles."""
+
 
 class Twin:
     """Feed it records (dicts of a trace, in ns) in arrival order, then ``finish`` it.
@@ -132,6 +135,7 @@ class Twin:
             refused == lane.counts["duplicate"] + lane.counts["quarantined_jump"]
             and event.inc == lane.inc
             and event.seq >= 0
+            and lane.counts["arrived"] >= LEARNS_FROM
         ):
             lane.timeout.arrived(event.seq, now, before)
         self.resume(lane, now)

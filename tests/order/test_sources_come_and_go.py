@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -221,3 +223,52 @@ def test_what_operators_hold_keeps_its_text(frame_of: Callable[..., Frame], aske
             rows = chain_over([[frame_of([each])] for each in records], order).everything
     assert rows == plain
     assert "held 0" in plain[1]
+
+
+# ---- the memory that a source takes ------------------------------------------------------------
+
+_GROWTH = """
+import sys
+import numpy as np, pyarrow as pa
+from engine.chain import Chain, ChainSettings
+from engine.order.registry import parse_order
+from engine.stream.frame import STRING, Frame
+
+def frames(sources, events):
+    names = pa.array([f"s{i}" for i in range(sources)])
+    for k in range(events):
+        at = (k * sources + np.arange(sources)) * 1000
+        yield Frame("main", pa.RecordBatch.from_pydict({
+            "source": pa.DictionaryArray.from_arrays(np.arange(sources, dtype=np.int32), names),
+            "seq": np.full(sources, k), "type": pa.nulls(sources, pa.string()).cast(STRING),
+            "ts": at, "arrival": at + 500,
+        }))
+
+def run(sources, events):
+    chain = Chain(ChainSettings(parse_order("sequence")), "main")
+    for frame in frames(sources, events):
+        chain.process([frame])
+    return chain
+
+def kilobytes(name):
+    lines = open("/proc/self/status").read().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name))
+
+run(20, 40)  # kernels are compiled, or read
+open("/proc/self/clear_refs", "w").write("5")
+before, sources = kilobytes("VmRSS"), int(sys.argv[1])
+chain = run(sources, int(sys.argv[2]))
+assert len(chain.strings.texts) > sources
+print((kilobytes("VmHWM") - before) / sources)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("sources", "events", "most_kb"), [(50_000, 10, 5), (20_000, 40, 14)])
+def test_a_source_takes_a_few_kilobytes(sources: int, events: int, most_kb: int) -> None:
+    """Issue 35, 3.7: 50,000 sources once took 2.1 GB. One that has sent little takes less."""
+    found = subprocess.run(
+        [sys.executable, "-c", _GROWTH, str(sources), str(events)], capture_output=True, text=True,
+        timeout=300, check=True,
+    )  # fmt: skip
+    assert 0 < float(found.stdout) < most_kb

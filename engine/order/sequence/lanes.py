@@ -19,6 +19,7 @@ from engine.order.sequence.state import (
     COUNTERS,
     LANE,
     LANE_FIRST,
+    LEARNS_FROM,
     MEMORY,
     MODE_QUANTILE,
     PROGRESS,
@@ -145,7 +146,7 @@ class LaneTable:
     def __init__(self, strings: Strings) -> None:
         self._strings = strings
         self.memories = np.zeros(1, MEMORY)
-        """At the lanes' ``memory``; place 0 is of all lanes that learn no quantiles."""
+        """At the lanes' ``memory``; place 0 is of all lanes that learn nothing."""
         self._free: list[int] = []
         self.runs = np.empty(0, RUN)
         """Of each lane ``missing_n``, lane by lane."""
@@ -189,7 +190,16 @@ class LaneTable:
         if missed:
             self._begin(columns, fresh[:missed], state)
             look_up(source, stream, default, kind, self._slots, self._keys, lanes, fresh)
+        if state["mode"][0] == MODE_QUANTILE:
+            self._give_memories(lanes)
         return lanes
+
+    def _give_memories(self, lanes: np.ndarray) -> None:
+        """A memory for each lane that has enough events, with those of these rows, to learn."""
+        ln = self.tables
+        most = ln["arrived"] + np.bincount(lanes[lanes != NONE], minlength=len(ln))
+        learning = np.flatnonzero((most >= LEARNS_FROM) & (ln["memory"] == 0))
+        ln["memory"][learning] = self._memories(len(learning))
 
     def _begin(self, columns: Columns, rows: np.ndarray, state: np.ndarray) -> None:
         """New lanes, for events at ``rows`` that have none; several may be of one lane."""
@@ -222,8 +232,6 @@ class LaneTable:
         numbers_of(self.tables)[first:] = _FIRST
         self.tables["source"][first:] = source
         self.tables["stream"][first:] = stream
-        if state["mode"][0] == MODE_QUANTILE:
-            self.tables["memory"][first:] = self._memories(len(source))
         timeout = first_timeout(state[0])
         for name in ("gap_timeout", "idle_timeout"):
             self.tables[name][first:] = timeout

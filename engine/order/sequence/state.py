@@ -27,6 +27,8 @@ MISSING_KEPT: Final = 128
 """Runs of missing numbers remembered per lane, to tell a late event from a duplicate."""
 WAIT_BINS: Final = 273
 """Bins of a sketch of times (see ``waits.wait_bin``)."""
+LEARNS_FROM: Final = 16
+"""The event, the first being 1, from which on a lane learns quantiles and has a MEMORY."""
 HIGHS_KEPT: Final = 32
 """Arrivals of new highest numbers remembered per lane and level (see ``waits.saw_high``)."""
 HIGH_LEVELS: Final = 5
@@ -128,7 +130,7 @@ MEMORY: Final = np.dtype(
         ("silences", "i4", (WAIT_BINS,)),
     ]
 )
-"""What a lane learns for ``timeout=quantile``, 7 KB; other timeouts share one that stays 0."""
+"""What a lane learns for ``timeout=quantile``, 7 KB; those that learn nothing share a clear one."""
 
 MERGE_NODE: Final = record("key", "tie", "lane")
 """A node of the merge's winner tree: 1 is the root, lane ``i`` is leaf ``len // 2 + i``."""

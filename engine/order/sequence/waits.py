@@ -13,6 +13,7 @@ from engine.kernels.tables import bin_start, count_in, log_bin, tail_bin
 from engine.order.sequence.state import (
     HIGH_LEVELS,
     HIGHS_KEPT,
+    LEARNS_FROM,
     MODE_FIXED,
     MODE_QUANTILE,
     MODE_R19,
@@ -490,11 +491,11 @@ def saw_held(state: Record, of: Record, memory: Record, held: int) -> None:
 
 @inline
 def saw_arrival(state: Record, of: Record, memory: Record, seq: int, now: int, before: int) -> None:
-    """Every event of the lane teaches ``quantile`` how long to wait for such a one.
+    """An event of the lane teaches ``quantile`` how long to wait for such a one.
 
-    ``before`` is the lane's previous arrival.
+    ``before``: the lane's previous arrival.
     """
-    if state.mode != MODE_QUANTILE:
+    if state.mode != MODE_QUANTILE or of.arrived < LEARNS_FROM:
         return
     if of.born == INT_MIN:
         of.born = now
