@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
+
 from engine.errors import UserError
 from engine.gateway.outputs import LATER
 from engine.gateway.recall import Recalled
@@ -236,6 +238,8 @@ class LogKeeper:
             self.step()
         except (UserError, OSError) as error:
             self._say(str(error))
+        # Arrow keeps what merging needed, some 10 MB, unless it is asked to give it back.
+        pa.default_memory_pool().release_unused()
 
     def _say(self, line: str) -> None:
         """Once, as long as there is nothing else to say."""
