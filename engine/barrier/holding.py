@@ -45,7 +45,7 @@ class Policy(Protocol):
     adapts: bool
     """Whether new matches leave at once while that is seldom wrong."""
 
-    def clocks(self, told: StreamProgress) -> list[Steps]:
+    def clocks(self, progress: StreamProgress) -> list[Steps]:
         """The clocks that the targets are of."""
 
     def targets(self, closes: np.ndarray) -> np.ndarray:
@@ -193,11 +193,11 @@ class Holding:
         wanted = [(DUE, timeline.closed, held.target, waiting)]
         if self._ordered:
             wanted.append((LAST_DUE, timeline.passed, held.last_target, ~held.last_due))
-        for kind, told, target, waits in wanted:
+        for kind, progress, target, waits in wanted:
             some = np.flatnonzero(waits)
             at, moment = known[some], known_moment[some]
             reached = np.ones(len(some), np.bool_)
-            for number, steps in enumerate(self._policy.clocks(told)):
+            for number, steps in enumerate(self._policy.clocks(progress)):
                 place = np.searchsorted(steps.value, target[some, number])
                 reached &= place < len(steps.value)
                 place = np.minimum(place, len(steps.value) - 1)

@@ -25,8 +25,8 @@ class PromisePolicy:
         self._asked = asked
         self._types = list(dict.fromkeys([*asked.negated, *asked.positive]))
 
-    def clocks(self, told: StreamProgress) -> list[Steps]:
-        promised = told.promised
+    def clocks(self, progress: StreamProgress) -> list[Steps]:
+        promised = progress.promised
         return [promised[ALL] if ALL in promised else promised[kind] for kind in self._types]
 
     def targets(self, closes: np.ndarray) -> np.ndarray:
@@ -154,8 +154,8 @@ class Bounded:
     def __init__(self, slack_ns: int) -> None:
         self._slack_ns = slack_ns
 
-    def clocks(self, told: StreamProgress) -> list[Steps]:
-        return [told.clock]
+    def clocks(self, progress: StreamProgress) -> list[Steps]:
+        return [progress.clock]
 
     def targets(self, closes: np.ndarray) -> np.ndarray:
         last = closes[:, :-1].max(axis=1, initial=LONG_AGO)
@@ -171,7 +171,7 @@ class Bounded:
         return None
 
     def broken(self, timeline: StreamTimeline) -> np.ndarray:
-        return timeline.below(timeline.told.clock, self._slack_ns)
+        return timeline.below(timeline.received.clock, self._slack_ns)
 
 
 # ``hold:H``: a match leaves H after it became known, on the arrival clock (SPEC 4.2; Z10).

@@ -125,10 +125,10 @@ class StreamClocks:
         clock = Steps.of(ref, release, number, self._newest)
         if released.promises is None:
             progress = progress_steps(ref, status, release, first, steps, self.frontier)
-            told, at = StreamProgress(clock, {ALL: progress}), steps.at
+            received, at = StreamProgress(clock, {ALL: progress}), steps.at
         else:
             self._book = self._book or PromiseBook(self._types)
-            told = StreamProgress(clock, self._book.steps(released, released.promises, first))
+            received = StreamProgress(clock, self._book.steps(released, released.promises, first))
             at = released.promises.at
         self.bound, self.t_a = released.bound, max(self.t_a, released.t_a)
         now = max([LONG_AGO, *release[-1:].tolist(), *at[-1:].tolist()])
@@ -137,16 +137,16 @@ class StreamClocks:
         )
         self._widest = max(self._widest, t_a)
         self.rows += released.n
-        closed = passed = told
+        closed = passed = received
         if self.bound != ClockBound() or (self._by_delay and self.t_a):
-            closed, passed = self._less(told, 1), self._less(told, 2)
+            closed, passed = self._less(received, 1), self._less(received, 2)
         rows = clocks.rows(released.n)
-        return Moved(first, rows, now, told, closed, passed, self.horizon, self.t_a)
+        return Moved(first, rows, now, received, closed, passed, self.horizon, self.t_a)
 
-    def _less(self, told: StreamProgress, errors: int) -> StreamProgress:
-        """What was told less so many clocks' errors."""
-        promised = {name: self._shorter(of, errors) for name, of in told.promised.items()}
-        return StreamProgress(self._shorter(told.clock, errors), promised)
+    def _less(self, received: StreamProgress, errors: int) -> StreamProgress:
+        """``received`` less so many clocks' errors."""
+        promised = {name: self._shorter(of, errors) for name, of in received.promised.items()}
+        return StreamProgress(self._shorter(received.clock, errors), promised)
 
     def _shorter(self, steps: Steps, errors: int) -> Steps:
         # Later times err by more, but by far less than they are later: values still ascend.

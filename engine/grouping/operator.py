@@ -56,9 +56,9 @@ class Watermark:
 
 def promised(moved: Moved, types: tuple[str, ...]) -> Watermark | None:
     """What is promised of all ``types``, by the order or by punctuations; None: nothing can be."""
-    told = moved.told.promised
-    whole = [told[ALL]] if ALL in told else []
-    own = [told[name] for name in types if name in told]
+    promised = moved.received.promised
+    whole = [promised[ALL]] if ALL in promised else []
+    own = [promised[name] for name in types if name in promised]
     if whole or not own or len(own) < len(types):
         return Watermark.behind(whole[0], 0) if whole else None
     kind = np.repeat(np.arange(len(own)), [len(each.value) for each in own])
@@ -114,10 +114,10 @@ class GroupingOperator:
         self._strings = released.strings
         assert released.moved is not None
         marks = self._watermarks(released.moved)
-        told = self._sent(released, marks) if released.n else None
+        results = self._sent(released, marks) if released.n else None
         gone = self._run.watermark(max([INT_MIN, *(mark.last() for mark in marks)]))
         if not self._waits:
-            return () if told is None else told
+            return () if results is None else results
         if not len(gone):
             return ()
         return self._results(gone, np.min([mark.since(gone.ref) for mark in marks], axis=0))
@@ -126,7 +126,7 @@ class GroupingOperator:
         """What says how far time has come; the furthest counts."""
         marks = []
         if self._slack_ns is not None:
-            marks.append(Watermark.behind(moved.told.clock, self._slack_ns))
+            marks.append(Watermark.behind(moved.received.clock, self._slack_ns))
         if self._by_promise:
             mark = promised(moved, self.types)
             if mark is not None:
@@ -157,8 +157,8 @@ class GroupingOperator:
         self._counts["incomplete"] += int((mine & ~known).sum())
         source = columns["source"][chosen].astype(np.int64)
         rank = self._sources.rank(source, strings, self._run.sources)
-        told = self._run.send(ref[chosen], payload[chosen], source, columns["seq"][chosen], rank)
-        return self._results(told, columns["release"][chosen][told.row]) if len(told) else ()
+        sent = self._run.send(ref[chosen], payload[chosen], source, columns["seq"][chosen], rank)
+        return self._results(sent, columns["release"][chosen][sent.row]) if len(sent) else ()
 
     def _results(self, items: Items, at: np.ndarray) -> DerivedItems:
         none = np.zeros(len(items), np.bool_)

@@ -151,7 +151,7 @@ class SeqMatcher:
         self._strings = released.strings
         timeline = moved.timeline(released, self.types, by_start=not self._by_ends)
         refuted = self._refuted(released) if len(released.refuted.by) else None
-        changes = self._changes(released, moved, timeline.told.promised)
+        changes = self._changes(released, moved, timeline.received.promised)
         self._horizon = moved.horizon
         if refuted is not None:
             changes = self._caused_by_none(refuted, changes, released, moved)

@@ -56,7 +56,7 @@ class Steps(Struct, frozen=True):
 
 
 class StreamProgress(Struct, frozen=True):
-    """What was told of later records. ``clock``: the event clock (largest ref yet). ``promised``:
+    """Bounds on later records. ``clock``: the event clock (largest ref yet). ``promised``:
     by type, or under ``ALL``, the least ref of later records that is promised.
     """
 
@@ -64,7 +64,7 @@ class StreamProgress(Struct, frozen=True):
     promised: dict[str, Steps]
 
     def of(self, types: Sequence[str]) -> StreamProgress:
-        """What was told of these types."""
+        """The part about these types."""
         promised = {name: said for name, said in self.promised.items() if name in (ALL, *types)}
         return StreamProgress(self.clock, promised)
 
@@ -82,14 +82,14 @@ class Ahead(Struct, frozen=True):
 
 class Moved(Struct, frozen=True):
     """What one batch moves. ``first``: number of its first row in the stream; ``rows``: at each;
-    ``now``, ``told``, ``closed``, ``passed``: as in ``StreamTimeline``; ``horizon``, ``t_a``: after
-    it.
+    ``now``, ``received``, ``closed``, ``passed``: as in ``StreamTimeline``; ``horizon``, ``t_a``:
+    after it.
     """
 
     first: int
     rows: Ahead
     now: int
-    told: StreamProgress
+    received: StreamProgress
     closed: StreamProgress
     passed: StreamProgress
     horizon: int
@@ -113,7 +113,7 @@ class Moved(Struct, frozen=True):
         mine = np.flatnonzero(kinds >= 0)
         ref = columns.get("ref", empty) if by_start else ends_of(released)
         return StreamTimeline(
-            self.now, self.told.of(types), self.closed.of(types), self.passed.of(types),
+            self.now, self.received.of(types), self.closed.of(types), self.passed.of(types),
             ref[mine], 2 * (self.first + mine) + 1, kinds[mine], types,
         )  # fmt: skip
 
@@ -121,7 +121,7 @@ class Moved(Struct, frozen=True):
 class StreamTimeline(Struct, frozen=True):
     """What the barriers may ask of a batch.
 
-    ``now``: the arrival clock after it; what was due before it is due. ``told``: as it was said.
+    ``now``: the arrival clock after it; what was due before it is due. ``received``: as received.
     ``closed`` and ``passed``: the same less what clocks may err by, seen or not (SPEC 4.3): no
     later record can lie before a time of ``closed``; none can, itself or by what it is matched
     with, be part of a match whose last event lies before a time of ``passed``.
@@ -130,7 +130,7 @@ class StreamTimeline(Struct, frozen=True):
     """
 
     now: int
-    told: StreamProgress
+    received: StreamProgress
     closed: StreamProgress
     passed: StreamProgress
     ref: np.ndarray
@@ -147,7 +147,7 @@ class StreamTimeline(Struct, frozen=True):
     def below_promises(self) -> np.ndarray:
         """Which rows lie below what was promised for their type before them."""
         found = np.zeros(len(self.ref), np.bool_)
-        for name, steps in self.told.promised.items():
+        for name, steps in self.received.promised.items():
             mine = True if name == ALL else self.type == self.types.index(name)
             found |= self.below(steps, 0) & mine
         return found
