@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from engine.barrier.base import Matcher
 from engine.barrier.registry import barrier_in_force, build_barrier
@@ -23,67 +23,54 @@ from engine.query_failures import QueryFailures
 
 if TYPE_CHECKING:
     from engine.cascade.cascade import Cascade, Reaching
-    from engine.pattern.seq import SeqMatcher
     from engine.pattern.spill.chunks import ChunkStore
 
-Build = Callable[[Any, ChainSettings, str, "ChunkStore | None"], Operator]
-"""(plan, settings, site, where spilled chunks are; None: as the settings say) -> its operator."""
-
-
-def _behind_barrier(
-    matcher: Matcher, plan: SeqPlan | OrPlan | TreePlan | RepeatPlan, settings: ChainSettings
-) -> Operator:
-    barrier = build_barrier(barrier_in_force(settings.barrier, plan.realtime), matcher.asked)
-    most = settings.pattern.matches_max
-    return BarrierStage(matcher, barrier, plan.name, most, MATCHES_TOGETHER)
+Build = Callable[[Any, ChainSettings, str, "ChunkStore | None"], Operator | Matcher]
+"""(plan, settings, site, where spilled chunks are; None: as the settings say) -> its operator, or
+the matcher of a pattern, which a barrier follows."""
 
 
 def _pattern(
     plan: SeqPlan | OrPlan, settings: ChainSettings, site: str, chunks: ChunkStore | None
-) -> Operator:
+) -> Matcher:
     pattern = replace(settings.pattern, certainty=settings.certainty)
-    matcher: SeqMatcher
     if isinstance(plan, SeqPlan) and of_intervals(plan):
         from engine.interval.iseq import IseqMatcher  # noqa: PLC0415 - not for points
 
         if settings.spill is not None:
             raise UserError(f"query {plan.name!r}: an ISEQ keeps its intervals in memory; no spill")
-        matcher = IseqMatcher(plan, pattern, site)
-    elif settings.spill is None:
+        return IseqMatcher(plan, pattern, site)
+    if settings.spill is None:
         from engine.pattern.seq import SeqMatcher  # noqa: PLC0415 - not for windows
 
-        matcher = SeqMatcher(plan, pattern, site)
-    else:
-        from engine.pattern.spill.matcher import SpillingMatcher  # noqa: PLC0415 - for few runs
+        return SeqMatcher(plan, pattern, site)
+    from engine.pattern.spill.matcher import SpillingMatcher  # noqa: PLC0415 - for few runs
 
-        matcher = SpillingMatcher(plan, settings.spill, pattern, site, chunks)
-    return _behind_barrier(matcher, plan, settings)
+    return SpillingMatcher(plan, settings.spill, pattern, site, chunks)
 
 
 def _tree(
     plan: TreePlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
-) -> Operator:
+) -> Matcher:
     from engine.interval.trees import TreeMatcher  # noqa: PLC0415 - not for points
 
     if settings.spill is not None:
         raise UserError(
             f"query {plan.name!r}: events of SEQ/PAL trees are not kept on disk; leave --spill out"
         )
-    matcher = TreeMatcher(plan, replace(settings.pattern, certainty=settings.certainty), site)
-    return _behind_barrier(matcher, plan, settings)
+    return TreeMatcher(plan, replace(settings.pattern, certainty=settings.certainty), site)
 
 
 def _repetition(
     plan: RepeatPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
-) -> Operator:
+) -> Matcher:
     from engine.repetition.matcher import RepeatMatcher  # noqa: PLC0415 - for few runs
 
     if settings.spill is not None:
         raise UserError(
             f"query {plan.name!r}: steps that repeat keep their events in memory; leave --spill out"
         )
-    matcher = RepeatMatcher(plan, replace(settings.pattern, certainty=settings.certainty), site)
-    return _behind_barrier(matcher, plan, settings)
+    return RepeatMatcher(plan, replace(settings.pattern, certainty=settings.certainty), site)
 
 
 def _windows(
@@ -169,4 +156,10 @@ def build_operator(
         UserError: an unknown certainty rule, naming the known ones.
     """
     Rule(settings.certainty)
-    return OPERATORS[type(plan)](plan, settings, site, chunks)
+    made = OPERATORS[type(plan)](plan, settings, site, chunks)
+    if not isinstance(plan, SeqPlan | OrPlan | TreePlan | RepeatPlan):
+        return cast("Operator", made)
+    matcher = cast("Matcher", made)
+    barrier = build_barrier(barrier_in_force(settings.barrier, plan.realtime), matcher.asked)
+    most = settings.pattern.matches_max
+    return BarrierStage(matcher, barrier, plan.name, most, MATCHES_TOGETHER)
