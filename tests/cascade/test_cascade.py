@@ -132,7 +132,7 @@ def test_corrections_too_far_back_are_counted_and_change_nothing() -> None:
             MEANS.replace("10 s;", "10 s DRIFT EACH;") + "SELECT max(v) FROM w WINDOW TUMBLING 1 h",
             "three results of each window",
         ),
-        (MEANS + "EXPLAIN SELECT max(v) FROM w WINDOW TUMBLING 1 min", "EXPLAIN stands in the"),
+        (MEANS + "EXPLAIN SELECT max(v) FROM w WINDOW TUMBLING 1 min", "EXPLAIN is in the"),
         ('CREATE STREAM "../x" AS SELECT count(*) WINDOW TUMBLING 1 s', "is no name for a stream"),
         (MEANS.replace("STREAM w", "STREAM q2") + "SELECT count(*) WINDOW TUMBLING 1 s", "named"),
     ],

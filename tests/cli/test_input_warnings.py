@@ -76,7 +76,7 @@ def test_hold_counts_lines_where_there_are_no_arrivals_and_says_so(cli: Any, tra
     records = [{"type": "A", "ts": 1}, {"type": "B", "ts": 4}, {"type": "D", "ts": 5}]
     ran = cli("query", PAIRS, "--input", trace(*records), "--barrier", "hold:1us", "--quiet")
     assert ran.code == 0
-    assert ran.err.startswith("warning: the input has no arrival times, line numbers stand for th")
+    assert ran.err.startswith("warning: the input has no arrival times, line numbers replace th")
     assert "barrier hold keeps each match for 1,000 lines" in ran.err
     assert "such as bounded:1s" in ran.err
     timed = [{**record, "arrival": 10 + row} for row, record in enumerate(records)]

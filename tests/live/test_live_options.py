@@ -61,7 +61,7 @@ def test_chunks_that_are_gone_are_told_and_all_is_made_again(tmp_path: Path) -> 
     assert "chunks of spilled events are gone: answers are to be made again" in again.said[0]
     again.end_at(files)
     assert again.written() == before
-    assert not any("mended" in line for line in again.said)
+    assert not any("repaired" in line for line in again.said)
     assert Life(tmp_path, SPILLED).said == []
 
 
