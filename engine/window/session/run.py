@@ -273,7 +273,7 @@ class SessionWindows(OwnWindows):
     def _mark_refuted(self, low: int, high: int) -> None:
         gap, kept = self.plan.size_ns, self._sessions.kept[: int(self._state["kept"][0])]
         of = self._sessions.of[kept]
-        mine = (of["told"] == 1) & (of["first"] - gap < high) & (of["last"] + gap >= low)
+        mine = (of["emitted"] == 1) & (of["first"] - gap < high) & (of["last"] + gap >= low)
         self._sessions.of["stale"][kept[mine]] = 1
         self._state["stale"] |= mine.any()
 
