@@ -407,7 +407,7 @@ class Chain:
         if released.n:
             if stream not in self._clocks_seen:
                 self._clocks_seen[stream] = self._new_clocks_seen()
-            self._clocks_seen[stream].mark(released.columns, self.clocks.known)
+            self._clocks_seen[stream].mark(released.columns, self.clocks.clocks["n"] > 0)
 
     def _released(self, ordered: Ordered, refuted: Refuted, *, goes_out: bool) -> Released | None:
         """What query operators read; None when nothing has happened. ``goes_out``: of all taps."""

@@ -172,11 +172,6 @@ class SourceClocks:
         offset, bound = self._declared[name]
         self.learn(SyncPoint(name, r.DEFAULT_STREAM, 0, offset, 2 * bound, skew_error_ppb=0))
 
-    @property
-    def known(self) -> np.ndarray:
-        """Whether an offset is known of a clock, by its code."""
-        return np.asarray(self.clocks["n"] > 0)
-
     def _empty(self, codes: int) -> np.ndarray:
         """Clock tables of ``codes`` codes, none of them synchronised."""
         table = np.zeros(codes, CLOCK)
