@@ -25,8 +25,8 @@ import numpy as np
 
 from engine.pattern.seq import Alone, SeqMatcher
 from engine.pattern.settings import PatternSettings
+from engine.pattern.spill.bounds import SpillSettings
 from engine.pattern.spill.matcher import SpillingMatcher
-from engine.pattern.spill.settings import SpillSettings
 from engine.query import query
 from engine.query.plan import Plan, SeqPlan
 from engine.stream.released import Released, Strings

@@ -2,7 +2,7 @@
 
 A pass over a log ends with the first failure. A live engine must not: what one device sends would
 end the answers about all others. There a failed query of a site gives no more results until the
-query or the program changes, or somebody asks for another try (``engine.results.failed_queries``).
+query or the program changes, or somebody asks for another try (``engine.results.run_writer``).
 """
 
 from __future__ import annotations

@@ -30,12 +30,11 @@ from engine.query import query as parse_query
 from engine.query.analysis.cascade import read_statements
 from engine.query.endpoints.joins import check_index
 from engine.query.explain import cascade_lines
-from engine.query.language.definitions import expanded
-from engine.query.language.statements import is_cascade
+from engine.query.language.statements import expanded, is_cascade
 from engine.query.plan import Plan
 from engine.query.purge_settings import MATCHES_MAX, parse_purge
+from engine.results.ordered import SIDE_OUTPUT
 from engine.results.part_store import PartStore
-from engine.results.side_output import SIDE_OUTPUT
 from slackwater.folder import Folder
 from slackwater.inputs import Input, Source, opened
 from slackwater.results import Results

@@ -24,7 +24,7 @@ OPERATOR_ROOMS = (
 )  # fmt: skip
 """Operators know their own plan."""
 CHOOSES = {
-    "engine/compare/families.py": "sequence's default latency is the family's",
+    "engine/compare/choice.py": "sequence's default latency is the family's",
 }
 """Who picks one on purpose, as a user does."""
 

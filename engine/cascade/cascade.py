@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import astuple
 
 from engine.barrier.registry import BarrierSettings
-from engine.cascade.progress import ProgressSteps, Reach, SourceProgress, reach_of
+from engine.cascade.result_reader import ProgressSteps, Reach, SourceProgress, reach_of
 from engine.cascade.stage import DerivedStage
 from engine.operator import Operator, ResultPieces
 from engine.pattern.settings import PatternSettings

@@ -19,9 +19,9 @@ from engine.query.plan import WindowKind
 from engine.query.results_as_events import OF_ALERTS, returned_values
 from engine.results.identity import identities
 from engine.stream.columns import VALID_PREFIX, Columns, join, joined_type
-from engine.stream.ends import CHANCE, REF_END, UNKNOWN
 from engine.stream.frame import ATTR_PREFIX
 from engine.stream.released import NO_EPOCH, Strings
+from engine.stream.timeline import CHANCE, REF_END, UNKNOWN
 from engine.window.held.content import VALUE
 from engine.window.held.number import FLOAT, HALF_WORD, INT, NULL, TEXT
 from engine.window.output.results import WindowResults, window_identities

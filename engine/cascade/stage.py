@@ -20,8 +20,15 @@ import numpy as np
 from msgspec.structs import astuple
 
 from engine.cascade.derived_events import DerivedRows, columns_in, derived_events, joined
-from engine.cascade.progress import EARLIEST, ProgressSteps, Reach
-from engine.cascade.result_reader import NO_STEPS, AskedOperator, Checkpoints, changes_between
+from engine.cascade.result_reader import (
+    EARLIEST,
+    NO_STEPS,
+    AskedOperator,
+    Checkpoints,
+    ProgressSteps,
+    Reach,
+    changes_between,
+)
 from engine.cascade.schedule import Instants, Schedule, schedule
 from engine.errors import ContractViolation
 from engine.kernels.tables import places_of

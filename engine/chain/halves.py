@@ -18,8 +18,8 @@ from engine.clocks.reference import SourceClocks
 from engine.kernels.records import INT_MAX
 from engine.order.base import Guards, Ordered
 from engine.stream.columns import VALID_PREFIX, Columns, clock_codes, join
-from engine.stream.ends import REF_END
 from engine.stream.released import RESIDUAL, Progress
+from engine.stream.timeline import REF_END
 
 _KINDS: Final = (int(r.Kind.IBP), int(r.Kind.IBE))
 

@@ -35,7 +35,7 @@ def _pattern(
 ) -> Matcher:
     pattern = replace(settings.pattern, certainty=settings.certainty)
     if isinstance(plan, SeqPlan) and of_intervals(plan):
-        from engine.interval.iseq import IseqMatcher  # noqa: PLC0415 - not for points
+        from engine.interval.trees import IseqMatcher  # noqa: PLC0415 - not for points
 
         if settings.spill is not None:
             raise UserError(f"query {plan.name!r}: an ISEQ keeps its intervals in memory; no spill")

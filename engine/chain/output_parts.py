@@ -12,9 +12,8 @@ from msgspec import structs
 from engine.chain import Chain, ChainOutput
 from engine.operator import ResultColumns
 from engine.query_failures import QueryFailure
-from engine.results.ordered import ORDERED, released_table
+from engine.results.ordered import LATE, ORDERED, QUARANTINED, aside_table, released_table
 from engine.results.run_writer import COUNTERS, FAILED, RESULTS, OutputPart
-from engine.results.side_output import LATE, QUARANTINED, aside_table
 from engine.stream.frame import Frame
 
 

@@ -12,7 +12,7 @@ from engine.constraint.settings import MonitorSettings
 from engine.operator import ResultPieces
 from engine.order.base import Guards, OrderSettings
 from engine.pattern.settings import PatternSettings
-from engine.pattern.spill.settings import SpillSettings
+from engine.pattern.spill.bounds import SpillSettings
 from engine.query.plan import Drift, Plan, checks_of, of_log
 from engine.query_failures import QueryFailure
 from engine.stream.released import Released
@@ -86,7 +86,7 @@ class ChainSettings:
 class ChainOutput:
     """What one call gave: results per query (by position), and batches of the ordered stream.
 
-    ``late``, ``quarantined``: what did not go its way (``engine.results.side_output``), if asked
+    ``late``, ``quarantined``: what did not go its way (``engine.results.ordered``), if asked
     for. ``failures``: queries that have failed now, where the settings isolate them.
     """
 

@@ -30,7 +30,7 @@ from engine.order.base import Ordered, OrderSite
 from engine.query import needed_attributes
 from engine.query.fields import attributes_of, names
 from engine.query_failures import QueryFailure, QueryFailures
-from engine.results.side_output import SideOutput, quarantined_columns, quarantined_shown
+from engine.results.ordered import SideOutput, quarantined_columns, quarantined_shown
 from engine.stream.columns import (
     DEFAULT_STREAM_CODE,
     Columns,
@@ -41,9 +41,9 @@ from engine.stream.columns import (
     records_by_kind,
     sync_records,
 )
-from engine.stream.ends import by_end, from_start
 from engine.stream.frame import ATTR_PREFIX, Frame
 from engine.stream.released import Refuted, Released, Strings
+from engine.stream.timeline import by_end, from_start
 
 if TYPE_CHECKING:
     from engine.chain.stream_readers import AttributeChecks

@@ -16,8 +16,8 @@ from engine.operator import Operator, ResultPieces
 from engine.query import check_attributes
 from engine.query.results_as_events import attributes_of_log
 from engine.query_failures import QueryFailures
-from engine.stream.ends import in_stream
 from engine.stream.released import LATE_DROPPED, Released
+from engine.stream.timeline import in_stream
 
 if TYPE_CHECKING:
     from engine.cascade.cascade import Cascade

@@ -17,7 +17,7 @@ from engine.check.rules import QueryJudge, Rules
 from engine.errors import UserError
 from engine.kernels.records import INT_MAX
 from engine.operator import ResultPieces
-from engine.query.language.place import closest, listed
+from engine.query.language.mistakes import closest, listed
 from engine.query.plan import Checks, Plan, checks_of
 from engine.stream.released import Strings
 

@@ -22,12 +22,11 @@ from engine.cli.visible import json_out, tell, visible
 from engine.errors import UserError
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.describe import describe, summary_tables
-from engine.log.forget import forget
 from engine.log.input.input_log import open_input
 from engine.log.input.input_read import PLAIN_FORM, InputForm, InputRead
 from engine.log.input.lines import STDIN
-from engine.log.row_export import write_csv, write_parquet_rows
-from engine.log.trace_writer import write_trace
+from engine.log.retention import forget
+from engine.log.row_export import write_csv, write_parquet_rows, write_trace
 from engine.log.whole_file import sync_folder
 from engine.passes.warnings import of_counted
 from engine.results.export import text_out

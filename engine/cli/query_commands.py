@@ -71,11 +71,11 @@ from engine.query import explain
 from engine.query.analysis.cascade import read_statements
 from engine.query.endpoints.joins import COST, IBP, check_index, check_joins
 from engine.query.explain import cascade_lines
-from engine.query.language.definitions import expanded
+from engine.query.language.statements import expanded
 from engine.query.plan import Plan
 from engine.query.purge_settings import MATCHES_MAX, PurgeSettings, parse_purge
+from engine.results.ordered import SIDE_OUTPUT
 from engine.results.part_store import PartStore
-from engine.results.side_output import SIDE_OUTPUT
 
 Input = Annotated[
     str,

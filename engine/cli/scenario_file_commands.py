@@ -18,8 +18,7 @@ from engine.extras import need
 from engine.passes.scenario_run import FILE, check_questions, foretold, load_file, read_options
 from engine.report.page.document import check_page_folder
 from engine.sweep.cells import CELLS, Axis, Cell, answered, cells, jobs_of, nearest, read_axes
-from engine.sweep.findings import SweepFindings
-from engine.sweep.page import HTML, JSON, assess, write_sweep
+from engine.sweep.page import HTML, JSON, SweepFindings, assess, write_sweep
 
 # ``slackwater new`` and ``slackwater check``: scenario files (``docs/scenarios.md``).
 

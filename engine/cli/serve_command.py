@@ -17,7 +17,7 @@ from engine.log.files.log_files import log_files
 from engine.passes.pipeline import attribute_types, check_order, check_plans
 from engine.query.fields import named_attributes
 from engine.server.demo.demonstration import demonstrate
-from engine.server.engine_section import EngineSettings
+from engine.server.engine_process import EngineSettings
 from engine.server.serving import serve
 from engine.server.site_file import read_site
 

@@ -17,8 +17,7 @@ from engine.cli.terminal import PlainConsole
 from engine.cli.visible import json_out, tell
 from engine.errors import UserError
 from engine.extras import need
-from engine.live.answering_time import answering_time_ns
-from engine.live.questions import Questions
+from engine.live.questions import Questions, answering_time_ns
 from engine.log.whole_file import whole_file
 from engine.passes.scenario_run import FILE
 from engine.server.site_file import read_site

@@ -13,7 +13,6 @@ import numpy as np
 from msgspec.structs import astuple, replace
 
 from engine.clocks.promises import PromiseBook
-from engine.stream.ends import ends_of
 from engine.stream.released import IN_ORDER, ClockBound, Released
 from engine.stream.timeline import (
     ALL,
@@ -22,6 +21,7 @@ from engine.stream.timeline import (
     Moved,
     Steps,
     StreamProgress,
+    ends_of,
     progress_steps,
 )
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from edge_agent.units import NS_PER
-from engine.compare.choice import OrderChoice, choose
-from engine.compare.families import best_of_each, default_sweep, read_sweep
+from engine.compare.choice import OrderChoice, best_of_each, choose, default_sweep, read_sweep
 from engine.compare.measure import (
     Advanced,
     Arrivals,
@@ -49,7 +48,7 @@ class Settings:
 class OrdersCompared:
     """The arrivals by ref; the orders that were named; a range of slacks; and what suits.
 
-    ``orders``: where none were named, the best of each family (``engine.compare.families``), found
+    ``orders``: where none were named, the best of each family (``engine.compare.choice``), found
     among ``tried``.
 
     ``arrival_given``: False where line numbers stand for the arrivals: a hold is then so many
@@ -90,7 +89,7 @@ def compare(
     Args:
         log: an arrival log.
         orders: short forms, as ``sequence:timeout=r19``; none: one of each kind, each with the
-            least patience that is complete enough (``engine.compare.families``).
+            least patience that is complete enough (``engine.compare.choice``).
         sweep: a range of slacks, as ``kslack:10ms..10s``, or ``measured``: quantiles of the log's
             own lateness; None: no sweep.
         reading: where events carry their true times and departures, if they do.

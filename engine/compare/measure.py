@@ -21,9 +21,9 @@ from engine.log.arrival_log import LogReader
 from engine.order.base import Guards, OrderSettings
 from engine.order.registry import parse_order
 from engine.stream.columns import mask_name
-from engine.stream.ends import ends_of
 from engine.stream.frame import ATTR_PREFIX, Frame, by_site
 from engine.stream.released import IN_ORDER, LATE_DROPPED, Released
+from engine.stream.timeline import ends_of
 
 # An int64 column of any length in bounded memory, and the values at places of its sorted order.
 #

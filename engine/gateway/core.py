@@ -21,15 +21,21 @@ from edge_agent import messages as m
 from edge_agent import wire
 from edge_agent.errors import NtpRefused, WireError
 from edge_agent.pull_back import Excerpt
-from engine.gateway.addresses import Addresses
 from engine.gateway.commits import Commits
+from engine.gateway.content import Refusal
 from engine.gateway.intake import Intake, Site
-from engine.gateway.outputs import CloseConnection, DeadLetters, Output, Send, Sink
+from engine.gateway.outputs import (
+    ArrivalClock,
+    CloseConnection,
+    DeadLetters,
+    Output,
+    Send,
+    Sink,
+    Timers,
+)
 from engine.gateway.peers import Admission, Peer, Source
 from engine.gateway.recall import Recalled
-from engine.gateway.schemas import Refusal
-from engine.gateway.settings import GatewaySettings, SourceStore
-from engine.gateway.timers import ArrivalClock, Timers
+from engine.gateway.settings import Addresses, GatewaySettings, SourceStore
 
 __all__ = [
     "CloseConnection",

@@ -14,8 +14,7 @@ from edge_agent.records import Kind
 from engine.gateway.content import ContentRefused, check_data
 from engine.gateway.frames import FrameBuilder, Part, one_row
 from engine.gateway.outputs import DeadLetters
-from engine.gateway.peers import Lane, Source
-from engine.gateway.promises import GatewayPromise, WaitingPromises
+from engine.gateway.peers import GatewayPromise, Lane, Source, WaitingPromises
 from engine.gateway.pull_back import PullBack
 from engine.gateway.settings import GatewaySettings, SourceStore
 

@@ -18,9 +18,8 @@ from engine.grouping.operations import GroupingPlan
 from engine.kernels.records import INT_MAX, INT_MIN
 from engine.query.fields import released_columns
 from engine.results.schema import decoded
-from engine.stream.ends import ends_of
 from engine.stream.released import Released, Strings
-from engine.stream.timeline import ALL, LONG_AGO, Moved, Steps
+from engine.stream.timeline import ALL, LONG_AGO, Moved, Steps, ends_of
 
 # The watermark of a chain's dataflow: which times are passed, row by row, and since when.
 

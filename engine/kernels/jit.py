@@ -1,8 +1,8 @@
 """``kernel``, ``njit``, ``inline``: functions that Numba compiles when they are first called.
 
 What is compiled is kept on disk under a digest of all that it is made of
-(``engine.kernels.digest``) in ``SLACKWATER_CACHE`` (default: the user's cache directory); the Spark
-host hands that to executors. ``SLACKWATER_UNCOMPILED=1`` leaves kernels plain Python
+(``engine.kernels.kernel_cache``) in ``SLACKWATER_CACHE`` (default: the user's cache directory); the
+Spark host hands that to executors. ``SLACKWATER_UNCOMPILED=1`` leaves kernels plain Python
 (``engine.kernels.uncompiled``) for a debugger; ``SLACKWATER_PLAIN_NUMBA=1`` compiles them by
 Numba's public interfaces alone.
 """
@@ -145,7 +145,7 @@ class _Compiled:
             directory, compiled = cache_directory(), made.compile
             if directory is not None:
                 from engine.kernels import kernel_cache  # noqa: PLC0415 - loads Numba
-                from engine.kernels.digest import digest_of  # noqa: PLC0415 - needs NumPy
+                from engine.kernels.kernel_cache import digest_of  # noqa: PLC0415 - needs NumPy
 
                 folder = directory / digest_of(self)
                 if kernel_cache.enable(made, folder):
@@ -166,7 +166,7 @@ def _prepare() -> None:
     """Loads Numba, what it takes tuples of arrays for, and the notice of compiling."""
     from numba.core import event  # noqa: PLC0415 - loads Numba
 
-    import engine.kernels.by_reference  # noqa: F401, PLC0415 - likewise
+    import engine.kernels.compile_once  # noqa: F401, PLC0415 - likewise
 
     class Notice(event.Listener):  # type: ignore[misc]  # numba is not checked here
         """Calls ``when_compiling``."""

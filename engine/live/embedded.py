@@ -20,7 +20,7 @@ from engine.errors import UserError
 from engine.log.files.folder import retired
 from engine.log.files.log_files import file_mark
 from engine.log.following import frames_after
-from engine.log.frame_rules import attribute_types
+from engine.log.record.record_rules import attribute_types
 from engine.log.whole_file import load, save
 from engine.pattern.spill.chunks import ChunksApart, ChunksGone, FileChunks, folder_of
 from engine.query import check_attributes

@@ -27,9 +27,9 @@ from engine.log.whole_file import sync_folder
 from engine.query.results_as_events import time_labels
 from engine.results.answer_lines import AnswerLines, AnswersDamaged
 from engine.results.answer_tables import AnswerTables
-from engine.results.failed_queries import Failed, FailedQueries
 from engine.results.live_answers import LiveAnswers, check_begin
 from engine.results.part_store import wait_for_sole_use
+from engine.results.run_writer import Failed, FailedQueries
 from engine.units import unit_ns
 
 if TYPE_CHECKING:

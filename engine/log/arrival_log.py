@@ -54,7 +54,7 @@ from engine.log.files.log_files import (
     read_file,
     reading,
 )
-from engine.log.frame_rules import attribute_types
+from engine.log.record.record_rules import attribute_types
 from engine.log.whole_file import (
     NS_PER_MS,
     write_parquet,

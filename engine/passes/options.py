@@ -15,7 +15,7 @@ from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.pattern.settings import PatternSettings
 from engine.query.endpoints.joins import COST, IBP, check_index, check_joins
-from engine.query.language.definitions import Definition, definitions
+from engine.query.language.statements import Definition, definitions
 from engine.query.plan import Plan
 from engine.query.purge_settings import MATCHES_MAX, parse_purge
 from engine.units import parse_duration, unit_ns

@@ -21,7 +21,7 @@ from engine.order.registry import is_order
 from engine.passes.clock_faults import clocks_set_back
 from engine.query.explain_operators import cost_of_repetition, cost_without_key
 from engine.query.fields import named_types
-from engine.query.language.place import closest
+from engine.query.language.mistakes import closest
 from engine.query.monitor_plan import monitored_plans
 from engine.query.plan import Plan
 from engine.stream.timeline import ANY_TYPE

@@ -42,9 +42,9 @@ from engine.results.schema import (
     same_for_all,
 )
 from engine.stream.columns import VALID_PREFIX
-from engine.stream.ends import UNKNOWN
 from engine.stream.frame import ATTR_PREFIX
 from engine.stream.released import Strings
+from engine.stream.timeline import UNKNOWN
 
 _CODED = ("stream", "source", "type")
 INTERNAL = "$"

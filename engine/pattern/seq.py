@@ -29,9 +29,8 @@ from engine.pattern.verdict.matches import Judge
 from engine.query.fields import attributes_of, released_columns
 from engine.query.plan import OrPlan, SeqPlan
 from engine.query.purge_settings import PURGES
-from engine.stream.ends import CHANCE, in_stream
 from engine.stream.released import Released, Strings
-from engine.stream.timeline import LONG_AGO, Moved, Steps
+from engine.stream.timeline import CHANCE, LONG_AGO, Moved, Steps, in_stream
 
 # SEQ: strictly increasing event time, every combination, with its certainty (SPEC 4.1, 4.3).
 #

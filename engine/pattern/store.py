@@ -22,10 +22,9 @@ from engine.query.fields import attributes_in, own_attribute, released_columns
 from engine.query.plan import Attribute
 from engine.query.values import Value
 from engine.stream.columns import VALID_PREFIX
-from engine.stream.ends import CHANCE
 from engine.stream.frame import ATTR_PREFIX
 from engine.stream.released import NO_EPOCH, Refuted, Released, Strings
-from engine.stream.timeline import LONG_AGO
+from engine.stream.timeline import CHANCE, LONG_AGO
 
 # Columns of new events into the records that the kernels of patterns read.
 #
@@ -62,7 +61,7 @@ REF_END: Final = "ref_end"
 T_A: Final = "t_a"
 """The site's T_a in force at the event."""
 DOUBTED: Final = "doubted"
-"""1: it may not have happened: its ``engine.stream.ends`` is not 1."""
+"""1: it may not have happened: its ``engine.stream.timeline`` is not 1."""
 
 _IN_RECORD: Final = tuple(EVENT.names or ())
 """Columns that are fields of a record: what the kernel reads lies together, event by event."""
@@ -310,7 +309,7 @@ class Store:
         return EventTimes(c["ref"], c["unc"], c["epoch"], c["clock"], c[REF_END]).take(rows)
 
     def chances(self, rows: np.ndarray) -> np.ndarray:
-        """That the events happened (``engine.stream.ends``); 1 at the place -1."""
+        """That the events happened (``engine.stream.timeline``); 1 at the place -1."""
         known = self.columns.get(CHANCE)
         found = np.ones(rows.shape)
         return found if known is None else np.where(rows >= 0, known[rows], found)

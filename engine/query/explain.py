@@ -18,7 +18,7 @@ from engine.query.explain_operators import (
     window_sections,
 )
 from engine.query.fields import attributes_in, shows_everything
-from engine.query.language.place import listed
+from engine.query.language.mistakes import listed
 from engine.query.monitor_plan import MonitorPlan
 from engine.query.plan import (
     Comparison,

@@ -8,11 +8,10 @@ from typing import Final
 import numpy as np
 
 from engine.barrier.registry import BARRIERS, BarrierSettings, Closes, barrier_of_windows
-from engine.query.endpoints.five_counts import representation
 from engine.query.endpoints.joins import IBP, in_order, indexed_path, series_of
-from engine.query.endpoints.order import LESS
+from engine.query.endpoints.order import LESS, representation
 from engine.query.fields import shows_everything
-from engine.query.language.place import listed
+from engine.query.language.mistakes import listed
 from engine.query.plan import (
     Drift,
     Emit,

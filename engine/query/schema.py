@@ -19,8 +19,8 @@ from engine.query.fields import (
     own_attribute,
 )
 from engine.query.language import syntax as s
+from engine.query.language.mistakes import Span, closest, refuse
 from engine.query.language.parse import parse
-from engine.query.language.place import Span, closest, refuse
 from engine.query.language.syntax import Join
 from engine.query.monitor_plan import MonitorPlan, occurrences
 from engine.query.plan import (

@@ -13,7 +13,7 @@ from engine.kernels.jit import inline, kernel
 from engine.pattern.search.machine import CERTAINLY, FLOAT, POSSIBLY, Errors, holds
 from engine.pattern.search.state import CERTAIN, IMPOSSIBLE, POSSIBLE
 from engine.pattern.verdict.outcomes import bits_of, real_of
-from engine.repetition.records import (
+from engine.repetition.compiled import (
     ALL_OF,
     AVG,
     CUR,

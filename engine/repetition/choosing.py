@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from engine.kernels.jit import kernel
 from engine.pattern.search.stacks import first_not_below
 from engine.repetition.asking import spread_of
-from engine.repetition.records import (
+from engine.repetition.compiled import (
     APART,
     FAR,
     FIRST_OF_END,

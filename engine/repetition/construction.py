@@ -17,7 +17,7 @@ from engine.kernels.tables import mixed
 from engine.pattern.search.stacks import find, insert, needed
 from engine.repetition.asking import spread_of
 from engine.repetition.choosing import choose_late, choose_newest
-from engine.repetition.records import ALL_MATCHES, ANY, FAR, SearchState
+from engine.repetition.compiled import ALL_MATCHES, ANY, FAR, SearchState
 from engine.repetition.runs import go_on, is_alike, keeps_runs, place_of
 from engine.repetition.starts import (
     latest_start,

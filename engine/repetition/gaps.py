@@ -28,7 +28,7 @@ from engine.repetition.asking import (
     taken,
     trial_holds,
 )
-from engine.repetition.records import CUR, NEXT, PREV, STRICT, SearchState
+from engine.repetition.compiled import CUR, NEXT, PREV, STRICT, SearchState
 
 
 @inline

@@ -22,8 +22,7 @@ from engine.pattern.settings import Rule
 from engine.pattern.store import Store
 from engine.query.purge_settings import MATCHES_MAX
 from engine.repetition import construction as c
-from engine.repetition.compiled import RepeatLayout, made_kinds
-from engine.repetition.records import (
+from engine.repetition.compiled import (
     EVENT_OF,
     FAR,
     GAP_DOUBT,
@@ -34,7 +33,9 @@ from engine.repetition.records import (
     ROLES,
     RUN,
     STANDING,
+    RepeatLayout,
     SearchState,
+    made_kinds,
 )
 from engine.stream.released import Strings
 

@@ -25,10 +25,9 @@ from engine.pattern.verdict.probability import (
 )
 from engine.pattern.verdict.unknown import may_be_unknown, of_runs
 from engine.query.repeat_plan import Contiguity, RepeatPlan, compares_others
+from engine.repetition.compiled import EVENT_OF
 from engine.repetition.kernel import FoundRuns
-from engine.repetition.records import EVENT_OF
-from engine.stream.ends import UNKNOWN
-from engine.stream.timeline import ANY_TYPE, LONG_AGO
+from engine.stream.timeline import ANY_TYPE, LONG_AGO, UNKNOWN
 
 # The matches that a batch is about and those that the barrier holds, each with a number.
 #

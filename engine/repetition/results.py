@@ -23,9 +23,9 @@ from engine.repetition.asking import HALF, LOW_HALF
 from engine.repetition.compiled import RepeatLayout
 from engine.repetition.matches import MatchTable
 from engine.stream.columns import VALID_PREFIX
-from engine.stream.ends import CHANCE
 from engine.stream.frame import ATTR_PREFIX
 from engine.stream.released import Strings
+from engine.stream.timeline import CHANCE
 
 CELLS_MAX = 1 << 22
 """Of the table that some results become at once."""

@@ -27,8 +27,8 @@ from engine.repetition.asking import (
     trial_holds,
     tried,
 )
+from engine.repetition.compiled import ANY, CUR, FAR, STRICT, SearchState
 from engine.repetition.gaps import follows, scan
-from engine.repetition.records import ANY, CUR, FAR, STRICT, SearchState
 from engine.repetition.walk import (
     MatchFilter,
     has_room,

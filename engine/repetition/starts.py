@@ -12,7 +12,7 @@ from __future__ import annotations
 from engine.kernels.jit import inline, kernel
 from engine.pattern.search.stacks import first_not_below
 from engine.repetition.asking import key_equal, spread_of
-from engine.repetition.records import ANY, FAR, FIRST_OF_START, KEPT, SearchState
+from engine.repetition.compiled import ANY, FAR, FIRST_OF_START, KEPT, SearchState
 from engine.repetition.runs import RUNNING, UNKNOWN, match_of, may_end, stands
 from engine.repetition.walk import MatchFilter, walk
 

@@ -30,8 +30,8 @@ from engine.repetition.asking import (
     trial_holds,
     tried,
 )
+from engine.repetition.compiled import FAR, NEXT, STRICT, SearchState
 from engine.repetition.gaps import alive_until, effect_of, follows, scan
-from engine.repetition.records import FAR, NEXT, STRICT, SearchState
 
 NEW: Final = 1
 OLD: Final = 0

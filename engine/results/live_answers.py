@@ -17,12 +17,10 @@ from engine.log.files.folder import retired
 from engine.query_failures import QueryFailure
 from engine.results.answer_lines import SUFFIX, AnswerLines
 from engine.results.answer_tables import AnswerTables
-from engine.results.failed_queries import FailedQueries
 from engine.results.json_lines import in_one_text
 from engine.results.kinds import KINDS, ResultKind, kind_of
-from engine.results.ordered import event_lines
-from engine.results.run_writer import FAILED, RESULTS, OutputPart
-from engine.results.side_output import SIDE_OUTPUT
+from engine.results.ordered import SIDE_OUTPUT, event_lines
+from engine.results.run_writer import FAILED, RESULTS, FailedQueries, OutputPart
 
 # Where an engine begins in a log whose oldest files were retired.
 

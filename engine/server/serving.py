@@ -25,14 +25,12 @@ from engine.live.questions import check_claim
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.files.folder import retired
 from engine.log.files.log_files import log_files
-from engine.server.engine_process import EngineProcess, OnResults
-from engine.server.engine_section import spark_ready
+from engine.server.engine_process import EngineProcess, OnResults, spark_ready
 from engine.server.log_keeper import LogKeeper, LogThread
 from engine.server.ntp_responder import NtpResponder
-from engine.server.refusal_lines import RefusalLines
 from engine.server.result_feed import ResultFeed
 from engine.server.site_file import SiteSettings, plain_tokens
-from engine.server.tcp_host import TcpHost, connections_within, open_files
+from engine.server.tcp_host import RefusalLines, TcpHost, connections_within, open_files
 from engine.server.watch.overview import AnswersState, Overview
 from engine.server.watch.source_figures import SourceFigures
 from engine.units import unit_ns

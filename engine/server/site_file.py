@@ -13,7 +13,7 @@ from edge_agent.settings_file import Table, read_toml, told_of
 from engine.errors import UserError
 from engine.gateway.settings import GatewaySettings
 from engine.log.retention import Limits
-from engine.server.engine_section import EngineSettings, read_engine
+from engine.server.engine_process import EngineSettings, read_engine
 from engine.server.log_keeper import KeepSettings
 
 # ``[log]`` of a site's settings: how its files are kept.

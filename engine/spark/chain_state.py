@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from engine.chain import Chain, ChainSettings, ChunksOf
 from engine.chain.identity import identity_of
+from engine.chain.output_parts import last_parts, next_parts
 from engine.chain.state_bytes import StateDamagedError
 from engine.errors import UserError
+from engine.log.arrival_log import frames_at
 from engine.pattern.spill.chunks import ChunksApart
+from engine.results.run_writer import OutputPart
+from engine.results.run_writer import packed as packed_part
+from engine.spark.typed_output import LARGE, Staged
+from engine.stream.frame import Frame
 
 # Chunks of spilled events in Spark's state store, beside the chain's snapshot.
 #
@@ -216,3 +226,96 @@ def unpacked(state: bytes) -> bytes:
             return bytes(stream.read())
     except OSError as error:
         raise StateDamagedError(f"is damaged: {error}") from error
+
+
+# The stateful operator of the Spark host: one chain per site (DESIGN, "Spark").
+#
+# Rows of a site say where its frames stand in the log; the worker fetches them there itself, so
+# that the events cross neither the shuffle nor the socket between the JVM and Python. They are
+# sorted by their place in the log first, since Spark promises no order inside a group.
+
+
+OUTPUT: Final = "site string, number long, last boolean, kind string, payload binary, staged string"
+"""``last``: only the end of the input gives it. ``staged``: the payload's name in the folder for
+large ones; empty: it is here."""
+
+_ROWS_AT_ONCE: Final = 1 << 16
+
+
+class SiteChain(StatefulProcessor):  # type: ignore[misc]  # pyspark is not checked here
+    """Feeds the frames of a site to its chain; a row of a frame without rows ends its input.
+
+    The end gives its output, but the state stays as before it: the log may go on for a later run.
+
+    Args:
+        settings: of every chain.
+        log: folder of the arrival log.
+        staged: folder for large payloads.
+        cache: where compiled kernels are.
+    """
+
+    def __init__(self, settings: ChainSettings, log: Path, staged: Path, cache: Path) -> None:
+        self._settings = settings
+        self._log = log
+        self._staged = Staged(staged)
+        self._cache = cache
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        use_cache(self._cache)
+        self._state = ChainState(handle, self._settings)
+
+    def handleInputRows(  # noqa: N802 - Spark's name
+        self,
+        key: Any,
+        rows: Iterator[Row],
+        timerValues: Any,  # noqa: ARG002, N803 - Spark's clocks must not matter
+    ) -> Iterator[Row]:
+        site = key[0]
+        chain = self._state.chain(site)
+        places: dict[str, list[int]] = {}
+        ended = False
+        for row in rows:
+            if row.rows:
+                places.setdefault(row.file, []).append(row.place)
+            else:
+                ended = True
+        parts: list[OutputPart] = []
+        for frames in _together(frames_at(self._log, places)):
+            for some in next_parts(chain, frames):
+                parts += map(packed_part, some)
+        self._state.keep(chain)
+        last = last_parts(self._state.apart(chain)) if ended else []
+        given = [(part, False) for part in parts]
+        given += [(packed_part(part), True) for part in last]
+        return iter([self._row(number, *each) for number, each in enumerate(given)])
+
+    def _row(self, number: int, part: OutputPart, last: bool) -> Row:
+        payload, staged = part.payload, ""
+        if len(payload) >= LARGE:
+            payload, staged = b"", self._staged.put(payload)
+        return Row(
+            site=part.site, number=number, last=last, kind=part.kind,
+            payload=bytearray(payload), staged=staged,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+def _together(of_files: Iterable[list[Frame]]) -> Iterator[list[Frame]]:
+    """Frames of small files, as a server writes them, put together: a call costs milliseconds."""
+    waiting: list[Frame] = []
+    rows = 0
+    for frames in of_files:
+        waiting += frames
+        rows += sum(frame.rows for frame in frames)
+        if rows >= _ROWS_AT_ONCE:
+            yield waiting
+            waiting, rows = [], 0
+    if waiting:
+        yield waiting
+
+
+def use_cache(folder: Path) -> None:
+    """Compiled kernels are found where the driver keeps them; workers have other environments."""
+    os.environ.setdefault("SLACKWATER_CACHE", str(folder))

@@ -30,8 +30,7 @@ from engine.query.analysis.cascade import read_statements
 from engine.query.language.statements import is_cascade
 from engine.query.plan import Plan
 from engine.query.purge_settings import PurgeSettings
-from engine.spark.chain_state import ChainState
-from engine.spark.processor import use_cache
+from engine.spark.chain_state import ChainState, use_cache
 from engine.spark.row_input import RowPlan, frame_of, frames_of, plan_rows
 from engine.spark.typed_output import TypedOutput
 from engine.stream.frame import Frame

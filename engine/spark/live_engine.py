@@ -27,8 +27,15 @@ from engine.log.whole_file import load, save
 from engine.results.answer_lines import AnswersDamaged
 from engine.results.live_answers import LiveAnswers, skipped
 from engine.results.run_writer import CHECKPOINT, READING
-from engine.spark.failure import of_the_jvm, spark_failure
-from engine.spark.host import chained, committed_batches, due, part_of, spark_session
+from engine.spark.host import (
+    chained,
+    committed_batches,
+    due,
+    of_the_jvm,
+    part_of,
+    spark_failure,
+    spark_session,
+)
 from engine.spark.reading_list import BYTES_PER_PAGE, FILES_PER_PAGE, LiveList
 from engine.spark.typed_output import Staged
 

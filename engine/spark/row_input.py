@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 from edge_agent import records as r
 from edge_agent.units import NS_PER
 from engine.errors import ContractViolation, UserError
-from engine.log.frame_rules import FrameError, attribute_types, checked
+from engine.log.record.record_rules import FrameError, attribute_types, checked
 from engine.log.whole_file import DAMAGED
 from engine.stream.columns import beyond, joined_type, without_nan
 from engine.stream.frame import ATTR_PREFIX, Frame

@@ -13,12 +13,11 @@ from engine.kernels.records import one
 from engine.operator import Result, ResultPieces
 from engine.query.fields import attributes_of, released_columns
 from engine.query.plan import Emit, WindowPlan
-from engine.stream.ends import ends_of
 from engine.stream.released import Refuted, Released
+from engine.stream.timeline import ends_of
 from engine.window import emitted as t
 from engine.window.assign import Agenda, Rows
 from engine.window.doubt.missing import Missing
-from engine.window.drift import Geometry
 from engine.window.held.accumulate import (
     FLOATS,
     RowValues,
@@ -28,9 +27,19 @@ from engine.window.held.accumulate import (
     values_of,
 )
 from engine.window.held.aggregate import arguments_asked, asked_of
-from engine.window.held.cells import Cells, copied, grown, new_cells, with_floats, without_floats
+from engine.window.held.cells import (
+    Cells,
+    Kept,
+    copied,
+    grown,
+    more_kept,
+    new_cells,
+    new_kept,
+    widen_kept,
+    with_floats,
+    without_floats,
+)
 from engine.window.held.content import PLAIN, Held, new_content
-from engine.window.held.kept import Kept, more_kept, new_kept, widen_kept
 from engine.window.keys import GroupKeys
 from engine.window.output.computed import (
     computed,
@@ -41,11 +50,11 @@ from engine.window.output.computed import (
     unchanged,
     without_hidden,
 )
-from engine.window.output.ranking import RankedGroups
 from engine.window.output.results import WindowResults, text_codes
+from engine.window.output.table import RankedGroups
 from engine.window.progress import ClockMoves, WindowClock, some_gaps
 from engine.window.rows_read import FIXED_COLUMNS, argument_values, no_rows, rows_of, stream_codes
-from engine.window.settings import WindowSettings
+from engine.window.settings import Geometry, WindowSettings
 from engine.window.unknown_clocks import MixedWindows
 
 FIRST: Final = 32

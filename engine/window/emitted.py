@@ -12,8 +12,7 @@ import numpy as np
 
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import NONE, Record, numbers_of
-from engine.window.drift import PART_BITS
-from engine.window.held.cells import HEADER, Cells
+from engine.window.held.cells import HEADER, TALLY, Cells
 from engine.window.held.content import (
     COUNTS,
     EACH,
@@ -26,9 +25,9 @@ from engine.window.held.content import (
     read_content,
     without_bounds,
 )
-from engine.window.held.kept import TALLY
 from engine.window.held.number import WORDS, same_numbers
 from engine.window.panes.state import Entries, Panes
+from engine.window.settings import PART_BITS
 
 STAGES: Final = 3
 SPARE: Final = 64

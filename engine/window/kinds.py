@@ -34,6 +34,6 @@ def windows_of(
         from engine.window.time_windows import TimeWindows
 
         return TimeWindows(plan, settings, site)
-    from engine.window.panes.windows import PaneWindows
+    from engine.window.time_windows import PaneWindows
 
     return PaneWindows(plan, settings, site)

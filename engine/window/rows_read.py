@@ -11,13 +11,13 @@ from engine.errors import UserError
 from engine.query.expression import View, released_mask, view_value
 from engine.query.plan import Expression, WindowKind, WindowPlan
 from engine.query.render import render_expression
-from engine.stream.ends import CHANCE, ends_of
 from engine.stream.released import Released
+from engine.stream.timeline import CHANCE, ends_of
 from engine.window.assign import Rows, widest_of
-from engine.window.doubt.where import Chosen, chosen
-from engine.window.drift import LIKELY, SURE
+from engine.window.doubt.bounds import Chosen, chosen
 from engine.window.held.accumulate import NUMBERS_ALONE, TEXTS, UNTYPED
 from engine.window.keys import GroupKeys
+from engine.window.settings import LIKELY, SURE
 
 FIXED_COLUMNS: Final = frozenset(
     {"ref", "unc", "epoch", "release", "status", "source", "clock", "stream", "seq"}

@@ -25,21 +25,21 @@ import numpy as np
 from msgspec.structs import replace
 
 from edge_agent.records import DEFAULT_SITE
-from engine.kernels.records import one
+from engine.kernels.records import copy_of, one
 from engine.operator import Result, ResultPieces
 from engine.query.plan import Drift, WindowPlan
 from engine.stream.released import Gaps, Released
 from engine.window import assign as a
 from engine.window import emitted as t
 from engine.window.base import FIRST, OUTBOX_MAX, Windows
-from engine.window.drift import Geometry, considered_delay
-from engine.window.held.accumulate import RowValues, no_values, widen
-from engine.window.held.cells import SPARE
+from engine.window.held.accumulate import FLOATS, RowValues, more_sums, no_values, widen
+from engine.window.held.cells import SPARE, Cells, copied, grown, with_floats, without_floats
 from engine.window.held.content import EACH, PLAIN, TOGETHER
-from engine.window.panes.state import Entries, new_panes
+from engine.window.output.results import picked_codes
+from engine.window.panes.state import Entries, Panes, new_panes
 from engine.window.rows_read import no_rows
 from engine.window.run import run
-from engine.window.settings import WindowSettings, horizon_ns
+from engine.window.settings import Geometry, WindowSettings, considered_delay, horizon_ns
 
 _CHUNK: Final = 1 << 10
 _NO_SOURCE: Final = -2
@@ -82,7 +82,7 @@ class TimeWindows(Windows):
 
         ``wide_gaps``: missing events whose place is so vague that windows without any event do not
         tell of them. ``sources_left_out_of_t_a``: the most sources at once whose delay is as long
-        as the window, so that T_a leaves them out (``engine.window.drift``).
+        as the window, so that T_a leaves them out (``engine.window.settings``).
         """
         counts = {name: int(self._state[field][0]) for name, field in _COUNTERS.items()}
         if self.plan.drift is not Drift.NONE:
@@ -250,3 +250,54 @@ def _with_far(released: Released, widest: int) -> Released:
         for name in Gaps.__struct_fields__
     }
     return replace(released, gaps=Gaps(**both))
+
+
+# Windows that slide, made of panes: one addition per event, whatever size by slide is.
+
+
+class PaneWindows(TimeWindows):
+    """``TimeWindows`` of a plan whose aggregates need no single values."""
+
+    in_panes = True
+
+    def _panes_grow(self) -> bool:
+        return len(self._panes.cells.window) < self.settings.cells_max
+
+    def _grow(self, why: int, needed: int) -> None:
+        if why != a.GROW_PANES:
+            super()._grow(why, needed)
+            return
+        cells = grown(self._panes.cells)
+        sums = more_sums(self._panes.sums, len(cells.window))
+        self._panes = self._panes._replace(cells=cells, sums=sums)
+
+    def codes(self) -> np.ndarray | None:
+        cells = self._panes.cells
+        keys = self._keys.used(cells.keys[cells.table[cells.table >= 0]])
+        keys = np.concatenate([keys, picked_codes(self._panes.sums, self._held.sums.of)])
+        base = super().codes()
+        return keys if base is None else np.concatenate([base, keys])
+
+    def snapshot(self) -> dict[str, Any]:
+        panes = self._panes
+        live = panes.cells.table[panes.cells.table >= 0]
+        state = super().snapshot()
+        texts = self._keys.snapshot(
+            panes.cells.keys[live], picked_codes(panes.sums, self._held.sums.of)
+        )["texts"]
+        state["keys"]["texts"] |= texts
+        return state | {
+            "panes": {
+                "cells": copied(panes.cells._asdict()),
+                "sums": without_floats(panes.sums._asdict()),
+                "tally": copy_of(panes.tally),
+            }
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        held = state["panes"]
+        sums = self._panes.sums._replace(**with_floats(held["sums"], FLOATS))
+        self._panes = Panes(
+            Cells(**copied(held["cells"])), sums, self._panes.entries, copy_of(held["tally"])
+        )

@@ -19,7 +19,7 @@ from engine.cli.app import run
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
-from engine.results.side_output import REASONS
+from engine.results.ordered import REASONS
 from tests.order.conftest import frame
 
 TRACE: list[dict[str, Any]] = [

@@ -15,10 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.compare import Measures, OrdersCompared, Reading, compare
-from engine.compare.choice import choose, in_place
+from engine.compare.choice import choose, default_sweep, families, in_place, read_sweep
 from engine.compare.columns import as_plain, fields, order_table
 from engine.compare.comparison import MEASURED
-from engine.compare.families import default_sweep, families, read_sweep
 from engine.compare.measure import Durations
 from engine.compare.page import place_labels, trade_off_figure
 from engine.errors import UserError

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from engine.compare import Measures, compare
-from engine.compare.families import best_of_each, default_sweep, families
+from engine.compare.choice import best_of_each, default_sweep, families
 from engine.compare.measure import Arrivals, LongColumn
 from engine.order.registry import ORDERS, parse_order
 from tests.compare.test_compare import measures

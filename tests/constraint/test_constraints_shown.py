@@ -12,7 +12,7 @@ from engine.cli.app import run
 from engine.errors import UserError
 from engine.query import explain, query
 from engine.query.automata.verdicts import excluded
-from engine.query.language.definitions import definitions, expanded
+from engine.query.language.statements import definitions, expanded
 from engine.query.monitor_plan import MonitorPlan
 
 # ---- what no trace has is told beforehand, with carets

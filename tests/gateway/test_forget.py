@@ -23,8 +23,7 @@ from engine.gateway.recall import Recalled
 from engine.log import retention as compaction
 from engine.log.arrival_log import LogReader, LogWriter, streamed_frames
 from engine.log.files.folder import numbered_files, retired
-from engine.log.forget import forget
-from engine.log.retention import retire
+from engine.log.retention import forget, retire
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query

@@ -16,11 +16,10 @@ from edge_agent import wire
 from edge_agent.packing import Codes, Masked, data_message, encoded_data
 from edge_agent.records import Kind
 from engine.errors import UserError
-from engine.gateway import addresses
-from engine.gateway.addresses import Addresses
+from engine.gateway import settings as addresses
 from engine.gateway.core import TIMERS_PER_WAKE
 from engine.gateway.recall import ReceivedSet
-from engine.gateway.settings import GatewaySettings
+from engine.gateway.settings import Addresses, GatewaySettings
 from tests.gateway.conftest import SCHEMA, SYNC, Bench, a_data, a_hello
 
 MS = 10**6

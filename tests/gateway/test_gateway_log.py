@@ -10,7 +10,7 @@ import pytest
 
 from edge_agent import messages as m
 from engine.gateway.core import Recalled
-from engine.gateway.timers import ArrivalClock
+from engine.gateway.outputs import ArrivalClock
 from engine.log import arrival_log
 from engine.log import retention as compaction
 from engine.log.arrival_log import LogReader, LogWriter

@@ -17,8 +17,7 @@ from edge_agent.records import Kind
 from edge_agent.sequence import SEQ_MAX, Numbers
 from edge_agent.settings import PromiseSettings
 from engine.gateway.core import Recalled
-from engine.gateway.peers import AHEAD_MAX
-from engine.gateway.promises import KEYS_MAX, GatewayPromise, WaitingPromises
+from engine.gateway.peers import AHEAD_MAX, KEYS_MAX, GatewayPromise, WaitingPromises
 from engine.gateway.recall import PastSource, ReceivedSet
 from tests.gateway.conftest import SYNC, Bench, a_data, a_hello
 from tests.gateway.world import world_of

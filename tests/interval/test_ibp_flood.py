@@ -14,8 +14,8 @@ import pytest
 
 from bench.intervals import bytes_held, chain, stream, timed
 from engine.chain import Chain, ChainSettings
-from engine.interval import ibp_tracker as announced
-from engine.interval.ibp_tracker import WAITING_MAX, Announced
+from engine.interval import half_intervals as announced
+from engine.interval.half_intervals import WAITING_MAX, Announced
 from engine.log.input.trace import TraceRead
 from engine.order.registry import parse_order
 from engine.pattern.settings import PatternSettings

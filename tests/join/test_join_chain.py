@@ -21,7 +21,7 @@ from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.passes.inprocess import run_in_process
 from engine.pattern.settings import PatternSettings
-from engine.pattern.spill.settings import SpillSettings
+from engine.pattern.spill.bounds import SpillSettings
 from engine.query import query
 from engine.results.export import export_jsonl
 from tests.join.definition import Definition, tumbling, within

@@ -18,7 +18,7 @@ import engine
 import scenarios
 import simulator
 import slackwater
-from engine.kernels.digest import CompiledKernel, digest_of
+from engine.kernels.kernel_cache import CompiledKernel, digest_of
 
 ROOT = Path(__file__).resolve().parents[2]
 ENTRY = '''\
@@ -84,7 +84,9 @@ def add(x):
     return x + 1
 """
 CONSTANTS = "STEP = 5\nOTHER = 6\n"
-PRINT = "import near; from engine.kernels.digest import digest_of; print(digest_of(near.entry))"
+PRINT = (
+    "import near; from engine.kernels.kernel_cache import digest_of; print(digest_of(near.entry))"
+)
 
 
 def write(folder: Path, entry: str = ENTRY, callee: str = CALLEE, of: str = CONSTANTS) -> Path:

@@ -16,10 +16,9 @@ from engine.passes.inprocess import run_in_process
 from engine.results.answer_lines import AnswerLines
 from engine.results.answer_tables import AnswerTables
 from engine.results.export import export_jsonl
-from engine.results.failed_queries import Failed, FailedQueries
 from engine.results.live_answers import LiveAnswers
-from engine.results.ordered import export_ordered_jsonl
-from engine.results.side_output import SIDE_OUTPUT
+from engine.results.ordered import SIDE_OUTPUT, export_ordered_jsonl
+from engine.results.run_writer import Failed, FailedQueries
 from tests.spark.test_growing_log import Growing, trace
 
 Answered = dict[tuple[str, str], bytes]

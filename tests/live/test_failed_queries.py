@@ -29,12 +29,11 @@ from engine.order.registry import parse_order
 from engine.query import query
 from engine.query.analysis.cascade import read_statements
 from engine.query_failures import QueryFailures
-from engine.results import failed_queries
+from engine.results import run_writer as failed_queries
 from engine.results.run_writer import FAILED
 from engine.spark import chain_state
-from engine.spark.chain_state import LiveChains
+from engine.spark.chain_state import LiveChains, SiteChain
 from engine.spark.host import part_of
-from engine.spark.processor import SiteChain
 from engine.spark.typed_output import Staged
 from tests.live.engine_life import KilledError, Life, lines_at, passed
 from tests.spark.pretend_state import Store

@@ -17,8 +17,7 @@ from engine.gateway.core import GatewayCore, GatewaySettings
 from engine.gateway.outputs import CloseConnection
 from engine.log.arrival_log import LogWriter
 from engine.server.log_keeper import LogThread
-from engine.server.refusal_lines import LINES_MAX, RefusalLines
-from engine.server.tcp_host import WAIT_MAX_S, RateLimit, TcpHost
+from engine.server.tcp_host import LINES_MAX, WAIT_MAX_S, RateLimit, RefusalLines, TcpHost
 from tests.gateway.conftest import a_data, a_hello
 
 MS = 10**6

@@ -18,8 +18,7 @@ from engine.log.input.csv_import import CsvRead
 from engine.log.input.input_read import InputForm
 from engine.log.input.parquet_import import ParquetRead
 from engine.log.input.trace import TraceRead
-from engine.log.row_export import write_csv, write_parquet_rows
-from engine.log.trace_writer import write_trace
+from engine.log.row_export import write_csv, write_parquet_rows, write_trace
 from engine.stream.frame import Frame
 
 Record = dict[str, Any]

@@ -20,7 +20,7 @@ from engine.errors import UserError
 from engine.log.input import lines
 from engine.log.input.input_log import open_input
 from engine.log.input.trace import TraceRead
-from engine.log.trace_writer import write_trace
+from engine.log.row_export import write_trace
 from engine.stream.frame import FIXED_TYPES, STRING, Frame
 
 

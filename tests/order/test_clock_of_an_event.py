@@ -11,8 +11,7 @@ import pytest
 import slackwater
 from engine.log.arrival_log import LogWriter
 from engine.log.input.trace import TraceRead
-from engine.log.row_export import write_csv, write_parquet_rows
-from engine.log.trace_writer import write_trace
+from engine.log.row_export import write_csv, write_parquet_rows, write_trace
 
 Record = dict[str, Any]
 WALL = {"kind": "sync", "source": "a", "clock": "wall", "offset": 100, "delay": 0,

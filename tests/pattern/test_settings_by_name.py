@@ -13,7 +13,7 @@ from engine.barrier.registry import BarrierSettings, barrier_in_force, parse_bar
 from engine.cli.app import run
 from engine.errors import UserError
 from engine.passes.options import asked_of_queries
-from engine.pattern.spill.settings import SpillSettings, parse_spill
+from engine.pattern.spill.bounds import SpillSettings, parse_spill
 from engine.query import query
 from engine.query.purge_settings import PurgeSettings, parse_purge
 

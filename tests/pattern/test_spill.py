@@ -18,10 +18,9 @@ from engine.errors import UserError
 from engine.pattern.compiled.tables import layout_of
 from engine.pattern.seq import Alone, SeqMatcher
 from engine.pattern.settings import PatternSettings
-from engine.pattern.spill.bounds import keys_of
+from engine.pattern.spill.bounds import SpillSettings, keys_of
 from engine.pattern.spill.chunks import FileChunks
 from engine.pattern.spill.matcher import SpillingMatcher
-from engine.pattern.spill.settings import SpillSettings
 from engine.query import query
 from engine.query.plan import Attribute, Comparison, OrPlan, SeqPlan, WindowPlan
 from engine.stream.released import IN_ORDER, LATE, Strings

@@ -10,8 +10,8 @@ from engine.errors import UserError
 from engine.query import query, to_text
 from engine.query.analysis.cascade import read_statements
 from engine.query.fields import needed_attributes, released_columns
+from engine.query.language.mistakes import MAX_QUERY_CHARS
 from engine.query.language.parse import parse
-from engine.query.language.place import MAX_QUERY_CHARS
 from engine.query.language.syntax import (
     EndpointChain,
     EventQuery,

@@ -12,7 +12,7 @@ from pyspark.sql import Row
 
 from engine.cache_home import cache_home
 from engine.chain import ChainSettings
-from engine.spark.processor import SiteChain
+from engine.spark.chain_state import SiteChain
 
 
 class Value:

@@ -16,7 +16,7 @@ import pytest
 
 from engine.cli.work_folder import work_folder
 from engine.errors import SparkFailure, UserError
-from engine.spark.failure import spark_failure, wait_for
+from engine.spark.host import spark_failure, wait_for
 
 HEAD = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted.
 org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 4.0 failed

@@ -26,7 +26,7 @@ from engine.log.input.trace import TraceRead
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.passes.inprocess import run_in_process
-from engine.pattern.spill.settings import SpillSettings
+from engine.pattern.spill.bounds import SpillSettings
 from engine.query import query
 from engine.results.ordered import export_ordered_jsonl
 from engine.spark import host

@@ -18,9 +18,9 @@ from engine.errors import UserError
 from engine.log.arrival_log import LogWriter
 from engine.order.registry import parse_order
 from engine.query import query
-from engine.spark import chain_state, processor
-from engine.spark.chain_state import LEAST, LiveChains, digest_of, packed, unpacked
-from engine.spark.processor import SiteChain
+from engine.spark import chain_state
+from engine.spark import chain_state as processor
+from engine.spark.chain_state import LEAST, LiveChains, SiteChain, digest_of, packed, unpacked
 from engine.spark.typed_output import Staged
 from tests.planted import Planted
 from tests.spark.pretend_state import Store

@@ -27,13 +27,12 @@ from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.passes.inprocess import run_in_process
 from engine.pattern.settings import PatternSettings
-from engine.pattern.spill.settings import SpillSettings
+from engine.pattern.spill.bounds import SpillSettings
 from engine.query import query
 from engine.query.plan import Plan
 from engine.results.export import export_jsonl
-from engine.results.ordered import export_ordered_jsonl
+from engine.results.ordered import SIDE_OUTPUT, export_ordered_jsonl
 from engine.results.run_writer import RunWriter
-from engine.results.side_output import SIDE_OUTPUT
 from engine.scenario import RunnableScenario
 from engine.spark.host import run_on_spark
 from scenarios import elder_care, network_correlation, supply_chain, ward, warehouse

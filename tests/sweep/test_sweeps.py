@@ -19,8 +19,7 @@ from engine.errors import UserError
 from engine.passes.scenario_run import load_file
 from engine.sweep import cells as running
 from engine.sweep.cells import Axis, CellAnswer, answered, cells, jobs_of, nearest, read_axes
-from engine.sweep.findings import Estimate, SweepFindings
-from engine.sweep.page import frontier
+from engine.sweep.page import Estimate, SweepFindings, frontier
 
 TEXT = """
 duration = "2 s"

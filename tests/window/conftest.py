@@ -13,8 +13,8 @@ import numpy as np
 
 from engine.chain.state_bytes import from_bytes, to_bytes
 from engine.query.plan import Drift, WindowPlan
-from engine.stream.ends import CHANCE
 from engine.stream.released import IN_ORDER, LATE, Gaps, Progress, Released, Strings
+from engine.stream.timeline import CHANCE
 from engine.window.time_windows import TimeWindows
 
 

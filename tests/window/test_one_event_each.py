@@ -14,7 +14,7 @@ from engine.errors import UserError
 from engine.query import query
 from engine.stream.released import IN_ORDER, LATE, RESIDUAL, Strings
 from engine.window.kinds import windows_of
-from engine.window.panes.windows import PaneWindows
+from engine.window.time_windows import PaneWindows
 from tests.window.asked import results_of, standing
 from tests.window.conftest import Event, Stream, batch
 

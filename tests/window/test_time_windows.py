@@ -18,8 +18,7 @@ from engine.query import query
 from engine.query.plan import Aggregate, Attribute, Comparison, Constant, Drift, WindowPlan
 from engine.stream.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL, Strings
 from engine.window.kinds import windows_of
-from engine.window.panes.windows import PaneWindows
-from engine.window.time_windows import TimeWindows, WindowSettings
+from engine.window.time_windows import PaneWindows, TimeWindows, WindowSettings
 from tests.window.conftest import Event, Stream, Twin, batch, run
 
 V, G = Attribute("v"), Attribute("g")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from engine.query import query
 from engine.query.plan import WindowPlan
 from engine.stream.released import Strings
-from engine.window.doubt.where import chosen
+from engine.window.doubt.bounds import chosen
 from engine.window.time_windows import TimeWindows
 from tests.window.conftest import Event, Stream, batch, run
 

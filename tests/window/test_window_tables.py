@@ -16,7 +16,6 @@ from engine.window.doubt.missing import (
     searchable,
     take_off,
 )
-from engine.window.drift import PART_BITS, Geometry
 from engine.window.held.cells import (
     HEADER,
     Cells,
@@ -27,6 +26,7 @@ from engine.window.held.cells import (
     grown,
     new_cells,
 )
+from engine.window.settings import PART_BITS, Geometry
 
 SMALL = st.integers(0, 6)
 GAP = st.tuples(st.integers(0, 1), st.integers(0, 1), SMALL, st.integers(1, 4), SMALL, SMALL)

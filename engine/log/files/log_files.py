@@ -27,7 +27,7 @@ from engine.log.files.folder import (
     numbered,
     retired,
 )
-from engine.log.frame_rules import FrameError, checked
+from engine.log.record.record_rules import FrameError, checked
 from engine.log.whole_file import (
     BUFFER_BYTES,
     DAMAGED,

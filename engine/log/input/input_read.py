@@ -21,9 +21,9 @@ from engine.log.describe import ints
 from engine.log.input.intake import RowIntake
 from engine.log.input.lines import CHUNK_LINES, STDIN
 from engine.log.input.numbering import CountedLane, Numbering
-from engine.log.record.attr_types import KnownType
 from engine.log.record.record_rules import Fault
 from engine.log.record.times import Times
+from engine.log.record.trace_record import KnownType
 from engine.stream.frame import Frame
 
 # Sorts the rows of an unordered input before they count as arrived (``--sort``).

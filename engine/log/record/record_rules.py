@@ -5,6 +5,7 @@ Used for every kind of row-wise input: JSONL traces, CSV, Parquet.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from decimal import Decimal
 from typing import Final, NamedTuple
 
@@ -15,7 +16,8 @@ import pyarrow.compute as pc
 from edge_agent import records as r
 from edge_agent.records import Kind
 from engine.log.describe import ints
-from engine.stream.columns import COUNTS, LIMITS, RANGES, beyond
+from engine.stream.columns import COUNTS, LIMITS, RANGES, beyond, without_nan
+from engine.stream.frame import ATTR_PREFIX, FIXED_TYPES, REQUIRED, STRING, Frame
 
 TIME_FIELDS: Final = (r.TS, r.TE, r.ARRIVAL, r.OFFSET, r.DELAY, r.PRECISION)
 """Fields in the trace's time unit; the other integers are counts or parts per billion."""
@@ -137,3 +139,173 @@ def _value_faults(found: dict[int, str], columns: dict[str, pa.Array], unit_ns: 
             found.setdefault(
                 int(row), f'"te" {te} lies before "ts" {ts}; an interval ends at or after its start'
             )
+
+
+# The rules that a frame in a log must keep, checked on whole columns (table in ``stream.frame``).
+#
+# A frame of ours keeps them all. A damaged or foreign log may hold anything, and what the chain's
+# kernels read they trust: so a log's frames are checked once, where they are read.
+
+
+_LAST_KIND: Final = int(max(Kind))
+
+
+def _among(kinds: Collection[Kind]) -> np.ndarray:
+    """Whether a kind is one of these, by its number. In a frame of two rows, which most frames of a
+    quiet site are, a call of ``np.isin`` takes longer than all that is looked at.
+    """
+    return np.array([kind in kinds for kind in range(_LAST_KIND + 1)])
+
+
+_TIMED: Final = _among((Kind.EVENT, Kind.POG, Kind.IBP, Kind.IBE))
+_OF_SOURCE: Final = _among((Kind.EVENT, Kind.IBP, Kind.IBE, Kind.SYNC, Kind.EOS))
+_NO_NUMBER: Final = -1
+
+
+class FrameError(ValueError):
+    """What is wrong with a frame."""
+
+
+def checked(frame: Frame) -> Frame:
+    """``frame``, which keeps the rules, with null for NaN.
+
+    Raises:
+        FrameError: the rule that it breaks.
+    """
+    batch = frame.batch
+    _check_columns(batch.schema)
+    try:
+        batch.validate(full=True)
+    except (pa.ArrowException, ValueError) as error:
+        raise FrameError(str(error).splitlines()[0]) from error
+    if not batch.num_rows:
+        raise FrameError("it has no rows")
+    kind = _kinds(batch)
+    _check_presence(batch, kind)
+    names = set(batch.schema.names)
+    for name in LIMITS:
+        if name in names and not pa.types.is_null(batch.column(name).type):
+            _check_range(name, batch.column(name), kind)
+    arrival = batch.column(r.ARRIVAL).to_numpy()
+    if (arrival[1:] < arrival[:-1]).any():
+        row = int(np.flatnonzero(arrival[1:] < arrival[:-1])[0]) + 1
+        raise FrameError(f"record {row} arrived at {arrival[row]}, after {arrival[row - 1]}")
+    if r.TE in batch.schema.names and not pa.types.is_null(batch.column(r.TE).type):
+        early = pc.less(batch.column(r.TE), batch.column(r.TS)).fill_null(False)
+        if pc.any(early).as_py():
+            raise FrameError(f"record {pc.index(early, True).as_py()} ends before it begins")
+    return _finite(frame)
+
+
+def attribute_types(batch: pa.RecordBatch) -> dict[str, str]:
+    """``int float bool str`` of each attribute and of ``id``; columns of nulls have none."""
+    found = {}
+    for field in batch.schema:
+        if field.name == r.ID or field.name.startswith(ATTR_PREFIX):
+            type_ = _value_type(field.type)
+            if type_ is not None:
+                found[field.name] = type_
+    return found
+
+
+def _value_type(type_: pa.DataType) -> str | None:
+    if pa.types.is_null(type_):
+        return None
+    if pa.types.is_boolean(type_):
+        return "bool"
+    if pa.types.is_integer(type_) and type_ != pa.uint64():
+        return "int"
+    if pa.types.is_floating(type_):
+        return "float"
+    value = type_.value_type if pa.types.is_dictionary(type_) else type_
+    if pa.types.is_string(value) or pa.types.is_large_string(value):
+        return "str"
+    raise FrameError(f"a value of type {type_}")
+
+
+def _check_columns(schema: pa.Schema) -> None:
+    names = schema.names
+    missing = [name for name in REQUIRED if name not in names]
+    if missing:
+        raise FrameError(f"no column {', '.join(missing)}")
+    if len(set(names)) < len(names):
+        raise FrameError("two columns of one name")
+    for field in schema:
+        wanted = FIXED_TYPES.get(field.name)
+        if wanted is None:
+            if field.name != r.ID and not field.name.startswith(ATTR_PREFIX):
+                raise FrameError(f"an unknown column {field.name!r}")
+            if field.name == r.ID and _value_type(field.type) not in (None, "int", "str"):
+                raise FrameError(f"{field.name} is {field.type}")
+            _value_type(field.type)
+        elif wanted == STRING:
+            if _value_type(field.type) not in ("str", None):
+                raise FrameError(f"{field.name} is {field.type}, not text")
+        elif field.type != wanted and not (
+            pa.types.is_null(field.type) and field.name not in (r.TS, r.ARRIVAL)
+        ):
+            raise FrameError(f"{field.name} is {field.type}, not {wanted}")
+
+
+def _kinds(batch: pa.RecordBatch) -> np.ndarray:
+    if r.KIND not in batch.schema.names or pa.types.is_null(batch.column(r.KIND).type):
+        return np.zeros(batch.num_rows, np.int8)
+    column = batch.column(r.KIND)
+    if column.null_count:
+        column = pc.fill_null(column, int(Kind.EVENT))
+    kind = column.to_numpy(zero_copy_only=False)
+    unknown = (kind < 0) | (kind > _LAST_KIND)
+    if unknown.any():
+        raise FrameError(f"a record of kind {kind[unknown][0]}, which there is not")
+    return np.asarray(kind)
+
+
+def _check_presence(batch: pa.RecordBatch, kind: np.ndarray) -> None:
+    """Times and sources where they must be; numbers are asked for by orders that go by them."""
+    if batch.column(r.ARRIVAL).null_count:
+        raise FrameError("a record without arrival")
+    for name, kinds in ((r.TS, _TIMED), (r.SOURCE, _OF_SOURCE)):
+        column = batch.column(name)
+        hidden = pa.types.is_dictionary(column.type) and column.dictionary.null_count > 0
+        if not column.null_count and not hidden:
+            continue
+        plain = column.dictionary_decode() if hidden else column
+        absent = plain.is_null().to_numpy(zero_copy_only=False)
+        lacking = absent & kinds[kind]
+        if lacking.any():
+            which = Kind(int(kind[lacking][0])).name.lower()
+            raise FrameError(f"a record of kind {which} without {name}")
+
+
+def _check_range(name: str, column: pa.Array, kind: np.ndarray) -> None:
+    least, most = pc.min_max(column).as_py().values()
+    if least is None:
+        return
+    low, high = LIMITS[name]
+    if low <= least and most <= high:
+        return
+    values = np.asarray(pc.fill_null(column, 0).to_numpy(zero_copy_only=False))
+    outside = beyond(name, values)
+    if name == r.SEQ:
+        outside &= (values != _NO_NUMBER) | (kind == Kind.EVENT)
+    if not outside.any():
+        return
+    row = int(np.flatnonzero(outside)[0])
+    which = Kind(int(kind[row])).name.lower()
+    raise FrameError(f"record {row} of kind {which}: {beyond_said(name).partition(';')[0]}")
+
+
+def _finite(frame: Frame) -> Frame:
+    """The frame with null for NaN."""
+    batch = frame.batch
+    for place, field in enumerate(batch.schema):
+        if not pa.types.is_floating(field.type):
+            continue
+        if pc.all(pc.is_finite(batch.column(place))).as_py() is not False:
+            continue
+        column, infinite = without_nan(batch.column(place))
+        if infinite.any():
+            raise FrameError(f"{field.name} is infinite in record {np.flatnonzero(infinite)[0]}")
+        if column.null_count != batch.column(place).null_count:
+            batch = batch.set_column(place, field, column)
+    return frame if batch is frame.batch else Frame(frame.site, batch)

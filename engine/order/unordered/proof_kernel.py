@@ -5,7 +5,7 @@ the way. It counts once these have come (L09 VI-A: a promise is released "based 
 receipt of the events in question"), or have been given up: ``wait`` after it arrived, when the
 source starts anew, or when numbers ``WINDOW`` above have come. Numbers begin where a ``sync`` says,
 or with a promise of number 0, or else with the first that comes. As at the gateway
-(``engine.gateway.promises``), of those that wait for one lane and type the first is kept, so that
+(``engine.gateway.peers``), of those that wait for one lane and type the first is kept, so that
 it is heard as soon as may be, and the newest, which says most.
 """
 

@@ -19,7 +19,7 @@ EVENT: Final = record(
 )  # fmt: skip
 """An event held (``engine.pattern.store`` says more). ``ref_end``: ``te`` on the
 engine's clock; ``ref`` of a point. ``clock``: its code. ``doubted``: 1: it may not have happened
-at all (``engine.stream.ends``)."""
+at all (``engine.stream.timeline``)."""
 
 JOIN_ORDER: Final = record(
     "branch", "step", "scope", "probes_from", "probes_to", "floors_from", "floors_to"

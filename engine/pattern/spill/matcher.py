@@ -16,7 +16,7 @@ from engine.pattern.compiled.membership import members
 from engine.pattern.replay import Replay, all_of
 from engine.pattern.seq import SeqMatcher
 from engine.pattern.settings import PatternSettings
-from engine.pattern.spill.bounds import KEY, KeyFilter, Keys, keys_of, spill_bounds
+from engine.pattern.spill.bounds import KEY, KeyFilter, Keys, SpillSettings, keys_of, spill_bounds
 from engine.pattern.spill.chunks import (
     ChunkStore,
     Cold,
@@ -26,7 +26,6 @@ from engine.pattern.spill.chunks import (
     folder_of,
     joined,
 )
-from engine.pattern.spill.settings import SpillSettings
 from engine.pattern.spill.waiting import LateEvents, Turn, cut
 from engine.pattern.store import EXPIRES, HORIZON, MEMBER, Store
 from engine.pattern.verdict.matches import Judge

@@ -31,8 +31,8 @@ from engine.pattern.verdict.probability import (
     sampled_probability,
     shared_by_doubts,
 )
-from engine.stream.ends import UNKNOWN
 from engine.stream.released import NO_EPOCH
+from engine.stream.timeline import UNKNOWN
 
 
 class EventTimes(Struct, frozen=True):
@@ -63,7 +63,7 @@ class Doubts(Struct):
 
     ``match``: number of the match. ``event``: what is known of the event's time; ``row``: its place
     in the store; ``order``: its number in the stream. ``scope``: number of the scope. ``chance``:
-    that it happened (``engine.stream.ends``).
+    that it happened (``engine.stream.timeline``).
     """
 
     match: np.ndarray
@@ -164,7 +164,7 @@ def no_surer_than(events: np.ndarray, given: ReleasedMatches) -> ReleasedMatches
     probable as itself and all of them, taken as independent.
 
     Args:
-        events: (matches, steps): that each happened (``engine.stream.ends``).
+        events: (matches, steps): that each happened (``engine.stream.timeline``).
         given: the matches, by what clocks say.
     """
     if (events == 1).all():

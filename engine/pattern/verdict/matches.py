@@ -22,9 +22,8 @@ from engine.pattern.store import REF_END, Store
 from engine.pattern.verdict.certainty import Conditions, Doubts, EventTimes, chances
 from engine.pattern.verdict.unknown import may_be_unknown, of_unknown_clocks
 from engine.query.repeat_plan import compares_others
-from engine.stream.ends import UNKNOWN
 from engine.stream.released import Strings
-from engine.stream.timeline import LONG_AGO
+from engine.stream.timeline import LONG_AGO, UNKNOWN
 
 # What the pattern kernel has found, put in order and spread out in columns.
 #

@@ -22,8 +22,8 @@ from engine.query.analysis.spans.tree import TreePattern, is_tree
 from engine.query.analysis.typed import Context, only
 from engine.query.fields import OWN, attribute_name
 from engine.query.language import syntax as s
+from engine.query.language.mistakes import Span, closest, listed, refuse
 from engine.query.language.parse import parse
-from engine.query.language.place import Span, closest, listed, refuse
 from engine.query.language.syntax import Join, Under
 from engine.query.plan import Attribute, Group, OrPlan, Part, Plan, PointRelation, SeqPlan, Step
 from engine.query.shape import shape_of
@@ -88,7 +88,7 @@ def _unchecked(
     under = only(parsed.clauses, Under, text)
     if under is None:
         return pattern
-    from engine.query.analysis.under import monitor_plan
+    from engine.query.analysis.checks import monitor_plan
 
     return monitor_plan(pattern, parsed, under, text, time_unit)
 

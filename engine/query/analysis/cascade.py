@@ -13,8 +13,8 @@ from engine.errors import UserError
 from engine.query.analysis.analyse import read_query
 from engine.query.fields import FIELDS, attributes_of, own_attribute
 from engine.query.language import syntax as s
+from engine.query.language.mistakes import Span, closest, listed, refuse
 from engine.query.language.parse import parse
-from engine.query.language.place import Span, closest, listed, refuse
 from engine.query.language.statements import Statement, check_name, several, statements
 from engine.query.language.syntax import From, Join
 from engine.query.monitor_plan import MonitorPlan

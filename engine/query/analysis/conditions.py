@@ -14,8 +14,7 @@ from engine.query.clocked import clocked_aliases, coefficients
 from engine.query.expression import join_value
 from engine.query.fields import ValueKind, attributes_in, parts_of
 from engine.query.language import syntax as s
-from engine.query.language.mistakes import RESERVED
-from engine.query.language.place import Span, closest
+from engine.query.language.mistakes import RESERVED, Span, closest
 from engine.query.plan import (
     AGGREGATES,
     MIRRORED,

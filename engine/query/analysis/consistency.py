@@ -19,7 +19,7 @@ from msgspec import Struct
 from engine.errors import UserError
 from engine.query.analysis.typed import Context
 from engine.query.fields import FIELDS, ValueKind, attributes_in
-from engine.query.language.place import Span, listed, printable
+from engine.query.language.mistakes import Span, listed, printable
 from engine.query.plan import (
     MIRRORED,
     OPPOSITE,

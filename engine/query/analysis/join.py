@@ -21,8 +21,8 @@ from engine.query.analysis.typed import Context, only
 from engine.query.clocked import is_clocked
 from engine.query.fields import OWN, attribute_name, attributes_in, with_attributes
 from engine.query.language import syntax as s
+from engine.query.language.mistakes import Span, closest, refuse
 from engine.query.language.other_dialects import JOINS
-from engine.query.language.place import Span, closest, refuse
 from engine.query.language.syntax import From, Join, JoinSide, OrderBy
 from engine.query.plan import (
     AGGREGATES,

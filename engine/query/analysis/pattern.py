@@ -15,7 +15,7 @@ from engine.query.analysis.typed import Context, unsupported
 from engine.query.clocked import is_clocked
 from engine.query.fields import OWN, attributes_in
 from engine.query.language import syntax as s
-from engine.query.language.place import Span, refuse
+from engine.query.language.mistakes import Span, refuse
 from engine.query.plan import Attribute, Comparison, Group, Logic, Part, Predicate, Step, TreePart
 from engine.query.shape import leaves, unscoped
 from engine.stream.timeline import ANY_TYPE

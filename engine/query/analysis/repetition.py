@@ -24,7 +24,7 @@ from engine.query.analysis.typed import Context, only
 from engine.query.clocked import is_clocked
 from engine.query.fields import attributes_in, parts_of, with_alias
 from engine.query.language import syntax as s
-from engine.query.language.place import Span, refuse
+from engine.query.language.mistakes import Span, refuse
 from engine.query.language.syntax import (
     ContiguityClause,
     From,

@@ -14,7 +14,7 @@ from engine.query.analysis.pattern import Term
 from engine.query.analysis.typed import Context, Typed, only
 from engine.query.fields import FIELDS, OWN, ValueKind, attribute_name, attributes_in
 from engine.query.language import syntax as s
-from engine.query.language.place import Span, closest, listed, refuse
+from engine.query.language.mistakes import Span, closest, listed, refuse
 from engine.query.language.syntax import From, PartitionBy
 from engine.query.plan import Attribute, Comparison, Computed, Constant, Membership, Step
 from engine.query.render import render_expression

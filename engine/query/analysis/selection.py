@@ -13,7 +13,7 @@ from engine.query.analysis.consistency import check_select
 from engine.query.analysis.typed import Context, only
 from engine.query.fields import FIELDS, OWN, ValueKind, attribute_name, attributes_in
 from engine.query.language import syntax as s
-from engine.query.language.place import Span, closest, listed, refuse
+from engine.query.language.mistakes import Span, closest, listed, refuse
 from engine.query.language.syntax import From, OrderBy
 from engine.query.plan import (
     AGGREGATES,

@@ -20,7 +20,7 @@ from engine.query.endpoints import order as o
 from engine.query.endpoints.order import relation_named
 from engine.query.fields import attributes_in
 from engine.query.language import syntax as s
-from engine.query.language.place import Span, closest, listed, refuse
+from engine.query.language.mistakes import Span, closest, listed, refuse
 from engine.query.plan import Attribute, Comparison, Logic, PointRelation, Predicate, Step
 
 ALTERNATIVES_MAX: Final = 64

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from engine.errors import UserError
 from engine.query.fields import FIELDS, ValueKind, comparable
 from engine.query.language import syntax as s
-from engine.query.language.place import Span, refuse
+from engine.query.language.mistakes import Span, refuse
 from engine.query.plan import Arithmetic, Attribute, Constant, Expression
 from engine.units import INT64_MAX, unit_ns
 

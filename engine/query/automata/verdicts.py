@@ -24,7 +24,7 @@ from engine.query.automata.automaton import (
 )
 from engine.query.automata.languages import Alphabet, of_constraint, of_pattern
 from engine.query.fields import bare
-from engine.query.language.place import Span, closest, refuse
+from engine.query.language.mistakes import Span, closest, refuse
 from engine.query.monitor_plan import MonitorPlan, occurrences
 from engine.query.plan import OrPlan, SeqPlan, Step
 from engine.query.render import quote, render_predicate, render_regular

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from engine.query.language.place import Span
+from engine.query.language.mistakes import Span
 
 # What a SELECT reads: streams one beside the other, or two that are joined.
 

@@ -13,7 +13,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from edge_agent.listening import names_this_machine
-from engine.gateway.addresses import place_of
+from engine.gateway.settings import place_of
 from engine.server.site_file import PageSettings
 
 # Connections of the page: a client without a complete request takes no place from others.

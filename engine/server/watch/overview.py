@@ -24,7 +24,7 @@ class AnswersState:
     """Of one server.
 
     ``running``: the engine is at work, or there are no queries; False: nobody answers, for now.
-    ``failed``: queries that are set aside at a site (``engine.results.failed_queries``).
+    ``failed``: queries that are set aside at a site (``engine.results.run_writer``).
     """
 
     running: bool = True

@@ -17,12 +17,11 @@ from engine.window.counted.state import (
 )
 from engine.window.doubt.bounds import ALL_ROWS, NO_EPOCH
 from engine.window.doubt.missing import missing_between
-from engine.window.drift import PART_BITS, SURE, WHOLE
 from engine.window.emitted import settle
-from engine.window.group_batch import OwnBatch, put_extent
+from engine.window.group_windows import OwnBatch, put_extent
 from engine.window.held.accumulate import RowValues, add_rows, clear
 from engine.window.held.aggregate import MAX, QUANTILE, summarise
-from engine.window.held.cells import find_or_add, free_window
+from engine.window.held.cells import Kept, find_or_add, free_window
 from engine.window.held.content import (
     LEAST,
     MOST,
@@ -33,8 +32,8 @@ from engine.window.held.content import (
     read_content,
     without_bounds,
 )
-from engine.window.held.kept import Kept
 from engine.window.held.number import put_null
+from engine.window.settings import PART_BITS, SURE, WHOLE
 
 # Puts an event in its place among its group's, which shifts windows behind it by one.
 

@@ -10,7 +10,7 @@ from engine.kernels.records import NONE, Record, one
 from engine.kernels.tables import pop, push
 from engine.query.plan import WindowPlan
 from engine.stream.released import LATE
-from engine.window import group_batch as b
+from engine.window import group_windows as b
 from engine.window.assign import INT_MIN
 from engine.window.counted import state as h
 from engine.window.counted.bounds import new_doubts
@@ -25,13 +25,12 @@ from engine.window.counted.state import (
     new_sorted,
 )
 from engine.window.doubt.missing import GapTable, become_known, take_off
-from engine.window.drift import UNLIKELY
 from engine.window.emitted import forget_emitted
 from engine.window.group_windows import OwnWindows
 from engine.window.held.accumulate import clear
 from engine.window.held.aggregate import DISTINCT, QUANTILE
 from engine.window.held.cells import copied, free_window
-from engine.window.settings import WindowSettings
+from engine.window.settings import UNLIKELY, WindowSettings
 
 # The pass over released rows for windows of ROWS: what is full, what gets known, the next row.
 #

@@ -9,13 +9,13 @@ import numpy as np
 from engine.kernels.jit import inline, kernel, njit
 from engine.kernels.records import NONE, numbers_of, record
 from engine.window.counted.bounds import DoubtfulPlaces
-from engine.window.drift import CERTAIN, WHOLE
 from engine.window.emitted import EmittedResults, ResultBuffer
 from engine.window.held.aggregate import QUANTILE, interpolated
+from engine.window.held.cells import Kept
 from engine.window.held.content import HIGH_ONE, NUMBERS, REFUTED, VALUE, Content, Held
-from engine.window.held.kept import Kept
 from engine.window.held.number import put_float
 from engine.window.panes.state import Entries
+from engine.window.settings import CERTAIN, WHOLE
 
 # State of each group's events in order of time, and of their emitted windows.
 #

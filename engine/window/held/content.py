@@ -13,7 +13,6 @@ from engine.kernels.jit import inline, kernel, njit
 from engine.kernels.records import NONE, Record, record
 from engine.window.doubt import bounds as b
 from engine.window.doubt.bounds import Runs, find_runs, new_runs
-from engine.window.drift import AMBIGUOUS, CERTAIN, HIGH, LOW, MIDDLE, WHOLE
 from engine.window.held.accumulate import Summary, Sums, new_summary, whole
 from engine.window.held.aggregate import (
     AVG,
@@ -30,8 +29,7 @@ from engine.window.held.aggregate import (
     rows_in,
     summarise,
 )
-from engine.window.held.cells import HEADER, Cells
-from engine.window.held.kept import Kept, count, gather
+from engine.window.held.cells import HEADER, Cells, Kept, count, gather
 from engine.window.held.number import (
     NULL,
     WORDS,
@@ -41,6 +39,7 @@ from engine.window.held.number import (
     put_int,
     put_null,
 )
+from engine.window.settings import AMBIGUOUS, CERTAIN, HIGH, LOW, MIDDLE, WHOLE
 
 VALUE, LOW_ONE, MIDDLE_ONE, HIGH_ONE, LEAST, MOST = 0, 1, 2, 3, 4, 5
 NUMBERS: Final = 6

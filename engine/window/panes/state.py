@@ -9,8 +9,14 @@ import numpy as np
 from engine.kernels.jit import inline, kernel, njit
 from engine.kernels.records import NONE, record
 from engine.window.doubt.missing import GapTable, header_of
-from engine.window.drift import PART_BITS, WHOLE, Geometry
-from engine.window.held.accumulate import Sums, add_float, clear, join_moments, new_sums
+from engine.window.held.accumulate import (
+    Sums,
+    add_float,
+    clear,
+    join_moments,
+    merge_picks,
+    new_sums,
+)
 from engine.window.held.cells import (
     HEADER,
     SPARE,
@@ -22,7 +28,7 @@ from engine.window.held.cells import (
     new_cells,
 )
 from engine.window.held.content import Held
-from engine.window.held.picks import merge_picks
+from engine.window.settings import PART_BITS, WHOLE, Geometry
 
 # Where panes lie: the pieces of time that no window of a query starts or ends in.
 #

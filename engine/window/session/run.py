@@ -12,19 +12,17 @@ from engine.kernels.records import NONE, Record, one
 from engine.kernels.tables import pop, push
 from engine.query.plan import WindowPlan
 from engine.stream.released import LATE
-from engine.window import group_batch as b
+from engine.window import group_windows as b
 from engine.window.assign import INT_MIN
 from engine.window.doubt.missing import GapTable, become_known, take_off
-from engine.window.drift import UNLIKELY
 from engine.window.emitted import forget_emitted
 from engine.window.group_windows import OwnWindows
 from engine.window.held.accumulate import clear
-from engine.window.held.cells import copied, free_window
-from engine.window.held.kept import forget
+from engine.window.held.cells import copied, forget, free_window
 from engine.window.session import state as h
 from engine.window.session.enter import ask, drop, emit_session, ends, enter
 from engine.window.session.state import SPARE, SessionBook, uncover
-from engine.window.settings import WindowSettings
+from engine.window.settings import UNLIKELY, WindowSettings
 
 # The pass over released rows for sessions: what ends, what gets known, then the next row.
 #

@@ -15,7 +15,7 @@ from engine.operator import ResultPieces
 from engine.order.registry import parse_order
 from engine.pattern.match_results import Matches
 from engine.pattern.settings import PatternSettings
-from engine.pattern.spill.settings import SpillSettings
+from engine.pattern.spill.bounds import SpillSettings
 from engine.query import query
 from scenarios.papers.l09.workload import (
     EVENTS_PER_UNIT,

@@ -21,7 +21,7 @@ from engine.operator import ResultPieces
 from engine.order.registry import parse_order
 from engine.pattern.match_results import Matches
 from engine.pattern.settings import PatternSettings
-from engine.pattern.spill.settings import SpillSettings
+from engine.pattern.spill.bounds import SpillSettings
 from engine.query import query
 from scenarios.papers.verdicts import listed
 from scenarios.papers.z10.workload import NEGATED, TYPES, WITHIN_NS, Arriving, Shape, arriving

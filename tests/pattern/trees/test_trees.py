@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from engine.errors import UserError
 from engine.pattern.settings import PatternSettings
-from engine.query.endpoints.five_counts import end_points, representation
 from engine.query.endpoints.joins import JOINS
+from engine.query.endpoints.order import end_points, representation
 from tests.pattern.trees.by_clocks import Known, judged
 from tests.pattern.trees.definition import Record, Tree, Where, by_definition
 from tests.pattern.trees.drawn import Drawn, torn, trees

@@ -12,7 +12,7 @@ from typing import Final
 from engine.query.analysis.pattern import BRANCHES_MAX, Pattern, combinations, count_of
 from engine.query.analysis.typed import unsupported
 from engine.query.language import syntax as s
-from engine.query.language.place import Span
+from engine.query.language.mistakes import Span
 from engine.query.plan import IntervalLink, Tree, TreePart
 
 SEQUEL: Final = frozenset({",", "BEFORE"})
