@@ -25,7 +25,7 @@ from engine.results.schema import (
 )
 from engine.stream.released import Strings
 
-# The events so far of what is told: taken out of the pool, where they may move, as columns.
+# The events so far of each result: copied out of the pool, where they may move, as columns.
 
 
 class SoFar(NamedTuple):
@@ -154,30 +154,30 @@ class Alerts(ResultColumns):
 
 
 def alert_columns(
-    told: np.ndarray, at: np.ndarray, so_far: pa.Array, traces: pa.Array, allowed: Sequence[str],
+    emitted: np.ndarray, at: np.ndarray, so_far: pa.Array, traces: pa.Array, allowed: Sequence[str],
     strings: Strings,
 ) -> AlertColumns:  # fmt: skip
     """What became known, as results show it.
 
     Args:
-        told: TOLD.
+        emitted: EMITTED.
         at: when, on the arrival clock [ns].
         so_far: as of ``engine.constraint.alerts.lists_of``.
         traces: what the events of each trace share.
         allowed: of each state, what the constraint allows.
         strings: of the codes.
     """
-    no_event = told["type"] == NONE
+    no_event = emitted["type"] == NONE
     return AlertColumns(
-        op=one_of(_OPS, told["plus"]),
+        op=one_of(_OPS, emitted["plus"]),
         at=pa.array(at),
-        alert=one_of(KINDS_OF_ALERT, told["kind"]),
+        alert=one_of(KINDS_OF_ALERT, emitted["kind"]),
         trace=traces.cast(pa.string()),
-        certainty=one_of(CERTAINTIES, told["certainty"]),
-        type=decoded(told["type"], no_event, strings.text),
-        source=decoded(told["source"], no_event, strings.text),
-        seq=pa.array(told["seq"], mask=told["seq"] < 0),
-        ts=pa.array(told["ref"]),
-        allowed=one_of(allowed, told["before"], told["kind"] != VIOLATION),
+        certainty=one_of(CERTAINTIES, emitted["certainty"]),
+        type=decoded(emitted["type"], no_event, strings.text),
+        source=decoded(emitted["source"], no_event, strings.text),
+        seq=pa.array(emitted["seq"], mask=emitted["seq"] < 0),
+        ts=pa.array(emitted["ref"]),
+        allowed=one_of(allowed, emitted["before"], emitted["kind"] != VIOLATION),
         so_far=so_far,
     )

@@ -2,7 +2,7 @@
 
 Events go to their traces in the order in which they are released. An alert is given with the event
 that makes the match certain, ``cleared`` with the one that rules it out; a trace that breaks its
-constraint is told of and watched for the match itself from then on. A trace of which the
+constraint gives a violation and is watched for the match itself from then on. A trace of which the
 constraint allows no more is over, and so is one of which nothing came for its timeout: it is
 forgotten, and the next event of its key begins another. With a horizon, events count in order of
 time, and one that comes late rewrites its trace (``engine.constraint.rewrite``).
@@ -21,8 +21,8 @@ from engine.constraint.alerts import Alerts, SoFar, alert_columns, lists_of, so_
 from engine.constraint.open_traces import OpenTraces
 from engine.constraint.rewrite import follow_and_rewrite
 from engine.constraint.settings import MonitorSettings
-from engine.constraint.step import TELLS, Moves, follow, moves_of, place_of_rows, sweep
-from engine.constraint.traces import LATER, TOLD, TraceEvents, TraceTables
+from engine.constraint.step import MOST_RESULTS, Moves, follow, moves_of, place_of_rows, sweep
+from engine.constraint.traces import EMITTED, LATER, TraceEvents, TraceTables
 from engine.kernels.records import INT_MAX, INT_MIN, copy_of
 from engine.query.automata.languages import IGNORED
 from engine.query.automata.verdicts import SATISFIABLE, UNSATISFIABLE, Encoded, automata_of
@@ -32,7 +32,7 @@ from engine.stream.released import IN_ORDER, LATE_DROPPED, Released
 from engine.window.keys import GroupKeys
 
 _ROOM: Final = 1 << 12
-"""Results told at once."""
+"""Results emitted at once."""
 _OF_EVENT: Final = ("ref", "unc", "source", "clock", "epoch", "seq", "type")
 _READ: Final = {"release", "status", *_OF_EVENT}
 
@@ -55,7 +55,7 @@ class MonitorOperator:
         self._clock = self._now = INT_MIN
         self._progress, self._widest, self._settled = INT_MIN // 2, 0, INT_MIN
         self._rows = 0
-        self._told = np.zeros(_ROOM, TOLD)
+        self._emitted = np.zeros(_ROOM, EMITTED)
         self._counts = dict.fromkeys(("untraced", "late_dropped", "over"), 0)
 
     @property
@@ -134,15 +134,15 @@ class MonitorOperator:
         held, first, wanted, entry = self.held, 0, 0, np.empty(len(keys), np.int32)
         while True:
             held.make_room(min(_ROOM, len(keys) - first) + 3 * (wanted + 2))
-            if 2 * TELLS * (wanted + 2) > len(self._told):
-                self._told = np.zeros(4 * TELLS * (wanted + 2), TOLD)
+            if 2 * MOST_RESULTS * (wanted + 2) > len(self._emitted):
+                self._emitted = np.zeros(4 * MOST_RESULTS * (wanted + 2), EMITTED)
             keyed = held.keyed(keys, entry)
             rest = (self._timeout, self._tables, events, held.pool)
             if self._horizon is None:
-                first, rows = follow(first, keyed, now, settled, *rest, self._told)
+                first, rows = follow(first, keyed, now, settled, *rest, self._emitted)
             else:
                 first, rows, wanted = follow_and_rewrite(
-                    first, keyed, now, limits, *rest, held.kept(), self._told
+                    first, keyed, now, limits, *rest, held.kept(), self._emitted
                 )
             self._drain(rows, found)
             if first == len(entry):
@@ -152,38 +152,37 @@ class MonitorOperator:
         """End the traces whose time has run out."""
         held, first = self.held, 0
         while first < held.open:
-            first, rows = sweep(
-                held.traces, held.open, self._now, self._timeout, self._tables, self._told, 0, first
-            )
+            rest = (self._timeout, self._tables, self._emitted, 0, first)
+            first, rows = sweep(held.traces, held.open, self._now, *rest)
             self._drain(rows, found)
 
     def _drain(self, rows: int, found: list[tuple[np.ndarray, SoFar]]) -> None:
-        """Take what was told, and the events so far, before they move."""
+        """Take the emitted results, and their events so far, before they move."""
         if rows:
-            told = copy_of(self._told[:rows])
-            found.append((told, so_far(told["path"], self.held.pool.nodes)))
+            emitted = copy_of(self._emitted[:rows])
+            found.append((emitted, so_far(emitted["path"], self.held.pool.nodes)))
 
     def _results(
         self, found: list[tuple[np.ndarray, SoFar]], released: Released, moves: Moves | None
     ) -> Sequence[Any]:
         if not found:
             return ()
-        told = np.concatenate([rows for rows, _ in found])
+        emitted = np.concatenate([rows for rows, _ in found])
         lists = lists_of([events for _, events in found], released.strings)
-        at, row = np.zeros(len(told), np.int64), told["row"]
+        at, row = np.zeros(len(emitted), np.int64), emitted["row"]
         place, deadline, number = place_of_rows(row), np.zeros_like(row), np.zeros_like(row)
         later = row == LATER
         at[~later] = released.columns["release"][row[~later]]
         if later.any():
             assert moves is not None, "a time ran out by progress"
-            passing = moves.passing(told["due"][later])
+            passing = moves.passing(emitted["due"][later])
             at[later], place[later] = moves.at[passing], moves.place[passing]
-            deadline[later], number[later] = told["due"][later], told["number"][later]
+            deadline[later], number[later] = emitted["due"][later], emitted["number"][later]
         order = np.lexsort((number, deadline, place))
-        told, lists = told[order], lists.take(pa.array(order))
-        traces = self._keys.columns(np.zeros(len(told), np.int64), told["key"][:, None])
+        emitted, lists = emitted[order], lists.take(pa.array(order))
+        traces = self._keys.columns(np.zeros(len(emitted), np.int64), emitted["key"][:, None])
         shown = alert_columns(
-            told, at[order], lists, traces[self.plan.trace.name], self._allowed, released.strings
+            emitted, at[order], lists, traces[self.plan.trace.name], self._allowed, released.strings
         )
         return Alerts(shown, self.plan.name, self.site, self.plan.constraint)
 
@@ -223,12 +222,12 @@ class MonitorOperator:
 
 
 def _tables(both: Encoded, allowed: list[str], *, by_types: bool) -> TraceTables:
-    told = np.zeros(3, np.bool_)
-    told[UNSATISFIABLE] = True
-    told[SATISFIABLE] = by_types
+    emits = np.zeros(3, np.bool_)
+    emits[UNSATISFIABLE] = True
+    emits[SATISFIABLE] = by_types
     same = np.unique(np.array(allowed), return_inverse=True)[1].reshape(-1)
     return TraceTables(
-        both.table, both.verdict, both.broken, both.ended, both.complete, both.moves, told, same
+        both.table, both.verdict, both.broken, both.ended, both.complete, both.moves, emits, same
     )
 
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from engine.constraint.keyed import AT_ONCE, Keyed, enter_all, slots_for
 from engine.constraint.rewrite import Rewritable, kept_of, mark_over, settle
-from engine.constraint.step import TELLS, keep_open
-from engine.constraint.traces import FRESH, NODE, TOLD, TRACE, TracePool, TraceTables
+from engine.constraint.step import MOST_RESULTS, keep_open
+from engine.constraint.traces import EMITTED, FRESH, NODE, TRACE, TracePool, TraceTables
 from engine.kernels.jit import kernel
 from engine.kernels.records import INT_MAX, NONE, copy_of, numbers_of
 
@@ -123,8 +123,8 @@ class OpenTraces:
         n = int(self.pool.used[0])
         if self._rewrites and n > max(_LEAST, 2 * self._left):
             self.make_room(n)
-            kept, told = self.kept(), np.zeros(TELLS, TOLD)
-            _settle_all(self.open, limit, timeout, tables, self.pool, kept, told)
+            kept, emitted = self.kept(), np.zeros(MOST_RESULTS, EMITTED)
+            _settle_all(self.open, limit, timeout, tables, self.pool, kept, emitted)
             self._tidy()
 
     def forget(self, limit: int, timeout: int) -> int:
@@ -199,7 +199,7 @@ def _mark(ends: np.ndarray, link: np.ndarray, wanted: np.ndarray) -> None:
 @kernel
 def _settle_all(
     known: int, limit: int, timeout: int, tables: TraceTables, pool: TracePool,
-    kept: Rewritable, told: np.ndarray,
+    kept: Rewritable, emitted: np.ndarray,
 ) -> None:  # fmt: skip
     for entry in range(known):
-        settle(entry, limit, timeout, tables, pool, kept, told, 0)
+        settle(entry, limit, timeout, tables, pool, kept, emitted, 0)

@@ -1,8 +1,8 @@
-"""A late event rewrites its trace: what was told and is not so is taken back, what is so is told.
+"""A late event rewrites its trace: false results are taken back, new ones are emitted.
 
 The events of the last ``horizon`` of each key are kept in order of time; what came before them is
-settled, a trace's record as of then. What was told of the kept events, and what is to be told with
-the late one among them, follow from those two alone, so both are found by going through them.
+settled, a trace's record as of then. The results without the late event and those with it
+follow from these two alone, so both are found by going through the kept events.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.constraint.keyed import AT_ONCE, Keyed, enter_traces
-from engine.constraint.step import TELLS, due, put, run_out, step
+from engine.constraint.step import MOST_RESULTS, due, put, run_out, step
 from engine.constraint.traces import (
     FRESH,
     LATER,
@@ -70,17 +70,18 @@ def _listed(entry: int, pool: TracePool, kept: Rewritable) -> int:
 @kernel
 def settle(
     entry: int, limit: int, timeout: int, tables: TraceTables, pool: TracePool,
-    kept: Rewritable, told: np.ndarray, rows: int,
+    kept: Rewritable, emitted: np.ndarray, rows: int,
 ) -> int:  # fmt: skip
     """Events before ``limit`` leave the list; gives how many are left, which ``order`` has.
 
-    There is room for ``TELLS`` rows of ``told``, which come to nothing, and a node for each event.
+    ``emitted`` has room for ``MOST_RESULTS`` rows, which are not used, ``pool`` for a node of each
+    event.
     """
     n = _listed(entry, pool, kept)
     while n > 0 and pool.nodes[kept.order[n - 1]].ref < limit:
         n -= 1
         step(kept.settled[entry], kept.order[n], LATER, timeout, INT_MIN, tables,
-             kept.buffered, pool, told, rows)  # fmt: skip
+             kept.buffered, pool, emitted, rows)  # fmt: skip
         if n > 0:
             pool.nodes[kept.order[n - 1]].link = NONE
         else:
@@ -89,9 +90,9 @@ def settle(
 
 
 @inline
-def _told_by(
+def _replay(
     entry: int, key: int, n: int, row: int, now: int, timeout: int, tables: TraceTables,
-    pool: TracePool, kept: Rewritable, told: np.ndarray, rows: int,
+    pool: TracePool, kept: Rewritable, emitted: np.ndarray, rows: int,
 ) -> int:  # fmt: skip
     """Goes through the ``n`` events of ``order``; ``scratch`` is the trace after them."""
     kept.scratch[0] = kept.settled[entry]
@@ -99,9 +100,9 @@ def _told_by(
     trace.key = key
     for place in range(n - 1, -1, -1):
         rows = step(trace, kept.order[place], row, timeout, INT_MIN, tables, kept.buffered,
-                    pool, told, rows)  # fmt: skip
+                    pool, emitted, rows)  # fmt: skip
     if due(trace, now, timeout):
-        rows = run_out(trace, row, timeout, tables, told, rows)
+        rows = run_out(trace, row, timeout, tables, emitted, rows)
     return rows
 
 
@@ -124,22 +125,22 @@ def _alike(one: Record, other: Record, allowed: np.ndarray, pool: TracePool) -> 
 
 @inline
 def _difference(
-    before: int, middle: int, end: int, allowed: np.ndarray, pool: TracePool, told: np.ndarray
+    before: int, middle: int, end: int, allowed: np.ndarray, pool: TracePool, emitted: np.ndarray
 ) -> int:
-    """Of rows ``before`` to ``middle``, told until now, and those up to ``end``, to be told, leaves
-    what is taken back and what is new; gives how many rows there are then.
+    """Rows ``before`` to ``middle`` are the results until now, those up to ``end`` the right ones.
+    Keeps what is taken back and what is new; gives how many rows there are then.
     """
     for old in range(before, middle):
-        told[old].plus = False
+        emitted[old].plus = False
         for new in range(middle, end):
-            if told[new].kind != NONE and _alike(told[old], told[new], allowed, pool):
-                told[old].kind = NONE
-                told[new].kind = NONE
+            if emitted[new].kind != NONE and _alike(emitted[old], emitted[new], allowed, pool):
+                emitted[old].kind = NONE
+                emitted[new].kind = NONE
                 break
     rows = before
     for place in range(before, end):
-        if told[place].kind != NONE:
-            told[rows] = told[place]
+        if emitted[place].kind != NONE:
+            emitted[rows] = emitted[place]
             rows += 1
     return rows
 
@@ -148,7 +149,7 @@ def _difference(
 def follow_and_rewrite(
     first: int, keyed: Keyed, now: np.ndarray, limits: np.ndarray,
     timeout: int, tables: TraceTables,
-    events: TraceEvents, pool: TracePool, kept: Rewritable, told: np.ndarray,
+    events: TraceEvents, pool: TracePool, kept: Rewritable, emitted: np.ndarray,
 ) -> tuple[int, int, int]:  # fmt: skip
     """As ``engine.constraint.step.follow``, but events may come late; ``limits`` are the times
     from which on events are kept, at each.
@@ -170,23 +171,27 @@ def follow_and_rewrite(
             kept.beyond[0] += 1
             continue
         trace = traces[mine]
-        if rows + TELLS + 2 > len(told) or pool.used[0] + 2 > len(pool.nodes):
+        if rows + MOST_RESULTS + 2 > len(emitted) or pool.used[0] + 2 > len(pool.nodes):
             return i, rows, 0
         if timeout > 0 and due(trace, now[i], timeout):
-            rows = run_out(trace, LATER, timeout, tables, told, rows)
+            rows = run_out(trace, LATER, timeout, tables, emitted, rows)
         again = trace.flags & RUN_OUT != 0 and ref <= trace.last_ref + timeout
         if ref >= trace.last_ref and not again:
-            rows = step(trace, i, i, timeout, INT_MIN, tables, events, pool, told, rows)
+            rows = step(trace, i, i, timeout, INT_MIN, tables, events, pool, emitted, rows)
             if timeout > 0 and due(trace, now[i], timeout):
-                rows = run_out(trace, i, timeout, tables, told, rows)
+                rows = run_out(trace, i, timeout, tables, emitted, rows)
             kept.tails[mine] = put(pool, i, events, kept.tails[mine], 0)
             continue
         n = _listed(mine, pool, kept)
-        if rows + 2 * TELLS * (n + 2) > len(told) or pool.used[0] + 3 * (n + 2) > len(pool.nodes):
+        if rows + 2 * MOST_RESULTS * (n + 2) > len(emitted) or pool.used[0] + 3 * (n + 2) > len(
+            pool.nodes
+        ):
             return i, rows, n
-        n = settle(mine, limits[i], timeout, tables, pool, kept, told, rows)
+        n = settle(mine, limits[i], timeout, tables, pool, kept, emitted, rows)
         before = rows
-        middle = _told_by(mine, trace.key, n, i, now[i], timeout, tables, pool, kept, told, before)
+        middle = _replay(
+            mine, trace.key, n, i, now[i], timeout, tables, pool, kept, emitted, before
+        )
         place = n
         while place > 0 and pool.nodes[kept.order[place - 1]].ref <= ref:
             place -= 1
@@ -199,9 +204,9 @@ def follow_and_rewrite(
         n = _listed(mine, pool, kept)
         for place in range(n if events.mixed[i] else 0):
             pool.nodes[kept.order[place]].mixed = True
-        end = _told_by(mine, trace.key, n, i, now[i], timeout, tables, pool, kept, told, middle)
+        end = _replay(mine, trace.key, n, i, now[i], timeout, tables, pool, kept, emitted, middle)
         traces[mine] = kept.scratch[0]
-        rows = _difference(before, middle, end, tables.allowed, pool, told)
+        rows = _difference(before, middle, end, tables.allowed, pool, emitted)
     return len(keyed.entry), rows, 0
 
 

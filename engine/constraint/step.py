@@ -92,14 +92,14 @@ def place_of_rows(rows: np.ndarray) -> np.ndarray:
 def follow(
     first: int, keyed: Keyed, now: np.ndarray, settled: np.ndarray,
     timeout: int, tables: TraceTables,
-    events: TraceEvents, pool: TracePool, told: np.ndarray,
+    events: TraceEvents, pool: TracePool, emitted: np.ndarray,
 ) -> tuple[int, int]:  # fmt: skip
     """Take events from ``first`` on to their traces; ``now`` is how far progress was before each,
     ``settled``: before when no clock's error can take it.
 
     Returns:
         The first event that was not taken, as there was no room (their number: all were), and how
-        many rows are told.
+        many results there are.
     """
     i, rows, n = first, 0, len(keyed.entry)
     while i < n:
@@ -108,16 +108,16 @@ def follow(
             return i, rows
         enter_traces(i, stop, events.symbol, keyed)
         while i < stop:
-            if rows + TELLS + 2 > len(told) or pool.used[0] >= len(pool.nodes):
+            if rows + MOST_RESULTS + 2 > len(emitted) or pool.used[0] >= len(pool.nodes):
                 return i, rows
             entry = keyed.entry[i]
             if entry != NONE:
                 trace = keyed.traces[entry]
                 if timeout > 0 and due(trace, now[i], timeout):
-                    rows = run_out(trace, LATER, timeout, tables, told, rows)
-                rows = step(trace, i, i, timeout, settled[i], tables, events, pool, told, rows)
+                    rows = run_out(trace, LATER, timeout, tables, emitted, rows)
+                rows = step(trace, i, i, timeout, settled[i], tables, events, pool, emitted, rows)
                 if timeout > 0 and due(trace, now[i], timeout):
-                    rows = run_out(trace, i, timeout, tables, told, rows)
+                    rows = run_out(trace, i, timeout, tables, emitted, rows)
             i += 1
     return n, rows
 
@@ -147,7 +147,7 @@ def keep_open(traces: np.ndarray, settled: np.ndarray, tails: np.ndarray, over: 
 # progress has passed it by more than clocks err.
 
 
-TELLS: Final = 3
+MOST_RESULTS: Final = 3
 """Results of one event at most: the last trace's time has run out, a violation, a verdict."""
 
 
@@ -215,14 +215,14 @@ def _last_until(trace: Record, until: int) -> None:
 
 
 @inline
-def run_out(trace: Record, row: int, timeout: int, tables: TraceTables, told: np.ndarray,
+def run_out(trace: Record, row: int, timeout: int, tables: TraceTables, emitted: np.ndarray,
             rows: int) -> int:  # fmt: skip
-    """No event came in time: the trace ends where it is. Gives how many rows are ``told``."""
+    """No event came in time: the trace ends where it is. Gives how many results there are."""
     state = trace.state
     trace.flags |= RUN_OUT
     if tables.broken[state] or (tables.complete[state] and _known(trace) != OPEN):
         return rows
-    out = told[rows]
+    out = emitted[rows]
     out.row = row
     out.key = trace.key
     out.number = trace.number
@@ -240,9 +240,9 @@ def run_out(trace: Record, row: int, timeout: int, tables: TraceTables, told: np
 
 
 @inline
-def _tell(trace: Record, i: int, row: int, kind: int, doubtful: bool, old: int, events: TraceEvents,
-          told: np.ndarray, rows: int) -> None:  # fmt: skip
-    out = told[rows]
+def _emit(trace: Record, i: int, row: int, kind: int, doubtful: bool, old: int, events: TraceEvents,
+          emitted: np.ndarray, rows: int) -> None:  # fmt: skip
+    out = emitted[rows]
     out.row = row
     out.key = trace.key
     out.number = events.number[i]
@@ -327,9 +327,9 @@ def _may_be_another(trace: Record, state: int) -> None:
 
 @inline
 def _arrive(trace: Record, i: int, row: int, timeout: int, settled: int, tables: TraceTables,
-            events: TraceEvents, told: np.ndarray, rows: int) -> tuple[int, bool]:  # fmt: skip
-    """Begins a trace if need be; gives how many rows are told, and whether event ``i`` is surely
-    after the one before it, as one clock says.
+            events: TraceEvents, emitted: np.ndarray, rows: int) -> tuple[int, bool]:  # fmt: skip
+    """Begins a trace if need be; gives how many results there are, and whether event ``i`` is
+    surely after the one before it, as one clock says.
     """
     same_clock = (
         events.epoch[i] != NO_EPOCH
@@ -343,9 +343,9 @@ def _arrive(trace: Record, i: int, row: int, timeout: int, settled: int, tables:
     late = timeout > 0 and (gap > timeout or again)
     surely = late and (gap - errs > timeout or gap <= timeout)
     if late and not over and not again:
-        before, rows = rows, run_out(trace, row, timeout, tables, told, rows)
+        before, rows = rows, run_out(trace, row, timeout, tables, emitted, rows)
         if rows > before and not surely:
-            told[before].certainty = max(told[before].certainty, 1)
+            emitted[before].certainty = max(emitted[before].certainty, 1)
     if first or surely or (over and trace.until < settled):
         begin(trace)
         return rows, True
@@ -387,16 +387,16 @@ def _leave(trace: Record, i: int, new: int, other: int, verdict: int, events: Tr
 @inline
 def step(
     trace: Record, i: int, row: int, timeout: int, settled: int, tables: TraceTables,
-    events: TraceEvents, pool: TracePool, told: np.ndarray, rows: int,
+    events: TraceEvents, pool: TracePool, emitted: np.ndarray, rows: int,
 ) -> int:  # fmt: skip
-    """Event ``i`` of ``trace``, which became known with ``row`` of a batch; gives how many rows are
-    ``told`` then, of which ``rows`` were already. A trace that ended before ``settled`` is over
-    under every error of the clocks.
+    """Event ``i`` of ``trace``, which became known with ``row`` of a batch; gives how many
+    results there are then; ``rows`` were there before it. A trace that ended before ``settled`` is
+    over under every error of the clocks.
 
-    There is room for ``TELLS`` more rows of ``told`` and one more node. A trace is over after
-    ``timeout`` ns without an event (0: never).
+    ``emitted`` has room for ``MOST_RESULTS`` more rows, ``pool`` for one more node. A trace is over
+    after ``timeout`` ns without an event (0: never).
     """
-    rows, same_clock = _arrive(trace, i, row, timeout, settled, tables, events, told, rows)
+    rows, same_clock = _arrive(trace, i, row, timeout, settled, tables, events, emitted, rows)
     symbol, old = events.symbol[i], int(trace.state)
     new = int(tables.table[old, symbol])
     other = new
@@ -412,13 +412,13 @@ def step(
     doubtful = trace.flags & DOUBTFUL != 0
     if tables.broken[new] and not tables.broken[old]:
         doubt = doubtful or not tables.broken[other]
-        _tell(trace, i, row, VIOLATION, doubt, old, events, told, rows)
+        _emit(trace, i, row, VIOLATION, doubt, old, events, emitted, rows)
         rows += 1
     verdict = int(tables.verdict[new])
-    if verdict != _known(trace) and tables.told[verdict]:
+    if verdict != _known(trace) and tables.emits[verdict]:
         doubt = doubtful or tables.verdict[other] != verdict
         kind = ALERT if verdict == SATISFIABLE else CLEARED
-        _tell(trace, i, row, kind, doubt, old, events, told, rows)
+        _emit(trace, i, row, kind, doubt, old, events, emitted, rows)
         rows += 1
     if verdict == UNSATISFIABLE:
         trace.path = NONE  # early buffer release
@@ -429,7 +429,7 @@ def step(
 @inline
 def due(trace: Record, now: int, timeout: int) -> bool:
     """Whether progress has passed what the trace was given under every error of the clocks, and
-    nothing was told of it.
+    nothing was emitted for it.
     """
     return bool(
         timeout > 0 and trace.flags & (FRESH | RUN_OUT) == 0 and now > trace.until + timeout
@@ -438,15 +438,15 @@ def due(trace: Record, now: int, timeout: int) -> bool:
 
 @kernel
 def sweep(
-    traces: np.ndarray, known: int, now: int, timeout: int, tables: TraceTables, told: np.ndarray,
-    rows: int, first: int,
+    traces: np.ndarray, known: int, now: int, timeout: int, tables: TraceTables,
+    emitted: np.ndarray, rows: int, first: int,
 ) -> tuple[int, int]:  # fmt: skip
     """End the traces from ``first`` on whose time has run out; gives where there was no more room
-    (``known``: nowhere), and how many rows are told.
+    (``known``: nowhere), and how many results there are.
     """
     for entry in range(first, known):
-        if rows == len(told):
+        if rows == len(emitted):
             return entry, rows
         if due(traces[entry], now, timeout):
-            rows = run_out(traces[entry], LATER, timeout, tables, told, rows)
+            rows = run_out(traces[entry], LATER, timeout, tables, emitted, rows)
     return known, rows

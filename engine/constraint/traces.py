@@ -1,4 +1,4 @@
-"""What is held of open traces and of their events, and what is told of them, as records.
+"""Open traces, their events and their results, as records.
 
 A key is a value that events share; its traces come one after another, each over before the next.
 """
@@ -31,8 +31,7 @@ TRACE: Final = np.dtype(
 )
 """60 bytes. 34 are of the last event, which is buffered as it may change places with the next one:
 its time and how far that may be off (in ``until``), its clock, its number and its type. The other
-26 are the trace's. What hangs on nothing else is told by the tables: where the constraint is, by
-``state``.
+26 are the trace's. The tables know by ``state`` where the constraint is.
 """
 OF_LAST_EVENT: Final = ("last_ref", "until", "epoch", "clock", "number", "symbol")
 FRESH: Final = 1
@@ -80,7 +79,7 @@ ALERT: Final = 0
 CLEARED: Final = 1
 VIOLATION: Final = 2
 
-TOLD: Final = np.dtype(
+EMITTED: Final = np.dtype(
     [
         ("row", np.int64),  # of the batch, with which it became known; LATER: the clock passed it
         ("key", np.int64),
@@ -92,7 +91,7 @@ TOLD: Final = np.dtype(
         ("type", np.int32),  # NONE: of no event; a time ran out
         ("path", np.int32),
         ("before", np.uint16),  # the state before the event
-        ("kind", np.int8),  # ALERT CLEARED VIOLATION; NONE: not told after all
+        ("kind", np.int8),  # ALERT CLEARED VIOLATION; NONE: not emitted after all
         ("plus", np.bool_),
         ("certainty", np.int8),  # place in ``engine.constraint.alerts.CERTAINTIES``
     ],
@@ -131,8 +130,8 @@ class TracePool(NamedTuple):
 
 
 class TraceTables(NamedTuple):
-    """``engine.query.automata.verdicts.Encoded`` as kernels read it; ``told``: whether to tell of a
-    verdict, by its number; ``allowed``: of each state, equal where C allows the same events.
+    """``engine.query.automata.verdicts.Encoded`` as kernels read it; ``emits``: whether a verdict
+    gives a result, by its number; ``allowed``: of each state, equal where C allows the same events.
     """
 
     table: np.ndarray
@@ -141,7 +140,7 @@ class TraceTables(NamedTuple):
     ended: np.ndarray
     complete: np.ndarray
     moves: np.ndarray
-    told: np.ndarray
+    emits: np.ndarray
     allowed: np.ndarray
 
 
