@@ -13,7 +13,7 @@ from engine.results.identity import partners
 
 
 class KnownResults(NamedTuple):
-    """Results that a query gave, in the order told; columns of int64.
+    """Results that a query gave, in order of emission; columns of int64.
 
     ``key``, ``identity``: hashes. ``at``: when it was known [ns]. ``place``: its number among the
     query's results. ``gone``, ``gone_place``: of the ``-`` that took it back; INT_MAX: none.
@@ -58,13 +58,13 @@ class History:
         self, query: int, key: np.ndarray, identity: np.ndarray, at: np.ndarray,
         place: np.ndarray, plus: np.ndarray,
     ) -> None:  # fmt: skip
-        """Results of ``query``, in the order told; of ``-``, what they take back is gone."""
+        """Results of ``query``, in order of emission; of ``-``, what they take back is gone."""
         if query not in self._known or not len(at):
             return
         none = np.full(len(at), INT_MAX)
-        told = KnownResults(key, identity, at, place, none, none)
+        new = KnownResults(key, identity, at, place, none, none)
         old = self._known[query]
-        joined = KnownResults(*(np.concatenate(pair) for pair in zip(old, told, strict=True)))
+        joined = KnownResults(*(np.concatenate(pair) for pair in zip(old, new, strict=True)))
         gone, gone_place = joined.gone.copy(), joined.gone_place.copy()
         is_plus = np.concatenate((np.ones(len(old.at), np.bool_), plus))
         if not plus.all():

@@ -1,7 +1,7 @@
 """What a chain does with its queries' results before they go out: each query's rules, one history.
 
 Results of other queries count from the instant after they were known, those of the query itself in
-their order; so the answer hangs neither on how the input is cut, nor on the order of the queries.
+their order; so neither how the input is cut nor the order of the queries changes the answer.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Judging:
             if checks.rules
         }
         self._holds = max((j.rules.longest_hold for j in self._judges.values()), default=0)
-        self._told = [0] * len(plans)
+        self._seen = [0] * len(plans)
 
     def judge(
         self, results: list[ResultPieces], strings: Strings, now: int, *, end: bool = False
@@ -64,9 +64,9 @@ class Judging:
             judge = self._judges.get(number)
             asked = judge.rules.asked if judge else []
             found = read_results(
-                results[number].pieces, self._kinds[number], asked, checks.key, self._told[number]
+                results[number].pieces, self._kinds[number], asked, checks.key, self._seen[number]
             )
-            self._told[number] += len(found.at)
+            self._seen[number] += len(found.at)
             self._history.add(number, found.key, found.identity, found.at, found.place, found.plus)
             new[number] = found
         for number, judge in self._judges.items():
@@ -89,7 +89,7 @@ class Judging:
         return {
             "history": self._history.snapshot(),
             "judges": {number: judge.snapshot() for number, judge in self._judges.items()},
-            "told": list(self._told),
+            "seen": list(self._seen),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -97,7 +97,7 @@ class Judging:
         self._history.restore(state["history"])
         for number, saved in state["judges"].items():
             self._judges[number].restore(saved)
-        self._told = list(state["told"])
+        self._seen = list(state["seen"])
 
 
 def _number(query: str, numbers: dict[str, int]) -> int:

@@ -77,8 +77,8 @@ class Rules:
         columns = {f"{_OF_RESULT}{place}": value for place, value in enumerate(values)}
         for place, lookup in enumerate(self.lookups):
             query = self._own if lookup.query is None else self._numbers[lookup.query]
-            told, known = history.look_up(lookup, query, asked, own=lookup.query is None)
-            columns[f"{_OF_HISTORY}{place}"] = Value("int", told, known)
+            numbers, known = history.look_up(lookup, query, asked, own=lookup.query is None)
+            columns[f"{_OF_HISTORY}{place}"] = Value("int", numbers, known)
         columns = {name: value for name, value in columns.items() if value.kind != "null"}
         view = View(
             {ATTR_PREFIX + name: value.data for name, value in columns.items()},
@@ -150,13 +150,13 @@ class WaitingResults:
             if not len(mine):
                 continue
             at = new.at[mine]
-            told = HeldResults(
+            added = HeldResults(
                 new.identity[mine], at, at + np.minimum(hold[of_table], INT_MAX - at),
                 new.place[mine], new.key[mine], np.full(len(mine), self._next),
                 np.arange(len(mine)),
             )  # fmt: skip
             self.held = HeldResults(
-                *(np.concatenate(pair) for pair in zip(self.held, told, strict=True))
+                *(np.concatenate(pair) for pair in zip(self.held, added, strict=True))
             )  # fmt: skip
             content = table.take(pa.array(mine - start))
             self._contents[self._next] = HeldContent(content, taken_values(new.values, mine))
@@ -242,8 +242,8 @@ def marked(
     if not broken.any():
         return table
     masks, which = np.unique(broken, return_inverse=True)
-    told = pa.array([_told(int(mask), names) for mask in masks.tolist()], pa.string())
-    texts = told.take(pa.array(which.reshape(-1)))
+    marks = pa.array([_mark(int(mask), names) for mask in masks.tolist()], pa.string())
+    texts = marks.take(pa.array(which.reshape(-1)))
     place = table.schema.get_field_index(MORE)
     more = pc.fill_null(table.column(place), "{}").combine_chunks()
     inside = pc.utf8_slice_codeunits(more, 1, -1)
@@ -253,12 +253,12 @@ def marked(
     return table.set_column(place, MORE, found)
 
 
-def _told(mask: int, names: Sequence[str]) -> str:
+def _mark(mask: int, names: Sequence[str]) -> str:
     broken = [name for number, name in enumerate(names) if mask >> number & 1]
     return f'"{DOUBTFUL}": {json.dumps(broken, ensure_ascii=False)}'
 
 
-# What becomes of one query's results: given, held, marked, dropped, or never told (Z10 5.2).
+# What becomes of one query's results: given, held, marked, dropped, or never emitted (Z10 5.2).
 #
 # A result that agrees with every rule is given as it is. One that does not is held for as long as
 # the rules say that it breaks, and judged again: it may agree by then, as what spoke against it was
@@ -473,9 +473,11 @@ class QueryJudge:
         last: RuleVerdicts,
     ) -> None:
         """Of results, not of what takes them back."""
-        told = new.plus & ~final.held & (final.broken != 0)
+        doubtful = new.plus & ~final.held & (final.broken != 0)
         late = over & (last.broken != 0)
-        self.counts["doubtful"] += int((told & ~final.dropped).sum() + (late & ~last.dropped).sum())
+        self.counts["doubtful"] += int(
+            (doubtful & ~final.dropped).sum() + (late & ~last.dropped).sum()
+        )
         dropped = (new.plus & final.dropped).sum() + (over & last.dropped).sum()
         self.counts["dropped_by_checks"] += int(dropped)
         self.counts["spared_by_checks"] += int(spared.sum())
@@ -493,13 +495,13 @@ class QueryJudge:
         old[back.remembered[back.remembered != NOBODY]] = False
         late = over & (last.broken != 0)
         late[back.held[back.held != NOBODY]] = False
-        told = new.plus & ~final.held & (final.broken != 0)
-        told[back.new[back.new != NOBODY]] = False
+        doubtful = new.plus & ~final.held & (final.broken != 0)
+        doubtful[back.new[back.new != NOBODY]] = False
         identity = self.waiting.held.identity
         known = [
             (self._known.identity[old], self._known.broken[old], self._known.dropped[old]),
             (identity[late], last.broken[late], last.dropped[late]),
-            (new.identity[told], final.broken[told], final.dropped[told]),
+            (new.identity[doubtful], final.broken[doubtful], final.dropped[doubtful]),
         ]
         found = MarkedBefore(*map(np.concatenate, zip(*known, strict=True)))
         beyond = max(len(found.identity) - REMEMBERED, 0)

@@ -101,7 +101,7 @@ NONE while there is none. The first place is nobody's: it stands for what is bef
 item.
 """
 BUCKET: Final = record("first", "last", "changed")
-"""``changed``: the first entry whose tuple is not what it was, where changes are told together."""
+"""``changed``: the first entry whose tuple changes, where changes are emitted together."""
 TALLY: Final = record("entries", "buckets", "made", "changes", "removed")
 """How many there are; ``made``: the next tuple's number; ``removed``: entries that were taken away.
 """
@@ -178,8 +178,8 @@ def is_behind(entry: Record, a: Arriving, i: int) -> bool:
 
 
 @inline
-def _tell(b: Buckets, row: int, place: int, out: TupleChanges) -> int:
-    """Where to say what becomes of the tuple that the entry at ``place`` ends."""
+def _add_change(b: Buckets, row: int, place: int, out: TupleChanges) -> int:
+    """Adds a change of the tuple that the entry at ``place`` ends; gives its place in ``out``."""
     at = b.tally[0].changes
     b.tally[0].changes = at + 1
     entry = b.entries[place]
@@ -196,7 +196,7 @@ def _tell(b: Buckets, row: int, place: int, out: TupleChanges) -> int:
 @inline
 def take_back(b: Buckets, row: int, place: int, out: TupleChanges) -> None:
     """The tuple that the entry at ``place`` ends is not valid any more."""
-    at = _tell(b, row, place, out)
+    at = _add_change(b, row, place, out)
     out.number[at] = b.entries[place].made
     out.tombstone[at] = True
 
@@ -204,7 +204,7 @@ def take_back(b: Buckets, row: int, place: int, out: TupleChanges) -> None:
 @inline
 def make(b: Buckets, row: int, place: int, out: TupleChanges) -> None:
     """The tuple that the entry at ``place`` ends, as the bucket is now."""
-    at = _tell(b, row, place, out)
+    at = _add_change(b, row, place, out)
     made = b.tally[0].made
     b.tally[0].made = made + 1
     b.entries[place].made = made
@@ -335,7 +335,7 @@ def keep(
 def close_ranks(b: Buckets, used: np.ndarray, number_of: np.ndarray) -> int:
     """Buckets that are not ``used`` go; gives how many are left.
 
-    ``number_of``: room for the new number of each. The slots must be filled anew.
+    ``number_of``: room for the new number of each. The slots must be filled again.
     """
     left = 0
     for bucket in range(b.tally[0].buckets):

@@ -24,10 +24,9 @@ from engine.kernels.records import NONE
 #
 # Source: K18 Algorithm 2. Tuples that no longer are what the bucket says leave as tombstones, then
 # those that have come up instead. In the cycle (K18 V.C) a tuple is an item and the state behind
-# the item before it; a new state takes back all that were made from the old one, so there
-# everything behind a changed place is made anew. Instead of sending states round the cycle one by
-# one, each of which would be found in the bucket anew, all that one item changes is told in the
-# bucket's order.
+# the item before it; a new state takes back all that were made from the old one, so
+# everything behind a changed place is made again there. States do not go round the cycle one by
+# one, with a search in the bucket for each: one item emits all its changes in the bucket's order.
 
 
 @kernel
@@ -77,11 +76,11 @@ def take_in(b: Buckets, a: Arriving, first: int, reach: int, out: TupleChanges) 
     return len(a.ref)
 
 
-# The changes of many items told together: an item that is taken back at once never was.
+# The changes of many items emitted together: an item that is taken back at once never was.
 #
 # All items go to their buckets, those that are late without more ado; then the buckets where such
-# are tell what has become of their tuples. What a valid item is stays the same; there are fewer
-# tombstones than by K18's Algorithm 2, as a tuple that many late items change is made anew once.
+# are emit the changes of their tuples. What a valid item is stays the same; there are fewer
+# tombstones than by K18's Algorithm 2, as a tuple that many late items change is made again once.
 # How much fewer depends on how many items come at once, so this is for dataflows of which only what
 # passes the barrier is looked at.
 
@@ -109,7 +108,7 @@ def take_all_in(b: Buckets, a: Arriving, out: TupleChanges, touched: np.ndarray)
         b: has room for all rows.
         a: the items.
         out: has room for two changes of each item, from ``b.tally.changes`` on.
-        touched: filled with the buckets that have something to tell, each once.
+        touched: filled with the buckets that have changes to emit, each once.
 
     Returns:
         How many are touched; LOST: a tombstone's item is not there.
@@ -147,7 +146,7 @@ def take_all_in(b: Buckets, a: Arriving, out: TupleChanges, touched: np.ndarray)
 
 
 @kernel
-def tell(
+def emit(
     b: Buckets, touched: np.ndarray, first: int, row: int, reach: int, out: TupleChanges
 ) -> int:
     """What has become of the tuples of ``touched`` buckets from ``first`` on, as of ``row``.
@@ -155,8 +154,8 @@ def tell(
     Args:
         b: after ``take_all_in``.
         touched: buckets.
-        first: the first one that has not told yet.
-        row: that is told as the cause.
+        first: the first one that has emitted nothing yet.
+        row: the cause of the changes.
         reach: how many items behind it an item changes the tuples of.
         out: filled from ``b.tally.changes`` on.
 

@@ -53,7 +53,7 @@ class Dataflow:
     def start(self, *, together: bool = False) -> RunningDataflow:
         """A dataflow that nothing was sent through yet.
 
-        ``together``: what the items of one ``send`` change is told together, which is faster where
+        ``together``: the items of one ``send`` emit their changes together, which is faster where
         many are late. Then what ``send`` gives depends on how many are sent at once; what passes
         the barrier does not.
         """

@@ -22,7 +22,7 @@ from engine.grouping.buckets import (
     keep,
     room_for,
 )
-from engine.grouping.changes import take_all_in, take_in, tell
+from engine.grouping.changes import emit, take_all_in, take_in
 from engine.grouping.items import Items
 from engine.grouping.operations import Grouped
 from engine.kernels.records import one
@@ -85,7 +85,7 @@ class GroupingStage:
     Args:
         operation: what it does.
         item: of what dtype its items' payloads are.
-        together: what items that come at once change is told together.
+        together: items that come at once emit their changes together.
     """
 
     def __init__(self, operation: Grouped, item: np.dtype[Any], *, together: bool) -> None:
@@ -124,22 +124,22 @@ class GroupingStage:
         row = 0
         while row < len(items):
             row = take_in(self._b, arriving, row, self._reach, self._room)
-            yield from self._told(row, items)
+            yield from self._drain(row, items)
 
     def _all(self, arriving: Arriving, items: Items) -> Iterator[Items]:
         if 2 * len(items) > len(self._room.row):
             self._room = room_for(2 * len(items), self._window)
         touched = np.empty(len(items), np.int64)
         found = take_all_in(self._b, arriving, self._room, touched)
-        yield from self._told(found, items)
+        yield from self._drain(found, items)
         number = 0
         while number < found:
-            number = tell(
+            number = emit(
                 self._b, touched[:found], number, len(items) - 1, self._reach, self._room
             )  # fmt: skip
-            yield from self._told(number, items)
+            yield from self._drain(number, items)
 
-    def _told(self, came_to: int, items: Items) -> Iterator[Items]:
+    def _drain(self, came_to: int, items: Items) -> Iterator[Items]:
         """The changes at hand; there is room for more afterwards."""
         if came_to == LOST:
             raise ContractViolation("a tombstone came of an item that is not in its bucket")

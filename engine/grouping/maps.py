@@ -168,12 +168,12 @@ class _Records:
 
     def run(self, changes: TupleChanges) -> EmittedItems:
         n = len(changes.row)
-        told, gave = np.empty(n, self._outputs.dtype), np.empty(n, np.bool_)
+        payload, emits = np.empty(n, self._outputs.dtype), np.empty(n, np.bool_)
         memory = self._states if self._cyclic else self._group
-        self._run(changes, self._items, memory, self._outputs, self._gave, told, gave)
-        if gave.all():
-            return EmittedItems(None, 0, told)
-        return EmittedItems(np.flatnonzero(gave), 0, told[gave])
+        self._run(changes, self._items, memory, self._outputs, self._gave, payload, emits)
+        if emits.all():
+            return EmittedItems(None, 0, payload)
+        return EmittedItems(np.flatnonzero(emits), 0, payload[emits])
 
     def keep(self, kept: np.ndarray) -> None:
         self._take_over([each[kept] for each in self._arrays()])
@@ -209,15 +209,15 @@ def _loop(function: Callable[..., Any], *, cyclic: bool) -> Callable[..., Any]:
 def _cycle(combine: Callable[..., Any]) -> Callable[..., Any]:
     def run(
         changes: TupleChanges, items: np.ndarray, states: np.ndarray, outputs: np.ndarray,
-        gave: np.ndarray, told: np.ndarray, told_gave: np.ndarray,
+        gave: np.ndarray, payload: np.ndarray, emits: np.ndarray,
     ) -> None:  # fmt: skip
         for i in range(len(changes.row)):
             entry = changes.entry[i]
             if not changes.tombstone[i]:
                 before = states[changes.members[i, 0]]
                 gave[entry] = combine(before, items[entry], states[entry], outputs[entry])
-            told[i] = outputs[entry]
-            told_gave[i] = gave[entry]
+            payload[i] = outputs[entry]
+            emits[i] = gave[entry]
 
     return run
 
@@ -225,7 +225,7 @@ def _cycle(combine: Callable[..., Any]) -> Callable[..., Any]:
 def _tuples(function: Callable[..., Any]) -> Callable[..., Any]:
     def run(
         changes: TupleChanges, items: np.ndarray, group: np.ndarray, outputs: np.ndarray,
-        gave: np.ndarray, told: np.ndarray, told_gave: np.ndarray,
+        gave: np.ndarray, payload: np.ndarray, emits: np.ndarray,
     ) -> None:  # fmt: skip
         for i in range(len(changes.row)):
             entry = changes.entry[i]
@@ -237,8 +237,8 @@ def _tuples(function: Callable[..., Any]) -> Callable[..., Any]:
                         group[size] = items[member]
                         size += 1
                 gave[entry] = function(group[:size], outputs[entry])
-            told[i] = outputs[entry]
-            told_gave[i] = gave[entry]
+            payload[i] = outputs[entry]
+            emits[i] = gave[entry]
 
     return run
 
@@ -267,7 +267,7 @@ class _Objects:
         items, outputs, states = self._lists()
         change: list[int] = []
         child: list[int] = []
-        told: list[Any] = []
+        made: list[Any] = []
         members = changes.members.tolist()
         for i, (entry, is_tombstone) in enumerate(
             zip(changes.entry.tolist(), changes.tombstone.tolist(), strict=True)
@@ -281,8 +281,8 @@ class _Objects:
                 raise UserError(f"a map made {len(given)} items of one tuple; at most {MOST}")
             change += [i] * len(given)
             child += range(len(given))
-            told += given
-        payload = np.fromiter(told, object, len(told))
+            made += given
+        payload = np.fromiter(made, object, len(made))
         return EmittedItems(np.array(change, np.int64), np.array(child, np.int64), payload)
 
     def keep(self, kept: np.ndarray) -> None:
