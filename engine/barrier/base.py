@@ -74,7 +74,7 @@ class Matcher(Protocol):
     def purge(self, held_rows: Callable[[], np.ndarray]) -> np.ndarray | None:
         """Drop events that no longer matter, but for those in ``held_rows``.
 
-        Gives the new number of each row, for whoever knows rows by number; None: as they were.
+        Gives the new number of each row, for those who know rows by number; None: as they were.
         """
 
     def counters(self) -> dict[str, int]:

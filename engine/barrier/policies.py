@@ -48,7 +48,7 @@ class PromisePolicy:
 # ``immediate``: every match is a result at once (SPEC 4.2; L09 IV calls it aggressive).
 #
 # A match that a later event of a negated step invalidates is taken back (``-``); one that such an
-# event puts in doubt is taken back and given anew with its probability.
+# event puts in doubt is taken back and given again with its probability.
 #
 # When not to use: when acting on a result that is taken back costs more than waiting for a sure
 # one.

@@ -100,7 +100,7 @@ BARRIERS: Final = {
         Closes.PROMISE,
         "a match leaves at once while few are changed later, else as under punctuation",
         _adaptive,
-        not_of_windows="it goes by how many matches are taken back, and a window is told once, "
+        not_of_windows="it goes by how many matches are taken back, and a window emits once, "
         "when it closes",
     ),
 }  # fmt: skip

@@ -98,5 +98,5 @@ class SiteClocks:
         self._sort()
 
     def _sort(self) -> None:
-        """The heap anew, without what is out of date."""
+        """Makes the heap again, without what is out of date."""
         self._oldest = sorted((ref, source) for source, ref in self._last.items())

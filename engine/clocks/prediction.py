@@ -19,7 +19,7 @@ Never less certain than without prediction: the line is moved towards the middle
 ones until neither its uncertainty nor that one's growth exceeds what the last sync alone gives.
 
 A sync outside of what its source's line allows is a *step*: someone set the clock. Nothing before
-it says anything about the clock after it, so the history begins anew.
+it says anything about the clock after it, so the history begins again.
 
 Sources: least squares and RFC 5905 section 11 (frequency tolerance); bounds as in Moon, Skelly,
 Towsley 1999, "Estimation and removal of clock skew from network delay measurements".

@@ -34,7 +34,7 @@ class _Book(NamedTuple):
     ``sends`` bool (t + 1, s): sent an event of the type or a promise that names it; in the last
     row: anything. ``ended`` bool (s,). Per type: how far it is ``covered``; how many ``senders`` it
     has; the ``least`` promise of its sources and how many are ``at_least`` there, both to be
-    counted anew if ``stale``.
+    counted again if ``stale``.
     """
 
     said: np.ndarray
@@ -82,7 +82,7 @@ def _counts(b: _Book, kind: int, place: int) -> bool:
 
 @kernel
 def _count(b: _Book, kind: int) -> None:
-    """The least promise of a type's sources, anew."""
+    """Counts the least promise of a type's sources again."""
     least, number = INT_MAX, 0
     for place in range(len(b.ended)):
         if _counts(b, kind, place):
@@ -110,7 +110,7 @@ def _seen(b: _Book, kind: int, place: int) -> None:
 
 @inline
 def _say(b: _Book, kind: int, place: int, ref: int) -> None:
-    """Take a promise down; a type is counted anew once none of its sources is at its least."""
+    """Take a promise down; a type is counted again once none of its sources is at its least."""
     types = len(b.covered)
     if kind == _OTHER:
         return

@@ -162,7 +162,7 @@ class SourceClocks:
         self._forgotten_delay = 0
         self.site = SiteClocks(default_uncertainty_ns)
         self.refuted = Refuted()
-        """What operators do not know yet; whoever hands it on empties it."""
+        """What operators do not know yet; handing it on empties it."""
         self._declared = {name: (offset, bound) for name, offset, bound in choice.declared}
         for name in self._declared:
             self._declare(name)
@@ -297,7 +297,7 @@ class SourceClocks:
             self.unanchored.discard(int(code))
 
     def _predicted(self, code: int, known: _Known, before: Line) -> ClockStep | None:
-        """Fit the line of ``known`` anew, after ``before``; gives the step between, if any."""
+        """Fit the line of ``known`` again, after ``before``; gives the step between, if any."""
         offset, unc, stated_ppb = known.report
         sample = Sample(known.line.anchor, offset, unc)
         is_held, step = not self._fits or len(known.samples) < SYNCS_MIN, None

@@ -95,9 +95,9 @@ class Waiting:
         intervals = int(of.max(initial=-1)) + 1
         first = [_first(of, both[HALF_COLUMN] == which, intervals) for which in (START, END)]
         is_whole = both[HALF_COLUMN] == WHOLE
-        # An event tells all of its interval: halves before it wait no longer.
-        told = _first(of, is_whole, intervals)
-        before = np.where(told < 0, len(of), told)
+        # An event says all of its interval: halves before it wait no longer.
+        whole = _first(of, is_whole, intervals)
+        before = np.where(whole < 0, len(of), whole)
         pair = np.flatnonzero((first[0] >= 0) & (first[1] >= 0) & (np.maximum(*first) < before))
         starts, ends = first[0][pair], first[1][pair]
         later = np.maximum(starts, ends)
@@ -355,7 +355,7 @@ class Announced:
             return
         keys = np.stack([acting["source"], acting[r.INCARNATION], acting[r.ID]], axis=1)
         known = np.concatenate((self._known[:, :3], keys))
-        # Of several copies the first tells, and so does one that came long ago.
+        # Of several copies the first counts, and so does one that came long ago.
         since = np.arange(len(known)) - len(self._known)
         late &= _first_heard(known, since, keys) == np.arange(len(keys))
         self.late += int(late.sum())
@@ -386,9 +386,9 @@ class Announced:
         ids = columns.get(r.ID, np.full(released.n, -1))
         incarnation = columns.get(r.INCARNATION, np.zeros(released.n, np.int64))
         asked = np.stack([columns["source"], incarnation, ids], axis=1)[rows].astype(np.int64)
-        told = _first_heard(known[:, :3], since, asked) <= first + rows
-        self.missing += int((~told).sum())
-        lost = rows[~told & (columns["ref"][rows] >= self._since)]
+        announced = _first_heard(known[:, :3], since, asked) <= first + rows
+        self.missing += int((~announced).sum())
+        lost = rows[~announced & (columns["ref"][rows] >= self._since)]
         names = dict(zip(codes, self._types, strict=True))
         kinds, places = np.unique(columns["type"][lost], return_index=True)
         for kind, place in zip(kinds.tolist(), places.tolist(), strict=True):

@@ -5,7 +5,7 @@ it expects; the others would pass every copy on, and each would be counted as an
 bit per number says whether it came, in blocks of 64 numbers.
 
 Horizon. A number is compared with those up to ``HORIZON`` below the newest of its lane, a lane
-being one (source, stream, incarnation). One further back begins the lane's memory anew and is no
+being one (source, stream, incarnation). One further back begins the lane's memory again and is no
 copy: counters that wrap at 16 bits, or that begin again, go on. So an event that is no copy is
 dropped only where numbers are not unique within the horizon, which ``duplicates=pass`` is for.
 

@@ -109,7 +109,7 @@ def test_an_idle_site_is_told_by_a_promise_and_under_hold_by_the_arrival_clock(
 def test_adaptive_is_refused_with_a_remedy() -> None:
     message = (
         "barrier adaptive is not of windows, which q1 has: it goes by how many matches are taken "
-        "back, and a window is told once, when it closes; use immediate, punctuation, bounded:K, "
+        "back, and a window emits once, when it closes; use immediate, punctuation, bounded:K, "
         "hold:H, or ask for patterns in a call of their own"
     )
     with pytest.raises(UserError) as error:

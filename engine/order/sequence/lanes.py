@@ -390,15 +390,16 @@ class LaneTable:
         """
         tables = self.tables
         timeouts = ("gap_timeout", "idle_timeout")
-        told, others = (*names, *timeouts), ("source", "stream", "max_ts", "last_arrival", "closed")
-        columns = {name: tables[name].tolist() for name in (*told, *others)}
+        numbers = (*names, *timeouts)
+        others = ("source", "stream", "max_ts", "last_arrival", "closed")
+        columns = {name: tables[name].tolist() for name in (*numbers, *others)}
         columns["silent"] = are_silent(tables, now).tolist()
         texts = self._strings.texts
         found = [
             {
                 "source": texts[lane["source"]],
                 "stream": texts[lane["stream"]],
-                **{name: int(lane[name]) for name in told},
+                **{name: int(lane[name]) for name in numbers},
                 **{
                     name: None if lane[instant] == INT_MIN else lane[instant]
                     for name, instant in (("newest_ts", "max_ts"), ("last_arrival", "last_arrival"))

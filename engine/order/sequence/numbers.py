@@ -237,7 +237,7 @@ def release_run(s: Sequencer, lane: int, now: int, learn: bool) -> None:
 def remember_missing(
     s: Sequencer, of: Record, inc: int, first: int, end: int, counted: int
 ) -> None:
-    """Keep the run [first, end) of ``inc`` so that a late event is told from a duplicate.
+    """Keep the run [first, end) of ``inc`` so that its late events are no duplicates.
 
     ``counted``: 1 when its numbers were reported as missing, 0 when nobody waited for them.
     """

@@ -147,7 +147,7 @@ EVENT: Final = np.dtype(
     ],
     align=True,
 )
-"""One released event; what every operator reads stands here in release order."""
+"""One released event; what every operator reads is here in release order."""
 
 
 NOTE_GAP: Final = 0
@@ -156,7 +156,7 @@ NOTE_QUARANTINE: Final = 2
 NOTE: Final = record(
     "kind", "released", "lane", "first", "count", "low", "high", "frontier", "at", "row", "reason"
 )
-"""What is told between events, after so many of the call were ``released``. A gap: of a ``lane``,
+"""What comes between events, after so many of the call were ``released``. A gap: of a ``lane``,
 the ``first`` number and how many, ``low`` and ``high`` ref. Progress: a ``frontier``, ``at`` an
 instant. A record that is set aside: its ``row`` and the ``reason``.
 """
@@ -169,10 +169,10 @@ STATE: Final = record(
     "clock", "frontier", "events", "notes", "gone", "most", "queued", "blocker", "since",
 )  # fmt: skip
 """Settings of the operator, and how far it is. ``guard``: -1: none. ``window``,
-``silence_window``: waits and silences that are remembered. ``bits``: waiting times are told to
+``silence_window``: waits and silences that are remembered. ``bits``: waiting times are known to
 2 ** this ns.
 
-``clock``: the last arrival. ``frontier``: the largest ref released, or promised to whoever reads
+``clock``: the last arrival. ``frontier``: the largest ref released, or promised to readers of
 the ordered stream. Of this call: ``events``, ``notes`` written, and events that are ``gone``, being
 refused: duplicates and quarantined ones. ``most``: events held at once so far. ``queued``: events
 in the lanes' queues. ``blocker``: the lane that the merge waits for, or NONE, and ``since`` when

@@ -172,7 +172,7 @@ def in_ns(value: int, bits: int) -> int:
 #   slower mostly has the same tail, ten times as long. The stretched one is raised where the new
 #   memory alone contradicts it.
 # * The block that confirmed a change may hold the last events of the old network, so the memory
-#   begins anew with the block after it.
+#   begins again with the block after it.
 #
 # Without any change the memory halves its counts every ``window`` events.
 
@@ -207,7 +207,7 @@ def memory_window(tail_ppm: int) -> int:
 def learn_wait(
     of: Record, memory: Record, wait: int, is_new_instant: bool, bits: int, window: int
 ) -> bool:
-    """Count the waiting time [ns] that an event needed. True when a block was full: look anew."""
+    """Count the waiting time [ns] that an event needed. True when a block was full: look again."""
     place = wait_bin(wait, bits)
     of.bins = max(of.bins, place + 1)
     memory.fresh[place] += 1
@@ -383,7 +383,7 @@ def _stretched(of: Record, memory: Record, tail_ppm: int, late: int) -> int:
 # What ``quantile`` promises: while waiting times are stationary (correlated over less than some
 # hundred events), the share of the events that come too late is 1-q; less only where fewer need to
 # wait at all, or where many need to wait equally long. After a change the timeout is right again
-# within 1,000 events. The estimate is looked at anew after every 128 events.
+# within 1,000 events. The estimate is made again after every 128 events.
 #
 # Averages are integers in 1/1000 ns, smoothing factors in 1/1000: no floats for time.
 

@@ -15,7 +15,7 @@ from engine.stream.released import IN_ORDER, LATE, LATE_DROPPED
 # A sketch of delays that forgets: which delay a share of them does not exceed.
 #
 # Counts in bins of 1 ns up to 8 ns, then 8 bins per octave up to 9 years, so that a quantile is
-# told to an eighth. All counts are halved every ``REMEMBERED`` delays, so that half of them are of
+# known to an eighth. All counts are halved every ``REMEMBERED`` delays, so that half of them are of
 # the last that many.
 
 
@@ -61,12 +61,13 @@ def delay_quantile(bins: np.ndarray, total: int, tail_ppm: int) -> int:
 
 
 STATE: Final = record(
-    "late_status", "clock", "last", "head", "tail", "heaped", "out", "now", "most", "steps", "told"
-)
+    "late_status", "clock", "last", "head", "tail", "heaped", "out", "now", "most", "steps",
+    "limit",
+)  # fmt: skip
 """``late_status``: of late events: LATE (passed on) or LATE_DROPPED. ``clock``: the event clock:
 largest event time seen [ns]. ``last``: largest event time released. ``head``, ``tail``: ends of the
 queue; ``heaped``: rows in the heap. ``out``, ``steps``: rows and steps written in this call.
-``now``: the last arrival. ``most``: rows held at once so far. ``told``: the largest limit up to
+``now``: the last arrival. ``most``: rows held at once so far. ``limit``: the largest one up to
 which all was let go, of those that no released row shows.
 """
 
@@ -139,8 +140,8 @@ def release_until(b: SlackBuffer, limit: int, now: int) -> None:
     """Let go of everything with event time up to ``limit``, smallest first, at instant ``now``."""
     _release_rows(b, limit, now)
     s = b.state[0]
-    if limit > s.last and limit > s.told and limit < INT_MAX:
-        s.told = limit
+    if limit > s.last and limit > s.limit and limit < INT_MAX:
+        s.limit = limit
         step = s.steps
         s.steps = step + 1
         b.step_out[step] = s.out
@@ -162,7 +163,7 @@ class Index:
 
     def __init__(self, own: np.ndarray, late: str) -> None:
         self.state = one(
-            STATE, clock=INT_MIN, last=INT_MIN, now=INT_MIN, told=INT_MIN,
+            STATE, clock=INT_MIN, last=INT_MIN, now=INT_MIN, limit=INT_MIN,
             late_status=LATE if late == "pass" else LATE_DROPPED,
         )  # fmt: skip
         self.own = own

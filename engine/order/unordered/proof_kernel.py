@@ -3,8 +3,8 @@
 One with number n follows the events below n of its source and stream, and may overtake them on
 the way. It counts once these have come (L09 VI-A: a promise is released "based on acknowledged
 receipt of the events in question"), or have been given up: ``wait`` after it arrived, when the
-source starts anew, or when numbers ``WINDOW`` above have come. Numbers begin where a ``sync`` says,
-or with a promise of number 0, or else with the first that comes. As at the gateway
+source starts again, or when numbers ``WINDOW`` above have come. Numbers begin where a ``sync``
+says, or with a promise of number 0, or else with the first that comes. As at the gateway
 (``engine.gateway.peers``), of those that wait for one lane and type the first is kept, so that
 it is heard as soon as may be, and the newest, which says most.
 """
@@ -280,7 +280,7 @@ def _event(b: ProofState, out: ProofCounts, lane: int, number: int, row: int, at
     """An event with a number has come.
 
     One that was given up, after its source has ended, takes nothing back: the end is said again,
-    for whoever keeps the book takes any event to mean that the source is back.
+    as any event means to the reader that the source is back.
     """
     of = b.lanes[lane]
     next_number = of.next
