@@ -119,7 +119,7 @@ def compare_recordings(
         )
     report = {"made_with": versions(), "complete": COMPLETE, "recordings": found}
     chapters = {each.name: each.title.partition(":")[0] for each in chosen}
-    page = document("recordings.html", _TITLE, chapters, [], report, JSON, note=NOTE, told=told)
+    page = document("recordings.html", _TITLE, chapters, [], report, JSON, note=NOTE, recorded=told)
     out.mkdir(parents=True, exist_ok=True)
     for name, content in ((HTML, page), (JSON, as_json(report, indent=1) + "\n")):
         with whole_file(out / name) as sink:

@@ -1,8 +1,8 @@
-"""Halves of intervals on their way past the order (Z10 5.3.2): they are told at once.
+"""Halves of intervals on their way past the order (Z10 5.3.2): queries get them at once.
 
-A half (``ibp``, ``ibe``) has no number and waits for nothing: queries that take halves are told of
+A half (``ibp``, ``ibe``) has no number and waits for nothing: queries that take halves get
 it when it arrives, among what the order releases by then. To all others it does not exist. It moves
-no progress, as it stands for no other record.
+no progress, as it means no other record.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Halves:
 
     def cuts(self, columns: Columns, rows: int, ends: Sequence[int]) -> Sequence[int]:
         """``ends``, and the places behind halves that arrive at one instant with other records:
-        what these release comes before or after them, and its instant does not tell.
+        what these release comes before or after them, and its instant does not say.
         """
         places = _places(columns)
         if not len(places):

@@ -163,8 +163,8 @@ class Chain:
         return output
 
     def in_pieces(self, frames: list[Frame]) -> Iterator[ChainOutput]:
-        """As ``process``, but of few records at a time while patterns find much, so that whoever
-        writes each piece before the next holds no more than some results.
+        """As ``process``, but of few records at a time while patterns find much, so that a caller
+        that writes each piece before the next holds no more than some results.
         """
         if not any(isinstance(each, BarrierStage) for each in self._operators):
             yield self._isolated(partial(self._process, frames))
@@ -351,7 +351,7 @@ class Chain:
             start = end
 
     def _announce(self, columns: Columns) -> None:
-        """IBPs go past the order: they tell what has begun, and put nothing in its place."""
+        """IBPs go past the order: they say what has begun, and put nothing in its place."""
         begun = begun_in(columns, self.clocks)
         if begun is not None:
             for number in self._listeners - self._failures.reasons.keys():
@@ -388,7 +388,7 @@ class Chain:
             if released is not more:
                 self._mark(-1 - number, released)
             if more is not None:
-                self._readers.tell((number, end), released, more, output.results)
+                self._readers.process((number, end), released, more, output.results)
             if released is None:
                 continue
             if tap is ordered and self.settings.ordered != "no" and ordered.n:
@@ -411,9 +411,9 @@ class Chain:
 
     def _released(self, ordered: Ordered, refuted: Refuted, *, goes_out: bool) -> Released | None:
         """What query operators read; None when nothing has happened. ``goes_out``: of all taps."""
-        told = (ordered.progress.row, ordered.slack.row, ordered.gaps.row, refuted.by)
+        notes = (ordered.progress.row, ordered.slack.row, ordered.gaps.row, refuted.by)
         promises = ordered.promises
-        if not ordered.n and not any(map(len, told)) and not (promises and len(promises.row)):
+        if not ordered.n and not any(map(len, notes)) and not (promises and len(promises.row)):
             return None
         if ordered.n and self.clocks.next_epoch:
             self.clocks.release(ordered.columns, counts=goes_out)

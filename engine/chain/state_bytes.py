@@ -1,7 +1,7 @@
 """A state as bytes that only say what it is: nothing runs when they are read.
 
 msgpack for the plain values, with types of its own for what msgpack lacks; behind it the contents
-of all arrays. So whoever can write to a checkpoint changes answers, but gives no orders.
+of all arrays. So write access to a checkpoint changes answers, but runs no code.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def _product(numbers: Iterable[int]) -> int:
 @lru_cache(maxsize=256)
 def _said(dtype: np.dtype[Any]) -> str | list[Any]:
     """A type as plain values. NumPy's own ``descr`` does not say what is aligned, and Numba
-    compiles anew for a type that no longer is.
+    compiles again for a type that no longer is.
     """
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype

@@ -80,7 +80,7 @@ class StreamReaders:
         operators: of all queries.
         readers: so many of them, the first ones, read the log.
         settings: of the chain.
-        cascade: told what each of these has read, if anybody reads their results.
+        cascade: learns what each of these has read, if anybody reads their results.
         failures: of the chain's queries.
     """
 
@@ -99,24 +99,24 @@ class StreamReaders:
         self._clocks: dict[_Which, StreamClocks | None] = {}
         """None: nobody asks for them."""
 
-    def tell(
+    def process(
         self, queries: tuple[int, int], released: Released | None, more: Released | None,
         results: list[ResultPieces],
     ) -> None:  # fmt: skip
-        """Those of ``queries`` that take halves are told ``more``, the others ``released``."""
-        for with_halves, told in ((False, released), (True, more)):
+        """Those of ``queries`` that take halves process ``more``, the others ``released``."""
+        for with_halves, stream in ((False, released), (True, more)):
             mine = [n for n in range(*queries) if self._with_halves[n] == with_halves]
-            if not mine or told is None:
+            if not mine or stream is None:
                 continue
-            ordered = told
+            ordered = stream
             clocks = self._clocks_of((*queries, with_halves))
             if clocks is not None:
-                if (told.columns["status"] == LATE_DROPPED).any():
-                    ordered = in_stream(told)
+                if (stream.columns["status"] == LATE_DROPPED).any():
+                    ordered = in_stream(stream)
                 ordered = replace(ordered, moved=clocks.advance(ordered))
             for number in mine:
                 operator = self._operators[number]
-                given = told if operator.types is None else ordered
+                given = stream if operator.types is None else ordered
                 process = partial(operator.process, given)
                 results[number].extend(self._failures.run(number, process))
                 if self._cascade is not None:

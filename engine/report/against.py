@@ -345,16 +345,16 @@ def _said(name: Any, result: Report) -> str:
 
 
 def _headline(found: Report) -> str:
-    parts = [told(name, each) for name, each in found["queries"].items()]
+    parts = [in_words(name, each) for name, each in found["queries"].items()]
     if found["events"] is not None:
-        parts.insert(0, told("events", found["events"], "events"))
+        parts.insert(0, in_words("events", found["events"], "events"))
     better = sum(each["better"] is True for each in found["kpis"])
     worse = sum(each["better"] is False for each in found["kpis"])
     parts.append(f"{better} key number{'' if better == 1 else 's'} better, {worse} worse")
     return "; ".join(parts) + "."
 
 
-def told(name: str, found: Report, what: str = "results") -> str:
+def in_words(name: str, found: Report, what: str = "results") -> str:
     """One query's results, or the events, in words."""
     total = found["both"] + found["lost"]
     changes = {of: found[of] for of in ("lost", "new", "changed") if found[of]}
@@ -401,9 +401,9 @@ def summary(found: Mapping[str, Any]) -> list[str]:
             lines.append(f"  {each['name']}: {pair}  {each['change']}{better}")
     if found["events"] is not None:
         sooner = _sooner(found["events"], "let go")
-        lines.append(f"  {told('events', found['events'], 'events')}{sooner}")
+        lines.append(f"  {in_words('events', found['events'], 'events')}{sooner}")
     for name, each in found["queries"].items():
-        lines.append(f"  {told(name, each)}{_sooner(each, 'told')}")
+        lines.append(f"  {in_words(name, each)}{_sooner(each, 'emitted')}")
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
@@ -448,7 +448,7 @@ def page(found: Mapping[str, Any]) -> str:
             ),
             "results": Table(
                 "", ("query", *_COUNTED), tuple(rows),
-                "Sooner: by how much a result of both was told sooner now; a negative time is "
+                "Sooner: by how much a result of both was emitted sooner now; a negative time is "
                 "later.",
             ),
             "runs": Table("", ("", "before", "now"), runs),

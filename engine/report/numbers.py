@@ -138,7 +138,7 @@ class TimeLine:
         last = self.place(self.last_ns)
         return [-0.02 * last, 1.02 * last]
 
-    def told(self, at_ns: int) -> str:
+    def text(self, at_ns: int) -> str:
         """Where an instant lies, for people."""
         return f"{number(round(self.place(at_ns), 6))}\N{NO-BREAK SPACE}{self.unit}"
 
@@ -368,7 +368,7 @@ _MORE: Final = (
     ),
     ("unknown", "matches that compare clocks of which one is unknown: nobody knows", "matches"),
     ("taken back", "matches that were retracted and not given out again", "matches"),
-    ("told after", "instant a match was given out minus the end of its last event", "ms"),
+    ("result delay", "instant a match was given out minus the end of its last event", "ms"),
     ("seconds of a pass", "how long the computer took for it; not part of any result", "s"),
 )  # fmt: skip
 
@@ -514,8 +514,8 @@ def _of_queries(report: Report) -> Iterator[Kpi]:
         delay = found["delay_ns"]["p95"]
         if delay is not None and report["run"]["arrival_given"]:
             note = f"half within {duration(found['delay_ns']['p50'])}"
-            yield Kpi(f"{query}: told after, p95", delay, "ns", duration(delay), note, "less",
-                      "told after")  # fmt: skip
+            yield Kpi(f"{query}: result delay, p95", delay, "ns", duration(delay), note, "less",
+                      "result delay")  # fmt: skip
     for query, found in report["windows"].items():
         windows = found["windows"] - found["phantom"]
         note = f"{amount(found['with_missing'])} of them miss events"

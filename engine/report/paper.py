@@ -35,7 +35,7 @@ class PaperRun:
     """One call of ``slackwater paper``: its seed and scale, and what reproductions share.
 
     ``scale``: share of the published sizes, in (0, 1]. ``folder``: scratch, gone after the run.
-    ``watched``: shows what is done; gives the function that is told the number of records.
+    ``watched``: shows what is done; gives the function that receives the number of records.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class PaperRun:
 
 @dataclass(frozen=True, slots=True)
 class Reproduction:
-    """One published table or figure: its title, and how it is made anew."""
+    """One published table or figure: its title, and how we make it."""
 
     title: str
     make: Callable[[PaperRun], Finding]

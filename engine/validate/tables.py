@@ -107,7 +107,7 @@ def _tiles(found: Validation) -> Iterator[tuple[Kpi, bool]]:
     if found.verdicts:
         delay = max(each.detection_p95_ns for each in found.verdicts)
         note = "as far as order and link decide it"
-        yield Kpi("told after, p95", delay, "ns", duration(delay), note, "less",
+        yield Kpi("result delay, p95", delay, "ns", duration(delay), note, "less",
                   "detection p95"), False  # fmt: skip
 
 

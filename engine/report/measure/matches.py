@@ -16,7 +16,7 @@ from engine.errors import ContractViolation
 from engine.report.measure.events import quantiles
 from engine.scenario import Table
 
-# How many alerts, cleared traces and violations each monitored pattern told.
+# How many alerts, cleared traces and violations each monitored pattern gave.
 
 
 _KINDS = ("alert", "cleared", "violation")
@@ -139,8 +139,8 @@ def _take(answers: ReadAnswers, result: Result, line: int) -> None:
         into.take((result["site"], window["start"], window["end"], key), result)
         return
     if "alert" in result:
-        told = answers.alerts.setdefault(result["query"], Counter())
-        told[result["alert"], result["certainty"]] += 1 if result["op"] == "+" else -1
+        alerts = answers.alerts.setdefault(result["query"], Counter())
+        alerts[result["alert"], result["certainty"]] += 1 if result["op"] == "+" else -1
         return
     into = answers.matches.setdefault(result["query"], QueryAnswers())
     events = result.pop("events")

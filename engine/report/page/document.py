@@ -17,7 +17,7 @@ from engine.extras import need
 from engine.log.whole_file import whole_file
 from engine.report.numbers import Cell, number, percent
 from engine.report.page.figures import Figure
-from engine.report.page.run_tables import versions_told
+from engine.report.page.run_tables import versions_text
 from engine.scenario import Table
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class HowMade:
 def how_made(command: str, made_with: Mapping[str, str]) -> HowMade:
     """Of a page that is made now, by ``command``, with these versions."""
     made_at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    rows = (("done on", made_at), ("made with", versions_told(made_with)))
+    rows = (("done on", made_at), ("made with", versions_text(made_with)))
     return HowMade(command, made_at, Table("", ("", ""), tuple(row for row in rows if row[1])))
 
 
@@ -52,7 +52,7 @@ def how_made(command: str, made_with: Mapping[str, str]) -> HowMade:
 
 
 def check_page_folder(out: Path, names: Collection[str], option: str = "--out") -> None:
-    """What can be known to go wrong at the end is told before the work.
+    """Refuses before the work what would fail at the end.
 
     Args:
         out: the folder.
@@ -74,7 +74,7 @@ def check_page_folder(out: Path, names: Collection[str], option: str = "--out") 
 
 
 def check_new_page(out: Path, names: Collection[str]) -> None:
-    """What can be known to go wrong at the end is told before the work of a page for ``--out``.
+    """Refuses before the work what would fail at the end of a page for ``--out``.
 
     Raises:
         UserError: see ``check_page_folder``.

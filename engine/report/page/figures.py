@@ -88,7 +88,7 @@ def _timeline_trace(at: int, kind: str, bars: Sequence[Mapping[str, Any]], time:
 COLOURS: Final = (
     "#3b7dd8", "#dd7a12", "#2a9d6f", "#a45fd0", "#d1495b", "#1899ae", "#8f8f22", "#b0678a",
 )  # fmt: skip
-"""Told apart by colour-blind people and on light and dark ground."""
+"""Distinct for colour-blind people and on light and dark ground."""
 ARRIVED: Final = "#e3b778"
 _PASS_COLOURS: Final = ("#3b7dd8", "#a45fd0", "#2a9d6f", "#d1495b", "#1899ae")
 GOOD: Final = "#2a9d6f"

@@ -293,7 +293,7 @@ def _window_list(aggregate: Mapping[str, Any], time: TimeLine, factor: float) ->
             values = [
                 None if point[of] is None else point[of] * factor for of in ("value", "low", "high")
             ]
-            row: tuple[Cell, ...] = (time.told(point["start_ns"]), *([key] if several else ()))
+            row: tuple[Cell, ...] = (time.text(point["start_ns"]), *([key] if several else ()))
             row = (*row, *values, point["missing"])
             if judged:
                 true = point["truth"]
@@ -349,7 +349,7 @@ def match_table(report: Report) -> Table:
     headings = (
         "query", "confirmed", "uncertain", *(("unknown",) if unknown else ()), "taken back",
         *(("true",) if knows else ()),
-        *(("told after p50", "p99", "max") if timed else ()),
+        *(("delay p50", "p99", "max") if timed else ()),
     )  # fmt: skip
     return Table("", headings, rows, _not_kept(report["matches"]))
 
@@ -368,7 +368,7 @@ def match_list(found: Mapping[str, Any], name: str, time: TimeLine) -> list[dict
         {
             "id": match_anchor(name, kind, place).removeprefix("#"),
             "kind": kind,
-            "told": f"at {time.told(each['ref_ns'])}{_later(each, time)}"
+            "words": f"at {time.text(each['ref_ns'])}{_later(each, time)}"
             + _chance(each["probability"]),
             "events": [_event(event, time) for event in each["events"]],
         }
@@ -386,9 +386,9 @@ def how_many(found: Mapping[str, Any], listed: Sequence[object]) -> str:
 
 
 def _later(match: Mapping[str, Any], time: TimeLine) -> str:
-    if time.since != "arrival":  # when it was told is but the number of a line
+    if time.since != "arrival":  # its time is only the number of a line
         return ""
-    return f", told {duration(match['at_ns'] - match['ref_ns'])} later"
+    return f", known {duration(match['at_ns'] - match['ref_ns'])} later"
 
 
 def _chance(probability: float | None) -> str:
@@ -398,7 +398,7 @@ def _chance(probability: float | None) -> str:
 def _event(event: Mapping[str, Any], time: TimeLine) -> str:
     lasts = event["te"] is not None and event["te"] > event["ts"]
     parts = [
-        time.told(event["ref"]) + (f" + {duration(event['te'] - event['ts'])}" if lasts else ""),
+        time.text(event["ref"]) + (f" + {duration(event['te'] - event['ts'])}" if lasts else ""),
         str(event["source"]),
         str(event["type"] or event["stream"] or ""),
         "" if event["seq"] is None else f"#{event['seq']}",

@@ -33,16 +33,16 @@ def facts_table(report: Report, time: TimeLine) -> Table:
         ("done on", run["made_at"]),
         ("seed", None if run["seed"] is None else str(run["seed"])),
         ("sites, sources", f"{amount(run['sites'])}, {amount(run['sources'])}"),
-        ("from first to last", "none" if last is None else time.told(last)),
+        ("from first to last", "none" if last is None else time.text(last)),
         ("hash of the log", run["log_sha256"]),
         *((f"option {name}", str(value)) for name, value in run["options"].items()),
-        ("made with", versions_told(run["made_with"])),
-        ("processed and reported with", versions_told(run["reported_with"])),
+        ("made with", versions_text(run["made_with"])),
+        ("processed and reported with", versions_text(run["reported_with"])),
     )
     return Table("", ("", ""), tuple(row for row in facts if row[1] is not None))
 
 
-def versions_told(versions: Mapping[str, str]) -> str | None:
+def versions_text(versions: Mapping[str, str]) -> str | None:
     """Names and versions for people; None without any."""
     return ", ".join(f"{name} {version}" for name, version in versions.items()) or None
 
@@ -118,7 +118,7 @@ def reconciled_table(report: Report, time: TimeLine) -> Table | None:
     if knows:
         columns = [found["happened"], *columns, missing_of(found)]
     rows = tuple(
-        (time.told(at), *(column[place] for column in columns))
+        (time.text(at), *(column[place] for column in columns))
         for place, at in enumerate(found["starts_ns"])
     )
     known = ("happened",) if knows else ()

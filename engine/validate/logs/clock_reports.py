@@ -35,7 +35,7 @@ _SHOWN: Final = 240
 
 
 class ClockReport(Struct, frozen=True):
-    """One clock; times and durations in ns, None where it cannot be told.
+    """One clock; times and durations in ns, None where it is not known.
 
     ``known_by``: ``syncs``, ``arrivals`` (a largest offset, and an assumed least delay) or
     ``nothing`` (there are no arrivals). ``offset_ns``: to be added to its times, at its last event;
@@ -204,21 +204,21 @@ def _ascending(ts: np.ndarray, offset: np.ndarray, bound: np.ndarray) -> list[Sa
 
 
 def remarks(found: Sequence[ClockReport]) -> list[str]:
-    """What follows for who asks: which clocks are unknown, and what arrivals cannot tell."""
-    told = []
+    """What follows for who asks: which clocks are unknown, and what arrivals cannot show."""
+    lines = []
     guessed = [each for each in found if each.known_by == "arrivals"]
     slow = {each.name: each.lag_ns for each in found if (each.lag_ns or 0) >= SLOW_NS}
     if slow:
-        told.append(slow_text(list(slow), max(by for by in slow.values() if by is not None)))
+        lines.append(slow_text(list(slow), max(by for by in slow.values() if by is not None)))
     if any(each.known_by == "nothing" for each in found):
-        told.append(
-            "the input has no arrival times, so its clocks cannot be told: map their column, as in "
+        lines.append(
+            "the input has no arrival times, so its clocks are not known: map their column, as in "
             "--map arrival=received_at, or give sync records"
         )
     if guessed:
-        told.append(
+        lines.append(
             "offsets without syncs are from arrivals less stamps: a clock that is slow and a way "
             "that is long look the same. They assume that the fastest message of each clock took "
             "as long as that of the fastest; pass what you believe as --clock NAME=OFFSET±BOUND"
         )
-    return told
+    return lines

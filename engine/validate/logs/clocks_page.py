@@ -70,10 +70,10 @@ def write_clocks(found: Sequence[ClockReport], looked_at: str, out: Path, comman
 
 def headline(found: Sequence[ClockReport]) -> str:
     """The clock that is furthest off."""
-    told = [each for each in found if each.offset_ns is not None]
-    if not told:
-        return "The input has no arrival times, so nothing can be told of its clocks."
-    worst = max(told, key=lambda each: abs(each.offset_ns or 0))
+    known = [each for each in found if each.offset_ns is not None]
+    if not known:
+        return "The input has no arrival times, so nothing is known of its clocks."
+    worst = max(known, key=lambda each: abs(each.offset_ns or 0))
     offset = worst.offset_ns or 0
     way = "slow" if offset > 0 else "fast"
     about = "" if worst.known_by == "syncs" else "about "

@@ -1,4 +1,4 @@
-"""An arrival log as whole columns: what clocks and links can be told from, and no attributes.
+"""An arrival log as whole columns: what shows clocks and links, and no attributes.
 
 Memory: some 70 bytes per record.
 """
@@ -81,7 +81,7 @@ def read_columns(log: Path, advanced: Callable[[int], None] = lambda _rows: None
 
     Args:
         log: an arrival log.
-        advanced: told the number of records after each frame.
+        advanced: receives the number of records after each frame.
 
     Raises:
         UserError: no log, or its arrivals are the line numbers of a trace.

@@ -41,7 +41,7 @@ def measured_answers(
         log: an arrival log.
         settings: of the chains that answer.
         folder: for what does not fit into memory.
-        advanced: told the number of records, for progress.
+        advanced: receives the number of records, for progress.
 
     Raises:
         UserError: see ``engine.passes.inprocess``.
@@ -293,9 +293,9 @@ def _lane_keys(log: LogColumns, rows: np.ndarray) -> list[np.ndarray]:
 def _first_numbers(log: LogColumns, numbered: np.ndarray) -> np.ndarray:
     """Of each event's lane: the number that it began with, as announced or as came."""
     syncs = log.rows(Kind.SYNC)
-    told = syncs[log[r.FIRST_SEQ][syncs] != NONE]
-    both = np.concatenate([numbered, told])
-    first = np.concatenate([log[r.SEQ][numbered], log[r.FIRST_SEQ][told]])
+    announced = syncs[log[r.FIRST_SEQ][syncs] != NONE]
+    both = np.concatenate([numbered, announced])
+    first = np.concatenate([log[r.SEQ][numbered], log[r.FIRST_SEQ][announced]])
     groups = group_rows(_lane_keys(log, both))
     least = np.minimum.reduceat(first[groups.order], groups.starts)
     found = np.empty(len(both), np.int64)
