@@ -14,7 +14,7 @@ from typer.exceptions import TyperException
 
 from edge_agent.errors import refused
 from engine.cli.examples import epilog
-from engine.cli.visible import tell
+from engine.cli.visible import print_stderr
 from engine.errors import Interrupted, SlackwaterError, UserError
 from engine.extras import missing_package
 
@@ -26,7 +26,7 @@ _NAMES: Final = {
     "query": "Answers queries over a trace or log.",
     "order": "The events in order, with ref, release and late.",
     "compare": "Which order suits a recording.",
-    "paper": "Published tables and figures made anew.",
+    "paper": "Published tables and figures, reproduced.",
     "agent": "Sends a device's events to a gateway.",
     "serve": "Receives the events of agents into a log.",
     "emulate": "A scenario's links between real sockets.",
@@ -203,32 +203,32 @@ def run(arguments: Sequence[str]) -> int:
     except TyperException as error:
         said = error.format_message().rstrip(".")
         if said.startswith("Usage:"):  # called without a word: its help
-            tell(f"{said}\n")
+            print_stderr(f"{said}\n")
             return int(error.exit_code)
         context = getattr(error, "ctx", None)
         command = "slackwater" if context is None else context.command_path
-        tell(f"slackwater: {said}; see {command} --help\n")
+        print_stderr(f"slackwater: {said}; see {command} --help\n")
         return int(error.exit_code)
     except Interrupted as error:
-        tell(f"slackwater: {error}\n")
+        print_stderr(f"slackwater: {error}\n")
         return _INTERRUPTED
     except ModuleNotFoundError as error:
-        tell(f"slackwater: {missing_package(error)}\n")
+        print_stderr(f"slackwater: {missing_package(error)}\n")
         return 1
     except UserError as error:
-        tell(f"slackwater: {error}\n")
+        print_stderr(f"slackwater: {error}\n")
         return 2
     except SlackwaterError as error:
-        tell(f"slackwater: {error}\n")
+        print_stderr(f"slackwater: {error}\n")
         return 1
     except MemoryError as error:
-        tell(f"slackwater: out of memory{_of(error)}; {_LESS_MEMORY}\n")
+        print_stderr(f"slackwater: out of memory{_of(error)}; {_LESS_MEMORY}\n")
         return 1
     except BrokenPipeError:
         return 1  # the reader of our output has gone; nothing more can be said to it
     except OSError as error:
         said, code = refused(error, first or "slackwater")
-        tell(f"slackwater: {said}\n")
+        print_stderr(f"slackwater: {said}\n")
     if code == _INTERRUPTED:  # typer makes a number of it
-        tell("slackwater: interrupted\n")
+        print_stderr("slackwater: interrupted\n")
     return int(code) if isinstance(code, int) else 0

@@ -46,7 +46,7 @@ def show_clocks(
     """Says of each clock how far it is off, how well that is known, and the --clock to go on with.
 
     By its syncs, or by arrivals less stamps: an event arrives after it happened, so the least
-    difference is the largest offset. That the clock is slow and not the way long, it cannot tell.
+    difference is the largest offset. That the clock is slow and not the way long, it cannot know.
     """
     # ruff: noqa: PLC0415 - for a table
     from rich.markup import escape

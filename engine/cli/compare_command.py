@@ -13,7 +13,7 @@ from rich.table import Table
 
 from engine.cli.options import read_share, reads_input, typed
 from engine.cli.query_commands import Guard, Input, TimeUnit
-from engine.cli.terminal import PlainConsole, tell_compiling, watched
+from engine.cli.terminal import PlainConsole, print_compiling, watched
 from engine.cli.visible import json_out
 from engine.cli.work_folder import work_folder
 from engine.compare.columns import arrival_facts, as_plain, order_table
@@ -87,7 +87,7 @@ def compare_orders(
 
     with work_folder(None) as folder:
         given = prepare(source, folder, form)
-        tell_compiling(quiet=quiet)
+        print_compiling(quiet=quiet)
         found = compare(
             given.directory,
             orders or (),
@@ -107,12 +107,12 @@ def compare_orders(
     if as_json_lines:
         json_out().write(as_json(plain(as_plain(found, source, versions())), indent=1) + "\n")
         return
-    _tell(found, swept=sweep is not None)
+    _print(found, swept=sweep is not None)
     if out is not None:
         sys.stdout.write(f"{out / HTML}\n")
 
 
-def _tell(found: OrdersCompared, *, swept: bool) -> None:
+def _print(found: OrdersCompared, *, swept: bool) -> None:
     """What arrived, what suits, what the others cost, and the table."""
     # A file or pipe has no width of its own, and cells cut to 80 characters say nothing.
     console = PlainConsole(width=None if sys.stdout.isatty() else _WIDTH)

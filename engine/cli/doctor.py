@@ -134,7 +134,7 @@ def check_cache(folder: Path | None, *, writable: bool) -> Check:
         return Check("kernel cache", Status.WARN, "Numba is not installed", "See package numba.")
     if writable:
         return Check("kernel cache", Status.PASS, str(folder))
-    remedy = "Every start compiles anew. Point SLACKWATER_CACHE to a folder that can be written."
+    remedy = "Every start compiles again. Point SLACKWATER_CACHE to a folder that can be written."
     return Check("kernel cache", Status.WARN, f"{folder}: not writable", remedy)
 
 
@@ -232,7 +232,7 @@ def _cache_folder() -> Path | None:
     try:
         from engine.kernels.jit import cache_directory  # noqa: PLC0415 - the doctor runs without Numba
     except ImportError:
-        return None  # told by the check of the package
+        return None  # the check of the package says so
     return cache_directory()
 
 

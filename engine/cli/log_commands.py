@@ -18,7 +18,7 @@ from edge_agent.standard_streams import taking_name
 from engine.cli.examples import epilog
 from engine.cli.options import DeadLetter, OnBad, bad_file, reads_input
 from engine.cli.terminal import PlainConsole, watched
-from engine.cli.visible import json_out, tell, visible
+from engine.cli.visible import json_out, print_stderr, visible
 from engine.errors import UserError
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.describe import describe, summary_tables
@@ -70,9 +70,9 @@ def import_log(
         dead_letter = bad_file(out)
     log = open_input(source, form, on_bad, dead_letter)
     frames, records = _write_log(log, out, quiet=quiet)
-    _tell_bad(source, log.bad_count, dead_letter)
+    _print_bad(source, log.bad_count, dead_letter)
     for line in of_counted(log.counted):
-        tell(f"warning: {line}\n")
+        print_stderr(f"warning: {line}\n")
     if as_json:
         made: dict[str, Any] = {"input": source, "kind": str(log.kind), "log": str(out)}
         typer.echo(json.dumps(made | {"frames": frames, "records": records, "bad": log.bad_count}))
@@ -110,7 +110,7 @@ def export_log(
     unit_ns(time_unit)
     chosen = _format(out, format_)
     if as_json and out is None:
-        raise UserError("--json tells what was written to --out FILE; give one")
+        raise UserError("--json describes what is written to --out FILE; give one")
     log = open_input(source, replace(form, unit=input_unit or form.unit))
     if chosen != "jsonl" and (out is None or source == STDIN):
         raise UserError(f"{chosen} goes from a file to a file (it is written in two passes)")
@@ -148,10 +148,10 @@ def show_log(
     log = open_input(source, form, on_bad, dead_letter)
     with _progress("reading", quiet=quiet) as watch:
         summary = describe(watch(log))
-    _tell_bad(source, log.bad_count, dead_letter)
+    _print_bad(source, log.bad_count, dead_letter)
     if as_json:
-        told = {"log": source, "kind": str(log.kind), "bad": log.bad_count}
-        json_out().write(json.dumps(told | summary.as_dict(), ensure_ascii=False) + "\n")
+        about = {"log": source, "kind": str(log.kind), "bad": log.bad_count}
+        json_out().write(json.dumps(about | summary.as_dict(), ensure_ascii=False) + "\n")
     else:
         PlainConsole().print(summary_tables(source, summary, time_unit))
 
@@ -169,9 +169,9 @@ def forget_source(
     site, name = (site, name) if slash else (DEFAULT_SITE, source)
     done = forget(log, site, name)
     if as_json:
-        told = {"log": str(log), "site": site, "source": name, "former": str(done.former)}
+        about = {"log": str(log), "site": site, "source": name, "former": str(done.former)}
         numbers = {"incarnation": done.incarnation, "records": done.records}
-        json_out().write(json.dumps(told | numbers, ensure_ascii=False) + "\n")
+        json_out().write(json.dumps(about | numbers, ensure_ascii=False) + "\n")
         return
     typer.echo(
         visible(
@@ -220,10 +220,10 @@ def _write_log(log: InputRead | LogReader, out: Path, *, quiet: bool) -> tuple[i
     return frames, records
 
 
-def _tell_bad(source: str, bad: int, dead_letter: Path | None) -> None:
+def _print_bad(source: str, bad: int, dead_letter: Path | None) -> None:
     if bad:
         kept = f", kept in {dead_letter}" if dead_letter is not None else ""
-        tell(f"{source}: {bad:,} bad lines skipped{kept}\n")
+        print_stderr(f"{source}: {bad:,} bad lines skipped{kept}\n")
 
 
 @contextmanager

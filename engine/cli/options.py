@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, get_type_hints
 
 import typer
 
-from engine.cli.visible import tell
+from engine.cli.visible import print_stderr
 from engine.errors import UserError
 from engine.extras import need
 from engine.log.input.input_read import SORTS, InputForm
@@ -52,7 +52,7 @@ def spoken_host(host: Host) -> str:
     return HERE if host.master is None else f"on Spark {host.master}"
 
 
-# Options that tell how an input is read, which several commands have.
+# Options for how an input is read, which several commands have.
 
 
 _BAD_SUFFIX: Final = ".bad.jsonl"
@@ -112,7 +112,7 @@ _UNIT: Final = "time_unit"
 
 
 def reads_input(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command the options that tell how an input is written, as its argument ``form``.
+    """Gives a command the options for how an input is written, as its argument ``form``.
 
     ``form.unit`` is None unless ``--time-unit`` was given: then the input's own times may say that
     the default cannot be right.
@@ -136,17 +136,17 @@ def reads_input(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def with_form(**given: Any) -> None:
-        told = {name: given.pop(name, None) for name in _OPTIONS}
+        values = {name: given.pop(name, None) for name in _OPTIONS}
         unit = given.pop(_UNIT)
         form = InputForm(
             unit,
-            parse_mapping(told["columns"] or []),
-            _names(told["attrs"]),
-            told["delimiter"],
-            _names(told["header"]),
-            told["sort"],
-            told["timezone"],
-            parse_seq_bits(told["seq_bits"] or []),
+            parse_mapping(values["columns"] or []),
+            _names(values["attrs"]),
+            values["delimiter"],
+            _names(values["header"]),
+            values["sort"],
+            values["timezone"],
+            parse_seq_bits(values["seq_bits"] or []),
         )
         if given_on:
             given[_UNIT] = unit or DEFAULT_UNIT
@@ -214,13 +214,13 @@ ReportFolder = Annotated[
 Against = Annotated[
     Path | None,
     typer.Option(
-        "--against", metavar="DIR", help="An earlier run or --report: what changed, told and drawn."
+        "--against", metavar="DIR", help="An earlier run or --report: what changed since."
     ),
 ]
 
 
 def check_folders(report: Path | None, against: Path | None) -> None:
-    """What can be known to go wrong at the end is told before the work.
+    """Refuses before the work what would fail at the end.
 
     Raises:
         UserError: ``--against`` without ``--report``, no report there, or a folder of others.
@@ -252,15 +252,15 @@ def check_against(against: Path | None, now: Path) -> None:
         raise UserError(f"--against {against}: is where this run goes; choose another folder")
 
 
-def tell_against(against: Path | None, now: Path) -> None:
+def print_against(against: Path | None, now: Path) -> None:
     """Writes the comparison beside the report in ``now``, and its summary on standard error."""
     if against is None:
         return
     from engine.report.against import HTML, write_against  # noqa: PLC0415 - as above
 
     for line in write_against(against, now):
-        tell(f"{line}\n")
-    tell(f"{now / HTML}\n")
+        print_stderr(f"{line}\n")
+    print_stderr(f"{now / HTML}\n")
 
 
 def typed() -> str:

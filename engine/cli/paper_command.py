@@ -1,4 +1,4 @@
-"""``slackwater paper``: published tables and figures made anew, ours beside the paper's."""
+"""``slackwater paper``: published tables and figures reproduced, ours beside the paper's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table as Shown
 
-from engine.cli.terminal import tell_compiling, watched
+from engine.cli.terminal import print_compiling, watched
 from engine.errors import UserError
 from engine.report.numbers import number
 from engine.report.page.document import check_new_page, check_page_folder, spoken
@@ -63,7 +63,7 @@ def reproduce(
     ] = 1.0,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
-    """Makes a paper's tables and figures anew: our numbers, the paper's, and which claims hold."""
+    """Reproduces a paper's tables and figures: our numbers, the paper's, and which claims hold."""
     if name is None and every:
         _all(out or Path("out") / "papers", seed, scale, quiet=quiet)
         return
@@ -83,9 +83,9 @@ def reproduce(
         out = Path("out") / whole.replace("/", "-")
     if out is not None:
         check_new_page(out, (HTML, JSON))
-    tell_compiling(quiet=quiet)
+    print_compiling(quiet=quiet)
     found = _reproduced(paper, chosen, seed, scale, quiet=quiet)
-    _tell(found, with_tables=not every)
+    _print(found, with_tables=not every)
     if out is not None:
         sys.stdout.write(f"{write_reproduced(found, out)}\n")
 
@@ -106,7 +106,7 @@ def _all(out: Path, seed: int, scale: float, *, quiet: bool) -> None:
     check_new_page(out, (ALL_HTML, ALL_JSON, *names))
     for each in names:
         check_page_folder(out / each, (HTML, JSON))
-    tell_compiling(quiet=quiet)
+    print_compiling(quiet=quiet)
     found = {}
     for each in names:
         paper = load(each)
@@ -180,7 +180,7 @@ def _list(found: Mapping[str, Paper]) -> None:
             sys.stdout.write(f"  {whole}/{entry.ljust(width)}  {each.title}\n")
 
 
-def _tell(found: Reproduced, *, with_tables: bool) -> None:
+def _print(found: Reproduced, *, with_tables: bool) -> None:
     """Verdicts first, then the tables; figures are on the page only."""
     # A file or pipe has no width of its own, and cells cut to 80 characters say nothing.
     console = Console(width=None if sys.stdout.isatty() else _WIDTH)
@@ -195,8 +195,8 @@ def _tell(found: Reproduced, *, with_tables: bool) -> None:
             mark = "[green]holds[/]" if claim.holds else "[red]fails[/]"
             console.print(f"{mark}  {escape(claim.text)}", highlight=False)
             for line in claim.detail.splitlines():
-                told = Padding(f"[dim]{escape(line)}[/]", (0, 0, 0, 7), expand=False)
-                console.print(told, highlight=False)
+                detail = Padding(f"[dim]{escape(line)}[/]", (0, 0, 0, 7), expand=False)
+                console.print(detail, highlight=False)
         for table in finding.tables if with_tables else ():
             shown = Shown(title=escape(table.title), caption=escape(table.note) or None)
             for place, heading in enumerate(table.headings):

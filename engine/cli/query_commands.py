@@ -28,20 +28,20 @@ from engine.cli.options import (
     bad_file,
     check_folders,
     choose_host,
+    print_against,
     reads_input,
-    tell_against,
     typed,
 )
 from engine.cli.terminal import (
     if_interrupted,
     output_to,
-    tell_compiling,
-    tell_streams,
-    tell_summary,
-    tell_types,
+    print_compiling,
+    print_summary,
+    print_unseen_types,
+    print_unused_streams,
     watched,
 )
-from engine.cli.visible import tell
+from engine.cli.visible import print_stderr
 from engine.cli.work_folder import work_folder
 from engine.errors import UserError
 from engine.log.input.input_log import input_kind
@@ -241,21 +241,21 @@ def query(
         check_plans(given.log, plans)
         arrives = given.log.arrival_given
         _warn(before_pass(given.log, plans, asked, time_unit, arrival_given=arrives))
-        tell_types(given.log, plans, quiet=quiet)
+        print_unseen_types(given.log, plans, quiet=quiet)
         made = host.store(folder / "parts", is_kept=(work or report) is not None)
-        tell_compiling(quiet=quiet)
+        print_compiling(quiet=quiet)
         with output_to(out, Answers(made, plans, time_unit), folder / _SHOWN, host) as export:
             counters = _run(host, given, asked, made, "processing", keeps=bool(work), quiet=quiet)
             export()
         _export_late(made, late, time_unit)
         own = PassRequest(source, plans, order_text, barrier_text, typed())
         excluded = _report(own, given, made, counters, report)
-    _tell_bad(given, letters, kept=dead_letter is not None)
-    _tell_after(given, counters, excluded, source)
+    _print_bad(given, letters, kept=dead_letter is not None)
+    _print_after(given, counters, excluded, source)
     if not quiet:
-        tell_summary(counters, host)
-        tell_streams(plans, counters)
-    _tell_report(report, against, quiet=quiet)
+        print_summary(counters, host)
+        print_unused_streams(plans, counters)
+    _print_report(report, against, quiet=quiet)
 
 
 @reads_input
@@ -289,7 +289,7 @@ def order(
     with work_folder(work) as folder:
         given = prepare(source, folder, form, on_bad, letters, hold=not (work or host.master))
         made = host.store(folder / "parts", is_kept=(work or report) is not None)
-        tell_compiling(quiet=quiet)
+        print_compiling(quiet=quiet)
         keeps = work is not None
         with output_to(out, StoredEvents(made, time_unit), folder / _SHOWN, host) as export:
             counters = _run(host, given, asked, made, "ordering", keeps=keeps, quiet=quiet)
@@ -297,11 +297,11 @@ def order(
         _export_late(made, late, time_unit)
         of = PassRequest(source, (), order_text, None, typed())
         excluded = _report(of, given, made, counters, report)
-    _tell_bad(given, letters, kept=dead_letter is not None)
-    _tell_after(given, counters, excluded, source)
+    _print_bad(given, letters, kept=dead_letter is not None)
+    _print_after(given, counters, excluded, source)
     if not quiet:
-        tell_summary(counters, host)
-    _tell_report(report, against, quiet=quiet)
+        print_summary(counters, host)
+    _print_report(report, against, quiet=quiet)
 
 
 def _report(
@@ -321,11 +321,11 @@ def _report(
     return excluded
 
 
-def _tell_report(report: Path | None, against: Path | None, *, quiet: bool) -> None:
+def _print_report(report: Path | None, against: Path | None, *, quiet: bool) -> None:
     if report is not None:
-        tell_against(against, report)
+        print_against(against, report)
         if not quiet:
-            tell(f"{report / 'report.html'}\n")
+            print_stderr(f"{report / 'report.html'}\n")
 
 
 def _run(
@@ -341,7 +341,7 @@ def _run(
         return with_counted(host.run(given.log, settings, made, advanced), given.counted)
 
 
-def _tell_after(
+def _print_after(
     given: Prepared, counters: dict[str, Any], of_sources: list[str], source: str
 ) -> None:
     """What a pass has shown, first of all events that are in no result; also with --quiet."""
@@ -353,7 +353,7 @@ def _tell_after(
 
 def _warn(doubts: Iterable[str]) -> None:
     for line in doubts:
-        tell(f"warning: {line}\n")
+        print_stderr(f"warning: {line}\n")
 
 
 def _explain(
@@ -363,8 +363,8 @@ def _explain(
     if out is not None:
         raise UserError(f"{out}: EXPLAIN writes to standard output; leave out --out")
     index, how = check_index(intervals), check_joins(joins)
-    told = [explain(plan, barrier, purge, index, how) for plan in plans]
-    sys.stdout.write("\n".join([*told, *cascade_lines(plans)]))
+    texts = [explain(plan, barrier, purge, index, how) for plan in plans]
+    sys.stdout.write("\n".join([*texts, *cascade_lines(plans)]))
 
 
 def _plans(
@@ -403,7 +403,7 @@ def _check_out(out: Path | None, source: str) -> None:
 def _check_files(
     out: Path | None, late: Path | None, source: str, plans: tuple[Plan, ...] = ()
 ) -> None:
-    """What can be known to go wrong with the files at the end is told before the work."""
+    """Refuses before the work what would fail with the files at the end."""
     _check_out(out, source)
     _check_late(late, out, source)
     kinds = mixed_kinds(plans)
@@ -436,11 +436,11 @@ def _letters(on_bad: str, dead_letter: Path | None, out: Path | None, source: st
     return dead_letter
 
 
-def _tell_bad(given: Prepared, letters: Path | None, *, kept: bool) -> None:
+def _print_bad(given: Prepared, letters: Path | None, *, kept: bool) -> None:
     """Says where the skipped lines are; a file that nobody asked for and that is empty goes."""
     if letters is None:
         return
     if given.bad_count:
-        tell(f"{given.bad_count:,} bad lines skipped, kept in {letters}\n")
+        print_stderr(f"{given.bad_count:,} bad lines skipped, kept in {letters}\n")
     elif not kept:
         letters.unlink(missing_ok=True)

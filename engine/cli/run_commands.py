@@ -12,9 +12,9 @@ from typing import Annotated, Any, Final
 import typer
 
 from edge_agent.standard_streams import taking_name
-from engine.cli.options import Against, check_against, tell_against, typed
-from engine.cli.terminal import if_interrupted, tell_compiling, watched
-from engine.cli.visible import tell
+from engine.cli.options import Against, check_against, print_against, typed
+from engine.cli.terminal import if_interrupted, print_compiling, watched
+from engine.cli.visible import print_stderr
 from engine.errors import UserError
 from engine.extras import need
 from engine.passes.pipeline import Advanced, Host
@@ -101,15 +101,15 @@ def run(
         with if_interrupted(_RESUME), watched(what, quiet=quiet) as advanced:
             yield advanced
 
-    tell_compiling(quiet=quiet)
+    print_compiling(quiet=quiet)
     ran = run_scenario(
         scenario, options, folder, Host(None if in_process else master), order, resume=resume,
         overwrite=overwrite, making=lambda what: watched(what, quiet=quiet), passing=passing,
-        warn=lambda line: tell(f"warning: {line}\n"), command=typed(),
+        warn=lambda line: print_stderr(f"warning: {line}\n"), command=typed(),
     )  # fmt: skip
-    tell_against(against, folder)
+    print_against(against, folder)
     if not quiet:
-        _tell(ran.score, folder, ran.manifest)
+        _print(ran.score, folder, ran.manifest)
     if ran.score.decisive and not all(claim.holds for claim in ran.score.claims):
         raise typer.Exit(1)
 
@@ -148,7 +148,7 @@ def simulate(
         typer.echo(f"{out}: hash {manifest['log_sha256']}")
 
 
-def _tell(score: Score, folder: Path, manifest: Mapping[str, Any]) -> None:
+def _print(score: Score, folder: Path, manifest: Mapping[str, Any]) -> None:
     """Verdict first, then the scenario's tables, then where the report is."""
     from rich.markup import escape  # noqa: PLC0415 - only for people
     from rich.table import Table  # noqa: PLC0415

@@ -113,7 +113,7 @@ def sweep(
     options = read_options(scenario, list(settings))
     own = tuple(nearest(axis, scenario.setting(axis.path, options)) for axis in axes)
     grid = cells(axes)
-    for cell in _checked(axes, grid[0]):  # a wrong path or value is told before the work
+    for cell in _checked(axes, grid[0]):  # a wrong path or value stops before the work
         pairs = [f"{axis.path}={value}" for axis, value in zip(axes, cell, strict=True)]
         try:
             read_options(scenario, [*settings, *pairs])

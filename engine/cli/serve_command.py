@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.cli.visible import tell
+from engine.cli.visible import print_stderr
 from engine.errors import UserError
 from engine.live.questions import check_claim
 from engine.log.files.log_files import log_files
@@ -56,8 +56,9 @@ def emulate_links(
         return
     data = data_directory(os.environ)
     code = emulate(
-        emulation, data, context.args, within, lambda line: None if quiet else tell(f"{line}\n")
-    )
+        emulation, data, context.args, within,
+        lambda line: None if quiet else print_stderr(f"{line}\n"),
+    )  # fmt: skip
     raise typer.Exit(code)
 
 
@@ -71,12 +72,14 @@ def _shown(emulation: Emulation) -> str:
     usual = LinkSettings()
     for link in emulation.links:
         for source, target, _, settings in link.ways:
-            told = [
+            changes = [
                 f"{each.name} = {getattr(settings, each.name)}"
                 for each in fields(settings)
                 if getattr(settings, each.name) != getattr(usual, each.name)
             ]
-            lines.append(f"{source} -> {target}: {'; '.join(told) or 'nothing happens to packets'}")
+            lines.append(
+                f"{source} -> {target}: {'; '.join(changes) or 'nothing happens to packets'}"
+            )
     return "\n".join(lines) + "\n"
 
 
@@ -116,7 +119,7 @@ def serve_site(
 
     def say(line: str) -> None:
         if not quiet:
-            tell(f"{line}\n")
+            print_stderr(f"{line}\n")
 
     if demo:
         if config is not None or engine is not None or check:

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from edge_agent.standard_streams import writing_output
 from engine.cli.options import spoken_host
-from engine.cli.visible import tell, visible
+from engine.cli.visible import print_stderr, visible
 from engine.errors import Interrupted
 from engine.kernels.jit import when_compiling
 from engine.log.following import Log
@@ -46,8 +46,8 @@ COMPILING: Final = (
 )
 
 
-def tell_compiling(*, quiet: bool) -> None:
-    """The first pass after an installation takes longer; whoever waits for it should know."""
+def print_compiling(*, quiet: bool) -> None:
+    """The first pass after an installation takes longer; a user who waits should know."""
     if not quiet and not when_compiling:
         when_compiling.append(_say)
 
@@ -59,7 +59,7 @@ def _say() -> None:
 
 @contextmanager
 def if_interrupted(hint: str) -> Iterator[None]:
-    """Ctrl-C within tells ``hint``: how to go on.
+    """Ctrl-C within prints ``hint``: how to go on.
 
     Raises:
         Interrupted: instead of KeyboardInterrupt.
@@ -150,12 +150,12 @@ def show_results(lines: Path, console: Console | None = None) -> None:
     console = console or PlainConsole()
     table = Table()
     columns = list(dict.fromkeys(name for row in shown for name in row))
-    told = [name for name in columns if name not in ("query", "site") or _differ(shown, name)]
-    for name in told:
+    used = [name for name in columns if name not in ("query", "site") or _differ(shown, name)]
+    for name in used:
         numbers = all(isinstance(row.get(name, 0), int | float) for row in shown)
         table.add_column(escape(name), justify="right" if numbers else "left", overflow="fold")
     for row in shown:
-        table.add_row(*(escape(_cell(row.get(name))) for name in told))
+        table.add_row(*(escape(_cell(row.get(name))) for name in used))
     console.print(table if shown else "no results")
     if more:
         console.print(f"... and {more:,} more; --out FILE keeps all of them", highlight=False)
@@ -196,17 +196,17 @@ def _cell(value: Any) -> str:
     return text if len(text) <= _CELL_MAX else text[: _CELL_MAX - 3] + "..."
 
 
-# What a pass over an input met, told on standard error: counts, slips of the pen.
+# What a pass over an input met, on standard error: counts, slips of the pen.
 
 
-def tell_summary(counters: dict[str, Any], host: Host) -> None:
+def print_summary(counters: dict[str, Any], host: Host) -> None:
     """One line per thing worth knowing, on standard error."""
     lanes = [lane for site in counters["sites"].values() for lane in site["lanes"]]
 
     def total(*names: str) -> int:
         return sum(int(lane.get(name, 0)) for lane in lanes for name in names)
 
-    told = {
+    counts = {
         "late": total("late_passed", "late_dropped"),
         "residual disorder": total("residual", "residual_dropped"),
         "missing": total("missing_total") - total("missing_filled"),
@@ -216,38 +216,38 @@ def tell_summary(counters: dict[str, Any], host: Host) -> None:
         "quarantined": total("quarantined_future", "quarantined_jump"),
         "promises before their events": total("promises_unproven"),
     }
-    found = ", ".join(f"{value:,} {name}" for name, value in told.items() if value)
-    told_of = f"{total('arrived'):,} events {spoken_host(host)}"
-    tell(f"{told_of}{': ' + found if found else ''}\n")
+    found = ", ".join(f"{value:,} {name}" for name, value in counts.items() if value)
+    events = f"{total('arrived'):,} events {spoken_host(host)}"
+    print_stderr(f"{events}{': ' + found if found else ''}\n")
     earlier = total("earlier_start")
     if earlier:
-        tell(
+        print_stderr(
             f"{earlier:,} of the late events are of an earlier start of their source: numbers "
-            "begin anew with each start, so each needs a larger incarnation than the one before; "
+            "begin again with each start, so each needs a larger incarnation than the one before; "
             "orders that do not go by numbers, such as kslack:1s, take them as they are\n"
         )
     for name, value in sorted(_refusals(counters).items()):
         of_results = "matches" in name or "checks" in name or "doubtful" in name
-        tell(f"{name}: {value:,}{'' if of_results else ' events'}\n")
+        print_stderr(f"{name}: {value:,}{'' if of_results else ' events'}\n")
 
 
-def tell_types(log: Path | Log, plans: tuple[Plan, ...], *, quiet: bool) -> None:
-    """A type that no event has is most likely a slip of the pen, told before the work."""
+def print_unseen_types(log: Path | Log, plans: tuple[Plan, ...], *, quiet: bool) -> None:
+    """A type that no event has is most likely a slip of the pen. Printed before the work."""
     for line in () if quiet else unseen_types(log, plans):
-        tell(f"{line}\n")
+        print_stderr(f"{line}\n")
 
 
-def tell_streams(plans: tuple[Plan, ...], counters: dict[str, Any]) -> None:
+def print_unused_streams(plans: tuple[Plan, ...], counters: dict[str, Any]) -> None:
     """A stream of a query that nothing came of is most likely a slip of the pen."""
     for line in of_streams(plans, counters):
-        tell(f"{line}\n")
+        print_stderr(f"{line}\n")
 
 
 _OF_SIZE: Final = (
     "buffered", "buffered_max", "stack_moves", "looked_at", "spilled", "chunks", "chunk_loads",
     "put_off", "turns", "results_read", "results_kept", "results_corrected",
 )  # fmt: skip
-"""Counters that tell of work and memory, not of anything that went wrong."""
+"""Counters of work and memory, not of anything that went wrong."""
 
 
 def _refusals(counters: dict[str, Any]) -> Counter[str]:

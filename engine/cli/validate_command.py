@@ -14,7 +14,7 @@ import typer
 
 from engine.cli.options import read_share
 from engine.cli.terminal import PlainConsole
-from engine.cli.visible import json_out, tell
+from engine.cli.visible import json_out, print_stderr
 from engine.errors import UserError
 from engine.extras import need
 from engine.live.questions import Questions, answering_time_ns
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def check_scenario(file: Path) -> None:
-    """A new scenario file can be written, which is told before anything is measured.
+    """Checks before anything is measured that a new scenario file can be written.
 
     Raises:
         UserError: there is one already, which somebody may have changed; or no folder for it.
@@ -299,7 +299,7 @@ def _of_device(
 
 
 def _of_log(log: Path, asked: Questions, wanted: ResultRequirements, *, quiet: bool) -> Validation:
-    from engine.cli.terminal import tell_compiling, tell_types, watched
+    from engine.cli.terminal import print_compiling, print_unseen_types, watched
     from engine.cli.work_folder import work_folder
     from engine.log.arrival_log import LogReader
     from engine.passes.pipeline import check_plans
@@ -314,8 +314,8 @@ def _of_log(log: Path, asked: Questions, wanted: ResultRequirements, *, quiet: b
     if settings is None:
         return validation(str(log), "log", setup, (), wanted)
     check_plans(log, settings.plans)
-    tell_types(log, settings.plans, quiet=quiet)
-    tell_compiling(quiet=quiet)
+    print_unseen_types(log, settings.plans, quiet=quiet)
+    print_compiling(quiet=quiet)
     with work_folder(None) as folder, watched("answering", quiet=quiet) as advanced:
         answers = measured_answers(log, settings, folder, advanced)
     return validation(str(log), "log", setup, settings.plans, wanted, answers.get)
@@ -409,7 +409,9 @@ def _show(found: Validation, *, as_json: bool) -> None:
             console.print(f"\n[bold]{title}[/]", highlight=False)
             console.print(_rich(table))
     if not found.verdicts:
-        tell("no query was given, so nothing is judged but the hardware: add --site or --query\n")
+        print_stderr(
+            "no query was given, so nothing is judged but the hardware: add --site or --query\n"
+        )
 
 
 def _compare_two(

@@ -1,6 +1,6 @@
 r"""Text for a terminal: names out of data cannot move its cursor, set its title or hide.
 
-A site, source, type or file may be named with escape codes; whoever prints a message that quotes
+A site, source, type or file may be named with escape codes; a message that quotes
 such a name prints the codes as ``\x1b``.
 """
 
@@ -13,7 +13,7 @@ from typing import TextIO, cast
 
 from edge_agent.errors import visible
 
-__all__ = ["json_out", "tell", "visible", "visible_json"]
+__all__ = ["json_out", "print_stderr", "visible", "visible_json"]
 
 
 def visible_json(text: str) -> str:
@@ -44,6 +44,6 @@ class _Visible(io.TextIOBase):
         return len(text)
 
 
-def tell(text: str) -> None:
+def print_stderr(text: str) -> None:
     """Writes ``text`` to standard error, visibly."""
     sys.stderr.write(visible(text))

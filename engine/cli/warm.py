@@ -92,7 +92,7 @@ def _remove_old(folder: Path) -> None:
     """Kernels that no process has read for long are removed; who needs one compiles it again."""
     oldest = time.time() - _KEPT_SECONDS
     for kernel in folder.iterdir() if folder.is_dir() else ():
-        used = kernel / "lock"  # whoever reads the kernel touches it
+        used = kernel / "lock"  # reading the kernel touches it
         if (used if used.exists() else kernel).stat().st_mtime < oldest:
             shutil.rmtree(kernel, ignore_errors=True)
 

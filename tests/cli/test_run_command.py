@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from engine.cli.app import run
-from engine.cli.run_commands import _tell
+from engine.cli.run_commands import _print
 from engine.scenario import Claim, Score, Table
 from scenarios.soccer import Soccer
 
@@ -65,7 +65,7 @@ def test_the_verdict_comes_first_and_the_report_s_place_last(cli: Any) -> None:
 def test_units_of_headings_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     """Rich takes what stands in brackets for its own markup."""
     table = Table("Holds [ms]", ("order", "p50 [ms]"), (("kslack[1]", 3),), "all of [main]")
-    _tell(Score((Claim("[1] holds", holds=True),), (table,)), Path("r"), {"log_sha256": "ab"})
+    _print(Score((Claim("[1] holds", holds=True),), (table,)), Path("r"), {"log_sha256": "ab"})
     shown = capsys.readouterr().out
     for text in ("Holds [ms]", "p50 [ms]", "kslack[1]", "all of [main]", "[1] holds"):
         assert text in shown
