@@ -33,7 +33,7 @@ def delayed(numbers: bool, n: int = 4_000) -> list[dict[str, Any]]:
 
 
 ASKED = {
-    "order": ("order",),
+    "order": ("order", "--clock", "exact"),
     "query": ("query", "SELECT count(*) FROM events WINDOW TUMBLING 1 s", "--clock", "exact"),
 }
 
