@@ -10,8 +10,7 @@ import pyarrow as pa
 from engine.errors import UserError
 from engine.log.arrival_log import LogReader, is_log_file
 from engine.log.input.input_read import PLAIN_FORM, InputForm, InputKind, InputRead
-from engine.log.input.lines import STDIN, UNREADABLE, open_bytes
-from engine.log.input.parquet_import import table_files
+from engine.log.input.lines import STDIN, UNREADABLE, open_bytes, table_files
 from engine.log.input.trace import TraceRead
 from engine.log.whole_file import DAMAGED, parquet_schema
 

@@ -1,4 +1,7 @@
-"""Lines of a text input in bounded chunks: plain, gzip or zstd files, or standard input."""
+"""Lines of a text input in bounded chunks: plain, gzip or zstd files, or standard input.
+
+And which files a folder of Parquet has.
+"""
 
 from __future__ import annotations
 
@@ -156,3 +159,21 @@ def _decode(whole: bytes, *, at_start: bool) -> tuple[list[str], dict[int, str]]
 def _long(beginning: bytes) -> tuple[str, str]:
     why = f"the line is longer than {LINE_BYTES_MAX} bytes; write one record a line"
     return beginning[:KEPT_BYTES_OF_LONG_LINE].decode(errors="backslashreplace"), why
+
+
+def table_files(path: str) -> list[str]:
+    """The Parquet files of a table: the file itself, or those in the folder, by name.
+
+    Names that begin with a dot or an underscore are no data, as Spark has it.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        return [path]
+    found = [
+        file
+        for file in folder.rglob("*")
+        if file.is_file()
+        and file.name.lower().endswith((".parquet", ".parq", ".pq"))
+        and not any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
+    ]
+    return [str(file) for file in sorted(found)]

@@ -17,7 +17,7 @@ from edge_agent import records as r
 from engine.errors import UserError
 from engine.log.input.csv_import import any_kind
 from engine.log.input.input_read import InputKind
-from engine.log.input.lines import CHUNK_LINES
+from engine.log.input.lines import CHUNK_LINES, table_files
 from engine.log.input.row_import import (
     FIELDS,
     ColumnPlan,
@@ -34,27 +34,6 @@ from engine.log.record.trace_record import INT_FIELDS
 from engine.log.whole_file import BUFFER_BYTES, DAMAGED
 from engine.stream.columns import without_nan
 from engine.stream.frame import STRING
-
-# Which files a table of row-wise Parquet has; light, as of every folder it is asked.
-
-
-def table_files(path: str) -> list[str]:
-    """The Parquet files of a table: the file itself, or those in the folder, by name.
-
-    Names that begin with a dot or an underscore are no data, as Spark has it.
-    """
-    folder = Path(path)
-    if not folder.is_dir():
-        return [path]
-    found = [
-        file
-        for file in folder.rglob("*")
-        if file.is_file()
-        and file.name.lower().endswith((".parquet", ".parq", ".pq"))
-        and not any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
-    ]
-    return [str(file) for file in sorted(found)]
-
 
 # A Parquet file, or a folder of them, as one table that is read in parts of bounded size.
 #

@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from edge_agent import records as r
 from engine.errors import UserError
+from engine.log.input.flat import Flat
 from engine.log.input.input_read import InputKind, InputRead, Rows, agreeing
 from engine.log.input.lines import Chunk, read_chunks
-from engine.log.input.table_import import Flat
 from engine.log.record.record_rules import TIME_FIELDS, Fault
 from engine.log.record.trace_record import (
     EXAMPLE,
