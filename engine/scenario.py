@@ -199,10 +199,10 @@ class SettableScenario(RunnableScenario, Protocol):
 
 
 @runtime_checkable
-class ForetellingScenario(RunnableScenario, Protocol):
+class HintingScenario(RunnableScenario, Protocol):
     """One that knows beforehand how long it takes."""
 
-    def foretold(self, options: Mapping[str, Any]) -> Sequence[str]:
+    def run_time_hints(self, options: Mapping[str, Any]) -> Sequence[str]:
         """Lines that say what a long run takes and what would shorten it; none of a short one."""
 
 

@@ -10,10 +10,10 @@ from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
 from engine.errors import SparkFailure, UserError
 from engine.passes.clock_faults import excluded_lines
-from engine.passes.foreseen import with_clocks_foreseen
 from engine.passes.options import asked_of_order, asked_of_queries, guarded, read_definitions
 from engine.passes.output import Answers, StoredEvents
 from engine.passes.pipeline import Host, check_plans, with_log_kept
+from engine.passes.upcoming_clocks import with_upcoming_clocks
 from engine.passes.warnings import (
     before_pass,
     of_clocks,
@@ -229,7 +229,7 @@ def _pass(
     parts = PartStore(folder.path / "parts")
     try:
         settings = guarded(asked, arrival_given=given.arrival_given)
-        settings = with_clocks_foreseen(given.log, settings)
+        settings = with_upcoming_clocks(given.log, settings)
         counters = host.run(given.log, settings, parts, lambda _rows: None)
     except SparkFailure as failure:
         log = folder.path.with_name(f"{folder.path.name}.spark.log")

@@ -99,7 +99,7 @@ class Listener(Protocol):
 
 
 class Barrier(Protocol):
-    """Stands between a matcher and the output; knows nothing of how matches are found."""
+    """Between a matcher and the output; knows nothing of how matches are found."""
 
     def process(
         self, changes: Changes | None, timeline: StreamTimeline, store: EventTable
@@ -137,7 +137,7 @@ class HoldsMatches(Barrier, Protocol):
 
 # What an operator hands to its barrier, and what the barrier lets go: columns.
 #
-# All that a barrier knows of operators stands here. Rows are places in the operator's event table.
+# All that a barrier knows of operators is here. Rows are places in the operator's event table.
 
 
 ORDER: Final = "order"

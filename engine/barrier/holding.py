@@ -2,7 +2,7 @@
 
 A policy says when a match is due: when clocks have come to given values, or at an instant of the
 arrival clock. A later row that invalidates a match which is held removes it without a word; one
-that changes a match which was let go corrects it (``-`` and, if it still stands, ``+``). At one
+that changes a match which was let go corrects it (``-`` and, if it is still valid, ``+``). At one
 instant records go before what is due, and a row's own changes before what it makes due.
 
 ``ordered``: what is due leaves by its last event's time, when no earlier match is held and none

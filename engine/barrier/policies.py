@@ -12,7 +12,7 @@ from engine.stream.timeline import ALL, LONG_AGO, Steps, StreamProgress, StreamT
 # Barriers that know only what is promised: at once, and the base of those that wait for promises
 # or for a time (SPEC 4.2).
 #
-# A promise says that no later record of a type has ref below it. Where an ordering operator stands
+# A promise says that no later record of a type has ref below it. Where an ordering operator is
 # before the query, its progress is a promise for every type.
 
 

@@ -1,6 +1,6 @@
 """What happens to matches that are held, one after another: the loop behind every barrier.
 
-Matches are numbered as entries; whether one is held, due and so on stands in columns. The fates of
+Matches are numbered as entries; whether one is held, due and so on is in columns. The fates of
 matches steer ``adaptive``: their rate is smoothed here, at their places in the stream.
 """
 

@@ -150,7 +150,7 @@ def among(ordered: Ordered, halves: Columns, last: np.ndarray) -> Ordered:
     order = np.lexsort((is_event, key))
 
     def moved(row: np.ndarray, at: np.ndarray) -> np.ndarray:
-        """Where a step before row ``row`` stands now: behind halves that came until it."""
+        """Where a step before row ``row`` is now: behind halves that came until it."""
         least, most = (np.searchsorted(place, row, side) for side in ("left", "right"))
         return row + np.clip(np.searchsorted(release, at, "right"), least, most)
 

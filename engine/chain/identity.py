@@ -1,6 +1,6 @@
-"""What tells settings apart: a text that is the same in every process, and another for others.
+"""A text that identifies settings: one that is the same in every process, and another for others.
 
-``repr`` will not do: of a set it hangs on the process, of a function it says where that lies.
+``repr`` will not do: of a set it depends on the process, of a function it says where that lies.
 """
 
 from __future__ import annotations

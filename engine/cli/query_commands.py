@@ -49,7 +49,6 @@ from engine.log.input.input_read import PLAIN_FORM, InputForm, InputKind
 from engine.log.input.lines import STDIN
 from engine.order.registry import ORDERS
 from engine.passes.clock_faults import excluded_lines
-from engine.passes.foreseen import with_clocks_foreseen
 from engine.passes.options import (
     PassRequest,
     asked_of_order,
@@ -59,6 +58,7 @@ from engine.passes.options import (
 )
 from engine.passes.output import TABLES, Answers, StoredEvents, check_name, mixed_kinds, write
 from engine.passes.pipeline import Host, Prepared, check_plans, prepare
+from engine.passes.upcoming_clocks import with_upcoming_clocks
 from engine.passes.warnings import (
     before_pass,
     of_clocks,
@@ -336,7 +336,7 @@ def _run(
     goes_on = keeps and host.master is not None
     saying = if_interrupted("the same command goes on") if goes_on else nullcontext()
     settings = guarded(settings, arrival_given=given.log.arrival_given)
-    settings = with_clocks_foreseen(given.log, settings)
+    settings = with_upcoming_clocks(given.log, settings)
     with saying, watched(verb, quiet=quiet) as advanced:
         return with_counted(host.run(given.log, settings, made, advanced), given.counted)
 

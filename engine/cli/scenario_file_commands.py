@@ -15,7 +15,13 @@ from engine.cli.options import typed
 from engine.cli.terminal import if_interrupted, watched
 from engine.errors import UserError
 from engine.extras import need
-from engine.passes.scenario_run import FILE, check_questions, foretold, load_file, read_options
+from engine.passes.scenario_run import (
+    FILE,
+    check_questions,
+    load_file,
+    read_options,
+    run_time_hints,
+)
 from engine.report.page.document import check_page_folder
 from engine.sweep.cells import CELLS, Axis, Cell, answered, cells, jobs_of, nearest, read_axes
 from engine.sweep.page import HTML, JSON, SweepFindings, assess, write_sweep
@@ -81,7 +87,7 @@ def check(
     options = read_options(scenario, settings or [])
     check_questions(scenario, options)
     typer.echo(scenario.what)
-    for line in foretold(scenario, options):
+    for line in run_time_hints(scenario, options):
         typer.echo(line)
 
 

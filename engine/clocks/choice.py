@@ -26,13 +26,13 @@ class ClockChoice:
 
     ``exact``: they are one clock, or agree; else they are unknown. ``declared``: (name, offset,
     bound) [ns]: the clock of this name is ``offset`` behind, give or take ``bound``; behind the
-    one clock of which nothing is said, if there is no other. ``foreseen``: (site, clocks that will
+    one clock of which nothing is said, if there is no other. ``upcoming``: (site, clocks that will
     come, those of them of which a sync speaks), of an input that ends.
     """
 
     exact: bool = True
     declared: tuple[tuple[str, int, int], ...] = ()
-    foreseen: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = ()
+    upcoming: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = ()
 
 
 UNKNOWN: Final = ClockChoice(exact=False)

@@ -42,7 +42,7 @@ from engine.kernels.records import NS_PER_S
 SYNCS_MIN: Final = 3
 SYNCS_KEPT: Final = 8
 SKEW_MAX_PPB: Final = 500_000
-"""The steepest slope, NTP's frequency tolerance (RFC 5905: 500 ppm); it also stands in for what a
+"""The steepest slope, NTP's frequency tolerance (RFC 5905: 500 ppm); it also replaces what a
 source does not state. Event times of one source never change their order by it."""
 UNSTATED_PPB: Final = 50_000
 """By how much the uncertainty of an offset grows whose source does not state its skew's error; what

@@ -112,7 +112,7 @@ class _Known(Struct):
     """What is known of one source's clock; durations in ns.
 
     ``report``: offset, uncertainty and stated skew error of the last sync; ``samples``: the syncs
-    that ``line`` stands on, none when the last one did not say when it was measured.
+    that ``line`` comes from, none when the last one did not say when it was measured.
     """
 
     delay: int

@@ -24,7 +24,7 @@ class ClocksSeen:
         self._declared = {strings.code(name) for name, _, _ in choice.declared}
         self._clocks = set[int]()
         self._unknown = set[int]()
-        for of, names, synced in choice.foreseen:
+        for of, names, synced in choice.upcoming:
             if of == site:
                 self._clocks = set(map(strings.code, names))
                 self._unknown = self._clocks - self._declared - set(map(strings.code, synced))

@@ -1,6 +1,6 @@
 """The clocks of a released stream, row by row: progress, event clock, and how wrong they may be.
 
-What closes a scope, makes an event useless or lets it expire is never a clock as it stands, but
+What closes a scope, makes an event useless or lets it expire is never a clock as it is, but
 what is left of it when the clocks of sources err the worst way (SPEC 4.3): those of every source
 that is synchronised, whether it has sent anything yet or not (``engine.clocks.bound``).
 """

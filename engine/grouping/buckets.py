@@ -97,8 +97,7 @@ ENTRY: Final = record(
     "ref", "source", "seq", "origin", "child", "number", "made", "earlier", "later", "bucket"
 )
 """An item in its ``bucket`` (NONE: it was taken away); ``made``: number of the tuple that it ends,
-NONE while there is none. The first place is nobody's: it stands for what is before a bucket's first
-item.
+NONE while there is none. The first place is nobody's: it is before a bucket's first item.
 """
 BUCKET: Final = record("first", "last", "changed")
 """``changed``: the first entry whose tuple changes, where changes are emitted together."""

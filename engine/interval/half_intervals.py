@@ -1,8 +1,8 @@
 """Halves of intervals: what is known of them, and how two make a whole (Z10 5.3.2).
 
-A start half is an ``ibp`` record, an end half an ``ibe`` record; an event is whole. A half stands
+A start half is an ``ibp`` record, an end half an ``ibe`` record; an event is whole. A half is
 in the stream as a point at the time that is known of it. When both halves of an interval are
-there, the later one becomes the whole. A half that comes again (a begin may stand in the log twice
+there, the later one becomes the whole. A half that comes again (a begin may be in the log twice
 after a gateway's restart) says nothing new.
 """
 

@@ -149,7 +149,7 @@ def window_of(
 
 
 def _aggregate(plans: Sequence[Plan]) -> tuple[str, str | None]:
-    """What the queries ask for; a sum is never better than its count, so that stands for both."""
+    """What the queries ask for; a sum is never better than its count, so that represents both."""
     windows = [window for plan in plans for window in plan.windows]
     asked = [each for window in windows for each in window.worked_out.aggregates]
     found: set[tuple[str, str | None]] = set()

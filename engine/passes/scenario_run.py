@@ -22,8 +22,8 @@ from engine.chain import ChainSettings
 from engine.clocks.choice import read_clock
 from engine.errors import UserError
 from engine.order.registry import parse_order
-from engine.passes.foreseen import with_clocks_foreseen
 from engine.passes.pipeline import Advanced, Host, check_plans
+from engine.passes.upcoming_clocks import with_upcoming_clocks
 from engine.passes.warnings import of_clocks, of_promises
 from engine.query.analysis.cascade import parse_queries
 from engine.query.plan import Plan
@@ -32,7 +32,7 @@ from engine.results.export import export_jsonl
 from engine.results.part_store import PartStore
 from engine.scenario import (
     DeclaringScenario,
-    ForetellingScenario,
+    HintingScenario,
     Pass,
     RunnableScenario,
     Score,
@@ -119,9 +119,9 @@ def check_questions(
     return plans, passes, _chains(passes, plans)
 
 
-def foretold(scenario: RunnableScenario, options: Mapping[str, Any]) -> Sequence[str]:
+def run_time_hints(scenario: RunnableScenario, options: Mapping[str, Any]) -> Sequence[str]:
     """Lines that say what a long run of it takes, and what would shorten it."""
-    return scenario.foretold(options) if isinstance(scenario, ForetellingScenario) else ()
+    return scenario.run_time_hints(options) if isinstance(scenario, HintingScenario) else ()
 
 
 def read_options(scenario: RunnableScenario, pairs: list[str]) -> dict[str, Any]:
@@ -184,7 +184,7 @@ def run_scenario(
         manifest = _kept(folder, options)
     else:
         _check_run_folder(folder, overwrite=overwrite)
-        for line in foretold(scenario, options):
+        for line in run_time_hints(scenario, options):
             warn(line)
         manifest = _made(scenario, options, folder, making)
     declared = _declared(scenario, options)
@@ -226,7 +226,7 @@ def _answer(
     log = folder / "log"
     check_plans(log, plans, declared)
     for each, of_pass in passes:
-        chain = with_clocks_foreseen(log, of_pass)
+        chain = with_upcoming_clocks(log, of_pass)
         for line in of_promises(log, chain.plans, chain.order, chain.barrier):
             warn(f"{each.label}: {line}")
         what = f"{each.order}, {each.barrier}" if each.barrier else each.order

@@ -19,7 +19,7 @@ from engine.scenario import Tile
 
 
 Cell = str | int | float | None
-"""What stands in a table: texts as they are, the rest as ``number`` says."""
+"""What a table shows: texts as they are, the rest as ``number`` says."""
 NS_PER_MS: Final = 1_000_000
 _DURATIONS: Final = (
     ("d", 86_400 * 10**9, 3), ("h", 3_600 * 10**9, 3), ("min", 60 * 10**9, 3), ("s", 10**9, 1),

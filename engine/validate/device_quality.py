@@ -58,7 +58,7 @@ class ClockLine(NamedTuple):
 
 
 def setup_of(found: Findings, facts: AgentFacts, step_ns: int) -> Setup:
-    """The set-up that one device stands for.
+    """The set-up of which one device is an example.
 
     Args:
         found: what was measured.
@@ -218,7 +218,7 @@ class Opinion(NamedTuple):
 
 
 def agreement_of(found: Findings) -> Opinion:
-    """Marzullo's intersection of the servers' intervals; the gateway's stands beside them."""
+    """Marzullo's intersection of the servers' intervals; the gateway's is beside them."""
     asked = [each for each in found.servers if each.exchanges]
     best = [min(each.exchanges, key=lambda one: one.bound_ns) for each in asked]
     intervals = tuple((each.offset_ns - each.bound_ns, each.offset_ns + each.bound_ns)

@@ -138,7 +138,7 @@ class SourceQuality:
 class Setup:
     """All sources that were measured.
 
-    ``alike``: one device stands for all sources of its site. ``lateness_ns``: (p50, p99, p99.9,
+    ``alike``: one device represents all sources of its site. ``lateness_ns``: (p50, p99, p99.9,
     most) of the events that came out of order by ref; None: not seen. ``facts``: what else was
     measured, for people. ``concerns``: what is wrong besides (text, whether it forbids to go on).
     """

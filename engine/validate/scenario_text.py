@@ -45,7 +45,7 @@ def habits_of(session: SessionSettings) -> AgentHabits:
 # Each source has the clock that it was measured to have, and its link the law of delays that fits
 # what was measured each way. Of losses only those of a whole round trip are known: half of them is
 # taken to happen each way. What TCP makes of a loss depends on how often messages follow one
-# another. Where one device stands for all, three of its kind are made up. What cannot be measured
+# another. Where one device represents all, three of its kind are made up. What cannot be measured
 # from outside, what the sources see, is a recording that is handed in, or a plain periodic
 # workload: to be replaced.
 

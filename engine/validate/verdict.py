@@ -310,10 +310,10 @@ def remedy(own: QueryVerdict, setup: Setup, wanted: ResultRequirements) -> str:
         if _p95_ns(slow) <= wanted.latency_ns:
             return wait
         return (
-            f"{slow.name}: mend its link, 5 % of its events take longer than "
+            f"{slow.name}: improve its link, 5 % of its events take longer than "
             f"{duration(_p95_ns(slow))}; or wait for them: {wait}"
         )
-    return "mend the link: a cable, a nearer access point, or [delivery] with resends"
+    return "improve the link: a cable, a nearer access point, or [delivery] with resends"
 
 
 def _p95_ns(source: SourceQuality) -> int:

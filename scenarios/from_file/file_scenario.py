@@ -98,7 +98,7 @@ class FromFile:
     def attributes(self, options: Mapping[str, Any]) -> Mapping[str, str]:
         return self._of(options).attributes
 
-    def foretold(self, options: Mapping[str, Any]) -> Sequence[str]:
+    def run_time_hints(self, options: Mapping[str, Any]) -> Sequence[str]:
         return told_of_long_runs(self._of(options).simulated)
 
     def score(self, directory: Path, options: Mapping[str, Any]) -> Score:

@@ -115,7 +115,7 @@ def test_a_slow_link_is_to_be_mended_before_it_is_waited_for() -> None:
     )
     slow = judge(plan, setup(link=replace(late, p95_ns=SECOND)), ResultRequirements())
     assert slow.change_first.startswith(
-        "door: mend its link, 5 % of its events take longer than 1 s"
+        "door: improve its link, 5 % of its events take longer than 1 s"
     )
 
 

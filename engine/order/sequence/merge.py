@@ -43,7 +43,7 @@ def clear_trees(s: Sequencer) -> None:
 
 @inline
 def set_merge(merge: np.ndarray, lane: int, key: int, tie: int) -> None:
-    """``lane`` now stands at (key, tie); of equals the one in the left half wins."""
+    """``lane`` is now at (key, tie); of equals the one in the left half wins."""
     place = lane + len(merge) // 2
     if merge[place].key == key and merge[place].tie == tie:
         return

@@ -37,7 +37,7 @@ def saw_high(of: Record, memory: Record, seq: int, now: int) -> None:
     n = of.highs_n
     highs = memory.highs
     last = highs[(n - 1) & _MASK]
-    if n > 0 and last.at == now:  # the larger one stands for both
+    if n > 0 and last.at == now:  # the larger one represents both
         last.seq = seq
         return
     passed, base = n, 0
@@ -102,7 +102,7 @@ _RANGE_BITS: Final = 20
 assert WAIT_BINS == FINE + (_RANGE_BITS - _FINE_BITS) * FINE + 1  # the last: all that is longer
 _VALUE_BITS: Final = 10
 LONGEST: Final = (1 << _RANGE_BITS + _VALUE_BITS) - 1
-"""The largest value that stands for a waiting time."""
+"""The largest value that means a waiting time."""
 
 
 def resolution_bits(latency_ns: int) -> int:
@@ -375,7 +375,7 @@ def _stretched(of: Record, memory: Record, tail_ppm: int, late: int) -> int:
 # Three choices. ``r19``: Eq 3.1-3.11, exponential smoothing of inter-arrival and holding times.
 # ``fixed``: a constant. ``quantile``: the time that the share q of the events needed at most, late
 # ones included, were they to be in time; capped by the latency threshold,
-# which also stands in until 1/(1-q) events, and as many different arrivals or 256, have been seen:
+# which also serves until 1/(1-q) events, and as many different arrivals or 256, have been seen:
 # events of one message have one fate. The silence of a source is judged by the same quantile of the
 # times between its distinct arrivals, from a sketch of the same bins that halves its counts every
 # ``silence_window`` samples.

@@ -32,7 +32,7 @@ from engine.units import parse_duration
 # event time seen of any source. An event that is more than K late comes out of order.
 #
 # When not to use: when delays have a tail (K must be the largest one for a complete answer, and
-# then every event waits that long); when some sources are often silent (the clock stands still);
+# then every event waits that long); when some sources are often silent (the clock stops);
 # when clocks disagree and are not compared.
 
 
@@ -136,7 +136,7 @@ def _run_growing(b: SlackBuffer, start: int, end: int, own: np.ndarray) -> None:
 # Buffer ``i`` holds events for ``K(i) - K(i-1)`` more than the one before it, and query ``i`` reads
 # after it: events are stored once, for the largest K, and no query waits longer than its own. The
 # event clock goes along the chain, so that query ``i`` gets just what ``kslack:K(i)`` would give it
-# (the papers hand on only events, whose clock stands still where event times leave gaps). An event
+# (the papers hand on only events, whose clock stops where event times leave gaps). An event
 # that is late after one buffer may be in time after the next.
 #
 # When not to use: with a single query (``kslack`` is the same with less); with queries that can all

@@ -25,7 +25,7 @@ CLOCK: Final = "clock"
 """Is not there where no event was stamped by another clock than its source's own."""
 TEXTS: Final = ("site", "source", "stream", "type", CLOCK)
 NO_NUMBER: Final = -1
-"""Stands for null in a column of numbers, and for null in a column of codes."""
+"""Means null in a column of numbers, and for null in a column of codes."""
 NO_TEXT: Final = "(none)"
 
 

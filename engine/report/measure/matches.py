@@ -40,12 +40,12 @@ def alert_tables(alerts: Mapping[str, Counter[tuple[str, str]]]) -> tuple[Table,
             ("query", "alerts", "cleared", "violations", "uncertain"),
             tuple(rows),
             "An alert: every way to go on has a match; cleared: none has; a violation: an event "
-            "that the constraint does not allow. Uncertain: those of them that hang on clocks.",
+            "that the constraint does not allow. Uncertain: those of them that depend on clocks.",
         ),
     )
 
 
-# Folds a run's results, insertions and retractions, into what stands at the end.
+# Folds a run's results, insertions and retractions, into what is valid at the end.
 #
 # Results are read line by line; at most ``KEPT_MAX`` windows and as many matches are kept for the
 # time lines, all are counted.

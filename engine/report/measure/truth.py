@@ -75,7 +75,7 @@ class TrueTimes:
         known = (seq >= 0) & (seq < width) & (start < starts.size)
         known[known] = starts[start[known]] == incarnation[known]
         wanted = start[known] * width + seq[known]
-        # One past the last key stands for "not there".
+        # One past the last key means "not there".
         place = np.searchsorted(keys, wanted)
         there = np.append(keys, NO_NUMBER)[place] == wanted
         known[known] = there

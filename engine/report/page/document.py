@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # How a page was made: the command to repeat, the date, the versions; the page's last section.
 #
-# It stands on the page alone: the numbers beside it stay the same from run to run.
+# It is on the page alone: the numbers beside it stay the same from run to run.
 
 
 CHAPTER: Final = {"run": "How it was made"}
@@ -102,7 +102,7 @@ def write_page_folder(out: Path, files: Mapping[str, str], beside: Collection[st
 # A whole page as one HTML file: styles, Plotly, figures and numbers inside; no network.
 #
 # A content security policy forbids every request, so that the page is the same on and off line.
-# Pages are laid out by the templates beside this file. What stands in them is escaped.
+# Pages are laid out by the templates beside this file. Their content is escaped.
 
 
 POLICY: Final = (
@@ -174,7 +174,7 @@ def _templates() -> Environment:
 def laid_out(
     headings: Sequence[str], rows: Iterable[Sequence[Cell]]
 ) -> tuple[list[_Laid], list[list[_Laid]]]:
-    """The texts of a table, each with whether it stands right: quantities behind the first column.
+    """The texts of a table, each with whether it is on the right: quantities behind column one.
 
     >>> laid_out(("pass", "events"), [("main", 1500), ("none", None)])[0]
     [('pass', False), ('events', True)]

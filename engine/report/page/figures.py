@@ -99,7 +99,7 @@ NAME_LENGTH: Final = 26
 CLOCKS_SHOWN: Final = 12
 _DIGITS: Final = 6
 _LEAST_NS: Final = 1
-"""Stands for 0 on an axis of powers of ten."""
+"""Means 0 on an axis of powers of ten."""
 
 _MINUTE_NS: Final = 60 * 10**9
 _ROUND_NS: Final = (

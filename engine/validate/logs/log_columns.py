@@ -21,7 +21,7 @@ from engine.log.describe import ints, string_codes
 from engine.stream.frame import Frame
 
 NONE: Final = -(2**63)
-"""Stands for null in a column of numbers."""
+"""Means null in a column of numbers."""
 _NUMBERS: Final = (
     r.KIND, r.SEQ, r.INCARNATION, r.TS, r.ARRIVAL, r.OFFSET, r.DELAY, r.PRECISION,
     r.SKEW_ERROR_PPB, r.FIRST_SEQ,

@@ -21,7 +21,7 @@ _SITES: Final = 256
 _CLOCKS: Final = 64
 
 
-def with_clocks_foreseen(log: Path | Log, settings: ChainSettings) -> ChainSettings:
+def with_upcoming_clocks(log: Path | Log, settings: ChainSettings) -> ChainSettings:
     """``settings`` that know the clocks of ``log``: a match may be ruled out by an event of a clock
     that has not been heard of yet.
 
@@ -38,12 +38,12 @@ def with_clocks_foreseen(log: Path | Log, settings: ChainSettings) -> ChainSetti
         synced.setdefault(frame.site, set()).update(of_syncs)
         if len(clocks) > _SITES:
             return settings
-    foreseen = tuple(
+    upcoming = tuple(
         (site, tuple(sorted(names)[:_CLOCKS]), tuple(sorted(synced[site])))
         for site, names in sorted(clocks.items())
         if len(names) > 1
     )
-    return replace(settings, clock=replace(settings.clock, foreseen=foreseen))
+    return replace(settings, clock=replace(settings.clock, upcoming=upcoming))
 
 
 def _clocks(frame: Frame) -> tuple[set[str], set[str]]:
