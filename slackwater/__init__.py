@@ -34,7 +34,7 @@ __all__ = [
 if TYPE_CHECKING:
     from engine.errors import SlackwaterError, UserError
     from slackwater.answers import explain, order, query
-    from slackwater.clocks import clocks
+    from slackwater.clock_estimates import clocks
     from slackwater.comparison import Comparison, compare
     from slackwater.inputs import Input, read
     from slackwater.results import Results
@@ -44,7 +44,7 @@ else:
     _HOMES: Final = {
         "engine.errors": ("SlackwaterError", "UserError"),
         "slackwater.answers": ("explain", "order", "query"),
-        "slackwater.clocks": ("clocks",),
+        "slackwater.clock_estimates": ("clocks",),
         "slackwater.comparison": ("Comparison", "compare"),
         "slackwater.warning": ("SlackwaterWarning",),
         "slackwater.inputs": ("Input", "read"),

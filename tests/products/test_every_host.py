@@ -195,7 +195,7 @@ def check(run: Run, way: Way, folder: Path) -> None:
     records = way.records(run.world)
     used = {name for record in records for name in record.get("attrs", {})}
     assume(used == {*ATTRIBUTES})  # a query that names one that is nowhere is refused
-    run = replace(run, more=(run.more[0], "cost", run.more[2]))
+    run = replace(run, more=(run.more[0], "cost"))
     expected = of_chains(run, way)
     with asked(run, FORMS[way.form](records, folder)) as found:
         told = list(found)

@@ -214,7 +214,7 @@ def test_columns_of_results_are_typed_by_what_they_are_made_of() -> None:
 
 def test_a_cascade_stands_beside_no_plan_from_python() -> None:
     plan = read_statements(["EVENT SEQ(A a)"])[0][0]
-    with pytest.raises(UserError, match="beside no plan built in Python"):
+    with pytest.raises(UserError, match="cannot run beside a plan built in Python"):
         chain(order="none", queries=[TEXTS[0], plan])
     with pytest.raises(UserError, match="EXPLAIN answers nothing"):
         chain(order="none", queries=["EXPLAIN " + TEXTS[0]])

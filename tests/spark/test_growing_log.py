@@ -230,7 +230,7 @@ def test_a_part_of_the_results_that_is_gone_is_named(growing: Growing, tmp_path:
     for part in parts:
         content = part.read_bytes()
         part.unlink()
-        with pytest.raises(UserError, match=f"{part.name}: is gone.*or remove .*there to begin"):
+        with pytest.raises(UserError, match=f"{part.name}: is gone.*or remove .*there to start"):
             run_on_spark(growing.log, SETTINGS, there, files_per_batch=2)
         part.write_bytes(content[:-1])
         with pytest.raises(UserError, match=f"{part.name}: (has changed|is damaged)"):
