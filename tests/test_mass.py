@@ -78,7 +78,7 @@ def test_no_package_imports_in_a_circle() -> None:
 
 def test_the_name_of_a_class_is_unique_and_no_private_word() -> None:
     found = classes(Mass())
-    assert {name for name, count in found.items() if count > 1} <= SHARED_CLASSES
+    assert {name for name, count in found.items() if count > 1} == SHARED_CLASSES
     assert not PRIVATE_CLASSES & found.keys()
 
 

@@ -7,7 +7,6 @@ to be touched, too. ``docs/how-to.md`` shows each.
 from __future__ import annotations
 
 import ast
-from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -115,32 +114,3 @@ def test_a_kind_of_results_is_named_in_its_registry_and_by_its_operator() -> Non
     own = ("engine/results/", *OPERATOR_ROOMS)
     # The DataFrame step has one schema for all kinds; an alert's columns are in it if asked for.
     assert naming(kinds, *own) == {"engine/spark/typed_output.py": {"ALERTS", "ITEMS"}}
-
-
-TWICE = {
-    "Events",
-    "Tables",
-    "Told",
-    "Asked",
-    "Book",
-    "Choice",
-    "Comparison",
-    "Counted",
-    "Entries",
-    "Promised",
-    "Table",
-    "Term",
-    "Timeline",
-    "Wanted",
-}
-"""Of rooms that do not meet."""
-
-
-def test_no_new_name_means_two_things() -> None:
-    names = Counter(
-        node.name
-        for tree in trees().values()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
-    )
-    assert {name for name, times in names.items() if times > 1} <= TWICE
