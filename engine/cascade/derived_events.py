@@ -22,10 +22,10 @@ from engine.stream.columns import VALID_PREFIX, Columns, join, joined_type
 from engine.stream.frame import ATTR_PREFIX
 from engine.stream.released import NO_EPOCH, Strings
 from engine.stream.timeline import CHANCE, REF_END, UNKNOWN
-from engine.window.held.content import VALUE
-from engine.window.held.number import FLOAT, HALF_WORD, INT, NULL, TEXT
 from engine.window.output.results import WindowResults, window_identities
 from engine.window.output.table import COUNTS
+from engine.window.state.content import VALUE
+from engine.window.state.number import FLOAT, HALF_WORD, INT, NULL, TEXT
 
 # Events that results are, as columns with their attributes' types: joined, cut, put in order.
 

@@ -12,12 +12,7 @@ import numpy as np
 
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import NONE, Record, record
-from engine.window.doubt.bounds import NO_EPOCH
-from engine.window.doubt.missing import WINDOWS_MAX, GapTable, header_of, know
 from engine.window.emitted import STAGES, PassState, emit_keys
-from engine.window.held.accumulate import RowValues, add_rows
-from engine.window.held.cells import SPARE, add_to_window, keep
-from engine.window.held.content import REFUTED, STAGE_LAST, STAGE_LOW, STAGE_MIDDLE, Held
 from engine.window.settings import (
     AMBIGUOUS,
     CERTAIN,
@@ -30,6 +25,11 @@ from engine.window.settings import (
     Geometry,
     first_with,
 )
+from engine.window.state.accumulate import RowValues, add_rows
+from engine.window.state.cells import SPARE, add_to_window, keep
+from engine.window.state.content import REFUTED, STAGE_LAST, STAGE_LOW, STAGE_MIDDLE, Held
+from engine.window.uncertainty.bounds import NO_EPOCH
+from engine.window.uncertainty.missing import WINDOWS_MAX, GapTable, header_of, know
 
 INT_MIN: Final = -(2**63)
 NEVER: Final = 2**62
@@ -59,7 +59,7 @@ class Rows(NamedTuple):
 
     int64 of length n: ``ref unc epoch release seq``; int32 codes ``source clock stream``; int8
     ``status``; ``keys`` int64 (n x g); ``nulls`` int64, bit j set where group column j is null.
-    ``how``, ``low``, ``high``: of ``engine.window.doubt.bounds``, empty where WHERE is exact;
+    ``how``, ``low``, ``high``: of ``engine.window.uncertainty.bounds``, empty where WHERE is exact;
     ``reach``: ``unc``, but more than any window's size for rows that are not ``SURE``.
     """
 

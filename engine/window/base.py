@@ -17,29 +17,6 @@ from engine.stream.released import Refuted, Released
 from engine.stream.timeline import ends_of
 from engine.window import emitted as t
 from engine.window.assign import Agenda, Rows
-from engine.window.doubt.missing import Missing
-from engine.window.held.accumulate import (
-    FLOATS,
-    RowValues,
-    more_sums,
-    new_sums,
-    no_values,
-    values_of,
-)
-from engine.window.held.aggregate import arguments_asked, asked_of
-from engine.window.held.cells import (
-    Cells,
-    Kept,
-    copied,
-    grown,
-    more_kept,
-    new_cells,
-    new_kept,
-    widen_kept,
-    with_floats,
-    without_floats,
-)
-from engine.window.held.content import PLAIN, Held, new_content
 from engine.window.keys import GroupKeys
 from engine.window.output.computed import (
     computed,
@@ -55,6 +32,29 @@ from engine.window.output.table import RankedGroups
 from engine.window.progress import ClockMoves, WindowClock, some_gaps
 from engine.window.rows_read import FIXED_COLUMNS, argument_values, no_rows, rows_of, stream_codes
 from engine.window.settings import Geometry, WindowSettings
+from engine.window.state.accumulate import (
+    FLOATS,
+    RowValues,
+    more_sums,
+    new_sums,
+    no_values,
+    values_of,
+)
+from engine.window.state.aggregate import arguments_asked, asked_of
+from engine.window.state.cells import (
+    Cells,
+    Kept,
+    copied,
+    grown,
+    more_kept,
+    new_cells,
+    new_kept,
+    widen_kept,
+    with_floats,
+    without_floats,
+)
+from engine.window.state.content import PLAIN, Held, new_content
+from engine.window.uncertainty.missing import Missing
 from engine.window.unknown_clocks import MixedWindows
 
 FIRST: Final = 32
@@ -70,7 +70,7 @@ class Windows(ABC):
         plan: the query.
         settings: bounds.
         site: named in results.
-        mode: of ``engine.window.held.content``.
+        mode: of ``engine.window.state.content``.
         behind: how many columns of numbers a result has behind those of its aggregates.
     """
 

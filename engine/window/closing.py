@@ -19,11 +19,11 @@ from engine.kernels.records import NONE, Record
 from engine.kernels.tables import pop, push
 from engine.window import assign as a
 from engine.window.emitted import SPARE, EmittedResults, PassState, emit_keys, forget_emitted
-from engine.window.held.accumulate import clear
-from engine.window.held.cells import HEADER, find, forget, free_window
-from engine.window.held.content import EACH, STAGE_LAST, STAGE_LOW, STAGE_MIDDLE, Held
 from engine.window.panes.state import MADE, MORE_PANES, free_panes, make_window, pane_of, pane_start
 from engine.window.settings import first_with
+from engine.window.state.accumulate import clear
+from engine.window.state.cells import HEADER, find, forget, free_window
+from engine.window.state.content import EACH, STAGE_LAST, STAGE_LOW, STAGE_MIDDLE, Held
 
 # Windows that can be corrected no more leave memory.
 

@@ -12,8 +12,10 @@ import numpy as np
 
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import NONE, Record, numbers_of
-from engine.window.held.cells import HEADER, TALLY, Cells
-from engine.window.held.content import (
+from engine.window.panes.state import Entries, Panes
+from engine.window.settings import PART_BITS
+from engine.window.state.cells import HEADER, TALLY, Cells
+from engine.window.state.content import (
     COUNTS,
     EACH,
     NUMBERS,
@@ -25,9 +27,7 @@ from engine.window.held.content import (
     read_content,
     without_bounds,
 )
-from engine.window.held.number import WORDS, same_numbers
-from engine.window.panes.state import Entries, Panes
-from engine.window.settings import PART_BITS
+from engine.window.state.number import WORDS, same_numbers
 
 STAGES: Final = 3
 SPARE: Final = 64

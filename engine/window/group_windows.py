@@ -20,13 +20,13 @@ from engine.query.plan import WindowPlan
 from engine.stream.released import IN_ORDER, Released
 from engine.window.assign import Agenda, Rows
 from engine.window.base import OUTBOX_MAX, Windows
-from engine.window.doubt.missing import GapTable
-from engine.window.held.accumulate import RowValues, add_rows, no_values
-from engine.window.held.content import LOW_ONE, NUMBERS, VALUE, Content, Held
-from engine.window.held.number import HALF_WORD, LOW_WORD, put_int
 from engine.window.panes.state import Entries
 from engine.window.rows_read import no_rows
 from engine.window.settings import Geometry, WindowSettings, horizon_ns
+from engine.window.state.accumulate import RowValues, add_rows, no_values
+from engine.window.state.content import LOW_ONE, NUMBERS, VALUE, Content, Held
+from engine.window.state.number import HALF_WORD, LOW_WORD, put_int
+from engine.window.uncertainty.missing import GapTable
 
 # A batch as the passes over a group's own windows read it, and what they do alike.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from edge_agent.records import DEFAULT_SITE
 from engine.operator import Operator
 from engine.query.plan import Emit, WindowKind, WindowPlan
-from engine.window.held.aggregate import NEEDS_ALL_VALUES
 from engine.window.settings import WindowSettings
+from engine.window.state.aggregate import NEEDS_ALL_VALUES
 
 
 def windows_of(
@@ -21,7 +21,7 @@ def windows_of(
 
         return SessionWindows(plan, settings, site)
     if plan.kind is WindowKind.ROWS:
-        from engine.window.counted.run import CountedWindows
+        from engine.window.row_windows.run import CountedWindows
 
         return CountedWindows(plan, settings, site)
     alone = plan.every_ns is None or plan.every_ns == plan.size_ns

@@ -14,10 +14,10 @@ from engine.query.render import render_expression
 from engine.stream.released import Released
 from engine.stream.timeline import CHANCE, ends_of
 from engine.window.assign import Rows, widest_of
-from engine.window.doubt.bounds import Chosen, chosen
-from engine.window.held.accumulate import NUMBERS_ALONE, TEXTS, UNTYPED
 from engine.window.keys import GroupKeys
 from engine.window.settings import LIKELY, SURE
+from engine.window.state.accumulate import NUMBERS_ALONE, TEXTS, UNTYPED
+from engine.window.uncertainty.bounds import Chosen, chosen
 
 FIXED_COLUMNS: Final = frozenset(
     {"ref", "unc", "epoch", "release", "status", "source", "clock", "stream", "seq"}

@@ -11,14 +11,14 @@ from engine.kernels.records import NONE, Record
 from engine.stream.released import IN_ORDER, LATE
 from engine.window import assign as a
 from engine.window import closing
-from engine.window.doubt.missing import fill
 from engine.window.emitted import SPARE as TOLD_SPARE
 from engine.window.emitted import PassState
-from engine.window.held.cells import SPARE, Cells, hash_place, keep
-from engine.window.held.cells import SPARE as KEPT_SPARE
 from engine.window.panes.state import PANES_SPARE as PANE_SPARE
 from engine.window.panes.state import SPAN_MAX, Entries, add_to_pane, pane_of, pane_start
 from engine.window.settings import PART_BITS, SURE, WHOLE, first_with
+from engine.window.state.cells import SPARE, Cells, hash_place, keep
+from engine.window.state.cells import SPARE as KEPT_SPARE
+from engine.window.uncertainty.missing import fill
 
 # Enters a row in a pane, for the windows to come that it is wholly in; in the others by itself.
 

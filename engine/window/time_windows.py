@@ -32,14 +32,14 @@ from engine.stream.released import Gaps, Released
 from engine.window import assign as a
 from engine.window import emitted as t
 from engine.window.base import FIRST, OUTBOX_MAX, Windows
-from engine.window.held.accumulate import FLOATS, RowValues, more_sums, no_values, widen
-from engine.window.held.cells import SPARE, Cells, copied, grown, with_floats, without_floats
-from engine.window.held.content import EACH, PLAIN, TOGETHER
 from engine.window.output.results import picked_codes
 from engine.window.panes.state import Entries, Panes, new_panes
 from engine.window.rows_read import no_rows
 from engine.window.run import run
 from engine.window.settings import Geometry, WindowSettings, considered_delay, horizon_ns
+from engine.window.state.accumulate import FLOATS, RowValues, more_sums, no_values, widen
+from engine.window.state.cells import SPARE, Cells, copied, grown, with_floats, without_floats
+from engine.window.state.content import EACH, PLAIN, TOGETHER
 
 _CHUNK: Final = 1 << 10
 _NO_SOURCE: Final = -2

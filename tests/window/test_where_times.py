@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from engine.query import query
 from engine.query.plan import WindowPlan
 from engine.stream.released import Strings
-from engine.window.doubt.bounds import chosen
 from engine.window.time_windows import TimeWindows
+from engine.window.uncertainty.bounds import chosen
 from tests.window.conftest import Event, Stream, batch, run
 
 SIZE = 10

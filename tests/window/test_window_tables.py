@@ -7,16 +7,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.stream.released import Gaps
-from engine.window.doubt.missing import (
-    COLUMNS,
-    GapTable,
-    Missing,
-    become_known,
-    missing_between,
-    searchable,
-    take_off,
-)
-from engine.window.held.cells import (
+from engine.window.settings import PART_BITS, Geometry
+from engine.window.state.cells import (
     HEADER,
     Cells,
     add_to_window,
@@ -26,7 +18,15 @@ from engine.window.held.cells import (
     grown,
     new_cells,
 )
-from engine.window.settings import PART_BITS, Geometry
+from engine.window.uncertainty.missing import (
+    COLUMNS,
+    GapTable,
+    Missing,
+    become_known,
+    missing_between,
+    searchable,
+    take_off,
+)
 
 SMALL = st.integers(0, 6)
 GAP = st.tuples(st.integers(0, 1), st.integers(0, 1), SMALL, st.integers(1, 4), SMALL, SMALL)

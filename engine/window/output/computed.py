@@ -23,9 +23,9 @@ from engine.query.values import Value, arithmetic, both_valid, present
 from engine.stream.frame import ATTR_PREFIX
 from engine.stream.released import Strings
 from engine.window.emitted import ResultBuffer
-from engine.window.held.aggregate import BOUNDED
-from engine.window.held.content import HIGH_ONE, LEAST, LOW_ONE, MIDDLE_ONE, MOST, NUMBERS, VALUE
-from engine.window.held.number import FLOAT, HALF_WORD, INT, LOW_WORD, NULL, TEXT
+from engine.window.state.aggregate import BOUNDED
+from engine.window.state.content import HIGH_ONE, LEAST, LOW_ONE, MIDDLE_ONE, MOST, NUMBERS, VALUE
+from engine.window.state.number import FLOAT, HALF_WORD, INT, LOW_WORD, NULL, TEXT
 
 # Drops pairs of retraction and insertion with equal content.
 

@@ -15,18 +15,6 @@ from engine.results.identity import numbers_of_codes, numbers_of_rows
 from engine.results.json_lines import json_text, woven
 from engine.results.schema import WINDOWS, decoded, same_for_all
 from engine.window.emitted import EmittedResults, ResultBuffer
-from engine.window.held.accumulate import TEXTS, Sums
-from engine.window.held.content import (
-    LEAST,
-    LOW_ONE,
-    MOST,
-    NUMBERS,
-    STAGE_LAST,
-    UNKNOWN,
-    VALUE,
-    Held,
-)
-from engine.window.held.number import HALF_WORD, NULL, TEXT, python_numbers
 from engine.window.keys import GroupKeys
 from engine.window.output.computed import is_bounded
 from engine.window.output.computed import numbers as as_numbers
@@ -39,6 +27,18 @@ from engine.window.output.table import (
     number_column,
     number_texts,
 )
+from engine.window.state.accumulate import TEXTS, Sums
+from engine.window.state.content import (
+    LEAST,
+    LOW_ONE,
+    MOST,
+    NUMBERS,
+    STAGE_LAST,
+    UNKNOWN,
+    VALUE,
+    Held,
+)
+from engine.window.state.number import HALF_WORD, NULL, TEXT, python_numbers
 
 # Identity of a window's result, without making its text: the content of its line without the time
 # of emission (``engine.results.identity``). Texts count by their value, not their code; hidden

@@ -23,7 +23,9 @@ from engine.results.schema import (
 )
 from engine.results.schema import TEXT as TEXT_TYPE
 from engine.window.emitted import ResultBuffer
-from engine.window.held.content import (
+from engine.window.keys import GroupKeys
+from engine.window.output.computed import numbers
+from engine.window.state.content import (
     HIGH_ONE,
     LEAST,
     LOW_ONE,
@@ -33,9 +35,7 @@ from engine.window.held.content import (
     UNKNOWN,
     VALUE,
 )
-from engine.window.held.number import FLOAT, HALF_WORD, INT, NULL, TEXT
-from engine.window.keys import GroupKeys
-from engine.window.output.computed import numbers
+from engine.window.state.number import FLOAT, HALF_WORD, INT, NULL, TEXT
 
 if TYPE_CHECKING:
     from engine.window.output.results import WindowResults
@@ -188,7 +188,7 @@ def number_column(kinds: np.ndarray, words: np.ndarray) -> pa.Array | None:
     """The numbers as int64, float64 or (when there are none) nulls; None: in no single type.
 
     Args:
-        kinds: int8 (n,), as in ``engine.window.held.number``.
+        kinds: int8 (n,), as in ``engine.window.state.number``.
         words: int64 (n, 2).
 
     Raises:

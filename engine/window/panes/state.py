@@ -8,8 +8,8 @@ import numpy as np
 
 from engine.kernels.jit import inline, kernel, njit
 from engine.kernels.records import NONE, record
-from engine.window.doubt.missing import GapTable, header_of
-from engine.window.held.accumulate import (
+from engine.window.settings import PART_BITS, WHOLE, Geometry
+from engine.window.state.accumulate import (
     Sums,
     add_float,
     clear,
@@ -17,7 +17,7 @@ from engine.window.held.accumulate import (
     merge_picks,
     new_sums,
 )
-from engine.window.held.cells import (
+from engine.window.state.cells import (
     HEADER,
     SPARE,
     Cells,
@@ -27,8 +27,8 @@ from engine.window.held.cells import (
     free_window,
     new_cells,
 )
-from engine.window.held.content import Held
-from engine.window.settings import PART_BITS, WHOLE, Geometry
+from engine.window.state.content import Held
+from engine.window.uncertainty.missing import GapTable, header_of
 
 # Where panes lie: the pieces of time that no window of a query starts or ends in.
 #

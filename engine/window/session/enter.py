@@ -6,16 +6,16 @@ from engine.kernels.jit import inline, kernel
 from engine.kernels.records import NONE, Record
 from engine.kernels.tables import push
 from engine.window.assign import keeps_all
-from engine.window.doubt.bounds import NO_EPOCH
-from engine.window.doubt.missing import missing_between
 from engine.window.emitted import settle
 from engine.window.group_windows import OwnBatch, put_extent
-from engine.window.held.accumulate import clear
-from engine.window.held.cells import find_or_add, free_window, keep
-from engine.window.held.content import STAGE_LAST, is_refuted, read_content, without_bounds
 from engine.window.panes.state import merge_cell
 from engine.window.session.state import SEVERAL, SessionBook, Sessions, cover, cover_all, is_whole
 from engine.window.settings import LIKELY, PART_BITS, WHOLE
+from engine.window.state.accumulate import clear
+from engine.window.state.cells import find_or_add, free_window, keep
+from engine.window.state.content import STAGE_LAST, is_refuted, read_content, without_bounds
+from engine.window.uncertainty.bounds import NO_EPOCH
+from engine.window.uncertainty.missing import missing_between
 
 # Enters an event in its group's session, or in a new one, or in one that it makes of two.
 

@@ -14,15 +14,15 @@ from engine.query.plan import WindowPlan
 from engine.stream.released import LATE
 from engine.window import group_windows as b
 from engine.window.assign import INT_MIN
-from engine.window.doubt.missing import GapTable, become_known, take_off
 from engine.window.emitted import forget_emitted
 from engine.window.group_windows import OwnWindows
-from engine.window.held.accumulate import clear
-from engine.window.held.cells import copied, forget, free_window
 from engine.window.session import state as h
 from engine.window.session.enter import ask, drop, emit_session, ends, enter
 from engine.window.session.state import SPARE, SessionBook, uncover
 from engine.window.settings import UNLIKELY, WindowSettings
+from engine.window.state.accumulate import clear
+from engine.window.state.cells import copied, forget, free_window
+from engine.window.uncertainty.missing import GapTable, become_known, take_off
 
 # The pass over released rows for sessions: what ends, what gets known, then the next row.
 #

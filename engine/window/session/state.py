@@ -9,12 +9,12 @@ import numpy as np
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import NONE, Record, numbers_of, record
 from engine.window.emitted import EmittedResults, ResultBuffer
-from engine.window.held.content import REFUTED, Content, Held
 from engine.window.panes.state import Entries
+from engine.window.state.content import REFUTED, Content, Held
 
 # What is known of each session beside its sums: where it lies, and what its clocks leave open.
 #
-# A session is a cell of ``engine.window.held.cells``; its records here have the cell's number.
+# A session is a cell of ``engine.window.state.cells``; its records here have the cell's number.
 # Those of a group are chained in order of time from the group's own cell, whose tag has no part.
 
 

@@ -8,18 +8,18 @@ import numpy as np
 
 from engine.kernels.jit import inline, kernel, njit
 from engine.kernels.records import NONE, numbers_of, record
-from engine.window.counted.bounds import DoubtfulPlaces
 from engine.window.emitted import EmittedResults, ResultBuffer
-from engine.window.held.aggregate import QUANTILE, interpolated
-from engine.window.held.cells import Kept
-from engine.window.held.content import HIGH_ONE, NUMBERS, REFUTED, VALUE, Content, Held
-from engine.window.held.number import put_float
 from engine.window.panes.state import Entries
+from engine.window.row_windows.bounds import DoubtfulPlaces
 from engine.window.settings import CERTAIN, WHOLE
+from engine.window.state.aggregate import QUANTILE, interpolated
+from engine.window.state.cells import Kept
+from engine.window.state.content import HIGH_ONE, NUMBERS, REFUTED, VALUE, Content, Held
+from engine.window.state.number import put_float
 
 # State of each group's events in order of time, and of their emitted windows.
 #
-# A group is a cell of ``engine.window.held.cells`` whose tag has no part; its events are chained
+# A group is a cell of ``engine.window.state.cells`` whose tag has no part; its events are chained
 # from it in the pool of kept events. A window is a cell, too; their records have the cells'
 # numbers.
 

@@ -1,6 +1,6 @@
 """The aggregate functions over the cells of a key: count sum avg min max stddev var quantile.
 
-``engine.window.held.accumulate`` has first last min_by max_by.
+``engine.window.state.accumulate`` has first last min_by max_by.
 
 Nulls are skipped, as in SQL; without any value every function but ``count`` is null. ``stddev`` is
 the deviation of the population (SQL's stddev_pop), ``var`` its square.
@@ -16,9 +16,9 @@ import numpy as np
 from engine.kernels.jit import inline, kernel, njit
 from engine.kernels.records import NONE
 from engine.query.plan import TAKES_TEXT, Expression, WindowPlan
-from engine.window.doubt.bounds import ALL_ROWS
-from engine.window.held import accumulate as picks
-from engine.window.held.accumulate import (
+from engine.window.settings import PART_BITS
+from engine.window.state import accumulate as picks
+from engine.window.state.accumulate import (
     OF,
     TEXTS,
     UNTYPED,
@@ -30,8 +30,8 @@ from engine.window.held.accumulate import (
     new_summary,
     whole,
 )
-from engine.window.held.cells import Cells, Kept, count, gather
-from engine.window.held.number import (
+from engine.window.state.cells import Cells, Kept, count, gather
+from engine.window.state.number import (
     FLOAT,
     HALF_WORD,
     LOW_WORD,
@@ -41,7 +41,7 @@ from engine.window.held.number import (
     put_null,
     put_text,
 )
-from engine.window.settings import PART_BITS
+from engine.window.uncertainty.bounds import ALL_ROWS
 
 COUNT, SUM, AVG, MIN, MAX, STDDEV, VAR, QUANTILE, DISTINCT, PICKS = range(10)
 CODES: Final = {

@@ -9,8 +9,8 @@ import numpy as np
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import NONE, copy_of, record
 from engine.kernels.tables import mixed
-from engine.window.held.accumulate import RowValues
 from engine.window.settings import PART_BITS
+from engine.window.state.accumulate import RowValues
 
 # Copies of what windows hold, for snapshots.
 
@@ -63,7 +63,7 @@ class Cells(NamedTuple):
     ``link``: the window's next leader, or next free cell. ``down``: the next cell of the key;
     ``lead``: the first one, its leader. ``slot``: of leaders and headers, place of the emitted
     result (``engine.window.emitted``), or -1. ``first``, ``last``: of leaders, their kept events
-    (``engine.window.held.cells``), or -1. ``unc``: of headers, the largest uncertainty of the
+    (``engine.window.state.cells``), or -1. ``unc``: of headers, the largest uncertainty of the
     window's events [ns]. ``missing``: of headers, events known to be missing that could belong to
     the window. ``stale``: of headers, whether that changed since the window was emitted. ``parts``:
     of headers, a bit for each part that some key has. ``headers``: the header cells of the live

@@ -22,13 +22,13 @@ import numpy as np
 
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import record
-from engine.window.doubt.bounds import ALL_ROWS
-from engine.window.held.accumulate import Summary, add_float, whole
-from engine.window.held.aggregate import AVG, COUNT, MIN, SUM, put_value
-from engine.window.held.cells import Kept
-from engine.window.held.content import Content
-from engine.window.held.number import HALF_WORD, LOW_WORD, put_float, put_int
 from engine.window.settings import WHOLE
+from engine.window.state.accumulate import Summary, add_float, whole
+from engine.window.state.aggregate import AVG, COUNT, MIN, SUM, put_value
+from engine.window.state.cells import Kept
+from engine.window.state.content import Content
+from engine.window.state.number import HALF_WORD, LOW_WORD, put_float, put_int
+from engine.window.uncertainty.bounds import ALL_ROWS
 
 DOUBTS_MAX: Final = 32
 """With more doubtful events a window has no bounds: it takes too long to find them."""

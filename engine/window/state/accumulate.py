@@ -16,7 +16,7 @@ import numpy as np
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import NONE, Record, record
 from engine.query.plan import Aggregate, Expression
-from engine.window.held.number import HALF_WORD, LOW_WORD
+from engine.window.state.number import HALF_WORD, LOW_WORD
 
 # Values of one event each: the first, the last, that where another value is least or largest.
 #

@@ -12,10 +12,12 @@ from engine.query.plan import WindowPlan
 from engine.stream.released import LATE
 from engine.window import group_windows as b
 from engine.window.assign import INT_MIN
-from engine.window.counted import state as h
-from engine.window.counted.bounds import new_doubts
-from engine.window.counted.enter import due, emit_window, enter, last_of, new_window, runs, wait
-from engine.window.counted.state import (
+from engine.window.emitted import forget_emitted
+from engine.window.group_windows import OwnWindows
+from engine.window.row_windows import state as h
+from engine.window.row_windows.bounds import new_doubts
+from engine.window.row_windows.enter import due, emit_window, enter, last_of, new_window, runs, wait
+from engine.window.row_windows.state import (
     EVERY,
     FULL,
     NONE_BEHIND,
@@ -24,13 +26,11 @@ from engine.window.counted.state import (
     forget_sorted,
     new_sorted,
 )
-from engine.window.doubt.missing import GapTable, become_known, take_off
-from engine.window.emitted import forget_emitted
-from engine.window.group_windows import OwnWindows
-from engine.window.held.accumulate import clear
-from engine.window.held.aggregate import DISTINCT, QUANTILE
-from engine.window.held.cells import copied, free_window
 from engine.window.settings import UNLIKELY, WindowSettings
+from engine.window.state.accumulate import clear
+from engine.window.state.aggregate import DISTINCT, QUANTILE
+from engine.window.state.cells import copied, free_window
+from engine.window.uncertainty.missing import GapTable, become_known, take_off
 
 # The pass over released rows for windows of ROWS: what is full, what gets known, the next row.
 #

@@ -15,10 +15,10 @@ from engine.query.expression import mask
 from engine.query.plan import Comparison, Logic, Membership, Predicate
 from engine.stream.released import Released
 from engine.stream.timeline import ends_of
-from engine.window.held.accumulate import Summary, add_float, whole
-from engine.window.held.cells import Kept
-from engine.window.held.number import HALF_WORD, LOW_WORD
 from engine.window.settings import LIKELY, SURE, UNLIKELY
+from engine.window.state.accumulate import Summary, add_float, whole
+from engine.window.state.cells import Kept
+from engine.window.state.number import HALF_WORD, LOW_WORD
 
 # Which rows a window's WHERE takes for sure, and which perhaps: its times err as clocks do.
 #
@@ -265,7 +265,7 @@ def find_runs(kept: Kept, start: int, end: int, runs: Runs) -> None:
 # Smallest and largest value of an aggregate over all assignments of the ambiguous events.
 #
 # An assignment says which of the ambiguous events are in the window (SPEC 4.4): for every clock one
-# of its runs (``engine.window.doubt.bounds``). ``sum avg min max`` range over the assignments
+# of its runs (``engine.window.uncertainty.bounds``). ``sum avg min max`` range over the assignments
 # with at least one value, as they are null without. The smallest average is found by Dinkelbach
 # 1967: the assignment that minimises ``sum - a * count`` lowers the average ``a``, until none does.
 #

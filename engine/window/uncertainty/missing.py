@@ -10,8 +10,8 @@ import numpy as np
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import NONE
 from engine.stream.released import Gaps
-from engine.window.held.cells import HEADER, Cells, find, find_or_add
 from engine.window.settings import Geometry
+from engine.window.state.cells import HEADER, Cells, find, find_or_add
 
 # Gaps in numbers as kernels search them: which of them an event fills, how much may lie in a span.
 #

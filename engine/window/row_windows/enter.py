@@ -5,8 +5,16 @@ from __future__ import annotations
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import INT_MIN, NONE, Record
 from engine.kernels.tables import push
-from engine.window.counted.bounds import DOUBTS_MAX, DoubtfulPlaces, bound, read_doubts, read_vague
-from engine.window.counted.state import (
+from engine.window.emitted import settle
+from engine.window.group_windows import OwnBatch, put_extent
+from engine.window.row_windows.bounds import (
+    DOUBTS_MAX,
+    DoubtfulPlaces,
+    bound,
+    read_doubts,
+    read_vague,
+)
+from engine.window.row_windows.state import (
     EVERY,
     FULL,
     PERHAPS,
@@ -15,14 +23,11 @@ from engine.window.counted.state import (
     put_quantiles,
     sort_window,
 )
-from engine.window.doubt.bounds import ALL_ROWS, NO_EPOCH
-from engine.window.doubt.missing import missing_between
-from engine.window.emitted import settle
-from engine.window.group_windows import OwnBatch, put_extent
-from engine.window.held.accumulate import RowValues, add_rows, clear
-from engine.window.held.aggregate import MAX, QUANTILE, summarise
-from engine.window.held.cells import Kept, find_or_add, free_window
-from engine.window.held.content import (
+from engine.window.settings import PART_BITS, SURE, WHOLE
+from engine.window.state.accumulate import RowValues, add_rows, clear
+from engine.window.state.aggregate import MAX, QUANTILE, summarise
+from engine.window.state.cells import Kept, find_or_add, free_window
+from engine.window.state.content import (
     LEAST,
     MOST,
     NUMBERS,
@@ -32,8 +37,9 @@ from engine.window.held.content import (
     read_content,
     without_bounds,
 )
-from engine.window.held.number import put_null
-from engine.window.settings import PART_BITS, SURE, WHOLE
+from engine.window.state.number import put_null
+from engine.window.uncertainty.bounds import ALL_ROWS, NO_EPOCH
+from engine.window.uncertainty.missing import missing_between
 
 # Puts an event in its place among its group's, which shifts windows behind it by one.
 
@@ -243,7 +249,7 @@ def _shift_windows(
 # least and a largest number, and with them it is in the window for sure, possibly, or not. Each
 # number counts alone; two that share one error are not distinguished. One that may not be there has
 # its number, and is in no window for sure. The bounds of values are those of
-# ``engine.window.counted.bounds``.
+# ``engine.window.row_windows.bounds``.
 
 
 @inline

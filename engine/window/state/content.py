@@ -11,10 +11,9 @@ import numpy as np
 
 from engine.kernels.jit import inline, kernel, njit
 from engine.kernels.records import NONE, Record, record
-from engine.window.doubt import bounds as b
-from engine.window.doubt.bounds import Runs, find_runs, new_runs
-from engine.window.held.accumulate import Summary, Sums, new_summary, whole
-from engine.window.held.aggregate import (
+from engine.window.settings import AMBIGUOUS, CERTAIN, HIGH, LOW, MIDDLE, WHOLE
+from engine.window.state.accumulate import Summary, Sums, new_summary, whole
+from engine.window.state.aggregate import (
     AVG,
     COUNT,
     MAX,
@@ -29,8 +28,8 @@ from engine.window.held.aggregate import (
     rows_in,
     summarise,
 )
-from engine.window.held.cells import HEADER, Cells, Kept, count, gather
-from engine.window.held.number import (
+from engine.window.state.cells import HEADER, Cells, Kept, count, gather
+from engine.window.state.number import (
     NULL,
     WORDS,
     as_float,
@@ -39,7 +38,8 @@ from engine.window.held.number import (
     put_int,
     put_null,
 )
-from engine.window.settings import AMBIGUOUS, CERTAIN, HIGH, LOW, MIDDLE, WHOLE
+from engine.window.uncertainty import bounds as b
+from engine.window.uncertainty.bounds import Runs, find_runs, new_runs
 
 VALUE, LOW_ONE, MIDDLE_ONE, HIGH_ONE, LEAST, MOST = 0, 1, 2, 3, 4, 5
 NUMBERS: Final = 6
