@@ -185,7 +185,10 @@ def main() -> int:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever else prints
     # Without a buffer, whose lock a thread that waits for notices would hold at the end.
     given = io.FileIO(sys.stdin.fileno(), closefd=False)
-    task = Task.of_line(given.readline())
+    line = given.readline()
+    if not line:
+        return 0  # the server was killed before it said what is to be done
+    task = Task.of_line(line)
     notices = Notices(given)
     when_compiling.append(
         lambda: outlet.tell(

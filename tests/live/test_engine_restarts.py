@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -23,7 +24,7 @@ from engine.results.part_store import FolderInUseError, sole_use, wait_for_sole_
 from engine.server import engine_process
 from engine.server.engine_process import EngineProcess
 from engine.server.watch.overview import AnswersState
-from tests.live.conftest import Field, free_port, until
+from tests.live.conftest import ROOT, Field, free_port, until
 from tests.live.test_answers import answered, asked, assert_all_answered
 from tests.live.test_page import ask, status
 
@@ -199,3 +200,11 @@ def test_what_is_put_right_while_the_server_lives_brings_answers_back(field: Fie
     until(lambda: answered(field, "q2"), "answers")
     assert gateway.end() == 0, gateway.text
     assert_all_answered(field)
+
+
+def test_an_engine_whose_server_is_gone_before_its_task_ends_quietly() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "engine.live.program"],
+        stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=60, cwd=ROOT,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")

@@ -137,10 +137,13 @@ class Served:
         return self._seen != before
 
     def has(self, source: str, number: int) -> bool:
-        """Whether an answer is made of the line with this number."""
+        """Whether an answer is made of a line with this number or a later one.
+
+        Lines read at one instant make no pair, so a given one may be in no answer.
+        """
         lines = answered(self._field, "q2").split(b"\n")[:-1]
         events = (each for line in lines for each in json.loads(line)["events"])
-        return any(each["source"] == source and each["attrs"]["v"] == number for each in events)
+        return any(each["source"] == source and each["attrs"]["v"] >= number for each in events)
 
     def stop(self) -> None:
         """In good order, when all is answered."""

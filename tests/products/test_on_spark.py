@@ -102,4 +102,4 @@ def test_spark_says_the_same_of_every_world(
         here = answers(folder / "here", every)
         assert answers(folder / "there", every) == here
         told = {json.loads(line)["query"] for line in here.splitlines()}
-        assert len(told) > len(every) - 6, sorted({*every} - told)
+        assert len(told) > 0.7 * len(every), sorted({*every} - told)
