@@ -17,7 +17,7 @@ from edge_agent.clock import earliest
 from edge_agent.device_clock import ClockBound
 from edge_agent.drivers.agent_file import AgentSettings
 from edge_agent.drivers.status import Tellings
-from edge_agent.inputs.base import Outlet
+from edge_agent.inputs.base import KeepsNothing, Outlet
 from edge_agent.messages import StreamSchema
 from edge_agent.outbox.journal import Change
 from edge_agent.packing import Row
@@ -211,7 +211,7 @@ def _passing(readers: Sequence[Reader], rows: Sequence[Row]) -> list[Row]:
 # ``slackwater agent --dry-run``: the inputs are read, and what would be sent is printed.
 
 
-class PrintingOutlet:
+class PrintingOutlet(KeepsNothing):
     """Prints every event as a line of JSON, as in a trace."""
 
     def __init__(
@@ -257,10 +257,6 @@ class PrintingOutlet:
         del changes, keys
         return await self.take(stream, rows)
 
-    async def clocks(self, bounds: Sequence[ClockBound]) -> None:
-        """Offsets to the engine's clock are known where there is a gateway."""
-        del bounds
-
     def bad(self, what: str, place: str) -> None:
         """A record that was left out."""
         self.bad_count += 1
@@ -269,16 +265,6 @@ class PrintingOutlet:
     def trouble(self, what: str, place: str) -> None:
         """A fault that costs no record by itself."""
         self._tellings.rarely(f"{place}: {what}")
-
-    def knows(self, key: bytes) -> bool:
-        """Nothing is kept."""
-        del key
-        return False
-
-    async def session(self, sender: str, *, kept: bool) -> int:
-        """Of which nothing is kept."""
-        del sender, kept
-        return 0
 
     async def durable(self) -> None:
         """Never: senders are not told that anything is safe, and will send it again."""

@@ -149,6 +149,24 @@ class Outlet(Protocol):
         """A fault that is told but costs no record by itself, as a connection that was lost."""
 
 
+class KeepsNothing:
+    """What an ``Outlet`` says that keeps neither keys, sessions nor bounds of clocks."""
+
+    def knows(self, key: bytes) -> bool:
+        """No message was taken before."""
+        del key
+        return False
+
+    async def session(self, sender: str, *, kept: bool) -> int:
+        """All sessions have one number."""
+        del sender, kept
+        return 0
+
+    async def clocks(self, bounds: Sequence[ClockBound]) -> None:
+        """Nobody asks for them."""
+        del bounds
+
+
 class Input(Protocol):
     """Reads events until there are no more. Cancelled when the agent stops."""
 

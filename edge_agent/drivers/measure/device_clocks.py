@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from edge_agent.device_clock import ClockBound, device_of
+from edge_agent.device_clock import device_of
 from edge_agent.errors import AgentError
-from edge_agent.inputs.base import Input
+from edge_agent.inputs.base import Input, KeepsNothing
 from edge_agent.inputs.hl7.listener import MESSAGE_MAX
 from edge_agent.inputs.hl7.message import (
     Framing,
@@ -94,7 +94,7 @@ async def monitor_reading(
             return None
 
 
-class ClockListener:
+class ClockListener(KeepsNothing):
     """An outlet that compares stamps with their arrival and keeps no event."""
 
     def __init__(self, wall_ns: Callable[[], int], *, is_named: bool) -> None:
@@ -117,22 +117,8 @@ class ClockListener:
             self.ahead[device] = max(self.ahead.get(device, row.ts - came), row.ts - came)
         return True
 
-    def knows(self, key: bytes) -> bool:
-        """Nothing is kept."""
-        del key
-        return False
-
-    async def session(self, sender: str, *, kept: bool) -> int:
-        """Of no meaning here."""
-        del sender, kept
-        return 0
-
     async def durable(self) -> None:
         """At once: the messages are copies."""
-
-    async def clocks(self, bounds: Sequence[ClockBound]) -> None:
-        """Bounds take a window to be narrow."""
-        del bounds
 
     def bad(self, what: str, place: str) -> None:
         """A record that is no event."""
