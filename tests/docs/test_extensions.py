@@ -26,13 +26,12 @@ def section(title: str) -> str:
 def follow(title: str, copy: Path) -> set[str]:
     """Does in ``copy`` what the section says; gives the files that it touches.
 
-    A block is of the last file named before it; a second one of two named is of the second.
+    A block of Python is the first file named; a diff is of the one named file that has its lines.
     """
     text = section(title)
     touched: set[str] = set()
     for block in FENCE.finditer(text):
         named = FILES.findall(text[: block.start()])
-        diffs = [each for each in named if (copy / each).exists()]
         if block[1] == "python":
             (copy / named[0]).write_text(block[2], encoding="utf-8")
             touched.add(named[0])
@@ -40,8 +39,8 @@ def follow(title: str, copy: Path) -> set[str]:
         lines = block[2].splitlines(keepends=True)
         old = "".join(line[1:] for line in lines if line[0] != "+")
         new = "".join(line[1:] for line in lines if line[0] != "-")
-        (file,) = {one for one in diffs if (copy / one).read_text(encoding="utf-8").count(old) == 1}
-        content = (copy / file).read_text(encoding="utf-8")
+        there = {one: (copy / one).read_text(encoding="utf-8") for one in named}
+        ((file, content),) = ((one, text) for one, text in there.items() if text.count(old) == 1)
         (copy / file).write_text(content.replace(old, new), encoding="utf-8")
         touched.add(file)
     return touched
