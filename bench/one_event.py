@@ -85,13 +85,13 @@ def way_of(work: Callable[[], Any]) -> Way:
 
 def from_line_to_line() -> Way:
     """The way of ``LINE`` to its result, the second time that it goes it."""
-    from engine.passes.options import asked_of_queries  # noqa: PLC0415 - a fresh command has none
+    from engine.passes.options import QueryOptions  # noqa: PLC0415 - a fresh command has none
     from engine.passes.output import Answers  # noqa: PLC0415
     from engine.passes.pipeline import Host, check_plans, prepare  # noqa: PLC0415
     from engine.query import query  # noqa: PLC0415
 
     plans = (query(QUERY, name="q1"),)
-    asked = asked_of_queries(plans, "ns")
+    settings = QueryOptions().answering(plans, "ns")
     host = Host()
 
     def work() -> None:
@@ -101,7 +101,7 @@ def from_line_to_line() -> Way:
             given = prepare(str(folder / "trace.jsonl"), folder, hold=True)
             check_plans(given.log, plans)
             parts = host.store(folder / "parts", is_kept=False)
-            host.run(given.log, asked, parts, lambda _: None)
+            host.run(given.log, settings, parts, lambda _: None)
             Answers(parts, plans, "ns").lines(out)
         assert out.getvalue().count("\n") == 1, "one event, one match"
 

@@ -10,20 +10,10 @@ from engine.barrier.registry import parse_barrier
 from engine.chain import ChainSettings
 from engine.errors import SparkFailure, UserError
 from engine.passes.clock_faults import excluded_lines
-from engine.passes.options import asked_of_order, asked_of_queries, guarded, read_definitions
+from engine.passes.options import OrderOptions, QueryOptions, read_definitions
 from engine.passes.output import Answers, StoredEvents
-from engine.passes.pipeline import Host, check_plans, with_log_kept
-from engine.passes.upcoming_clocks import with_upcoming_clocks
-from engine.passes.warnings import (
-    before_pass,
-    of_clocks,
-    of_counted,
-    of_numbers,
-    of_refuted_clocks,
-    of_streams,
-    unseen_types,
-    with_counted,
-)
+from engine.passes.pipeline import Host, check_plans, run_pass, warnings_after, with_log_kept
+from engine.passes.warnings import before_pass, of_streams, unseen_types
 from engine.query import check_attributes
 from engine.query import explain as explanation
 from engine.query import query as parse_query
@@ -85,8 +75,9 @@ def order(
         UserError: the input or an option is at fault.
     """
     with opened(source) as given:
-        asked = asked_of_order(given.time_unit, order=order, guard=guard, late=late, clock=clock)
-        folder, parts, counters = _pass(given, asked, Host(master))
+        options = OrderOptions(order=order, guard=guard, clock=clock)
+        settings = options.ordering(given.time_unit, late=late)
+        folder, parts, counters = _pass(given, settings, Host(master))
         output = StoredEvents(parts, given.time_unit)
         found = Results(output, counters, folder, _set_aside(output, counters, folder, late=late))
         warnings = _after(given, counters)
@@ -151,15 +142,16 @@ def query(
     with opened(source) as given:
         log, unit, arrives = given.log, given.time_unit, given.arrival_given
         plans = _plans(queries, unit, constraints)
-        asked = asked_of_queries(
-            plans, unit, order=order, barrier=barrier, certainty=certainty, purge=purge, late=late,
-            intervals=intervals, window=window, monitor=monitor, guard=guard, spill=spill,
-            on_spark=master is not None, matches_max=matches_max, clock=clock,
+        options = QueryOptions(
+            order=order, barrier=barrier, certainty=certainty, purge=purge, intervals=intervals,
+            window=window, monitor=monitor, guard=guard, clock=clock, spill=spill,
+            matches_max=matches_max,
         )  # fmt: skip
+        settings = options.answering(plans, unit, late=late, on_spark=master is not None)
         check_plans(log, plans, attributes)
-        warn(before_pass(log, plans, asked, unit, arrival_given=arrives))
+        warn(before_pass(log, plans, settings, unit, arrival_given=arrives))
         warn(unseen_types(log, plans))
-        folder, parts, counters = _pass(given, asked, Host(master))
+        folder, parts, counters = _pass(given, settings, Host(master))
         warn([*_after(given, counters), *of_streams(plans, counters)])
         aside = _set_aside(StoredEvents(parts, unit), counters, folder, late=late)
         return Results(Answers(parts, plans, unit), counters, folder, aside)
@@ -222,15 +214,13 @@ def _plans(queries: Queries, time_unit: str, constraints: str | Path | None) -> 
 
 
 def _pass(
-    given: Input, asked: ChainSettings, host: Host
+    given: Input, settings: ChainSettings, host: Host
 ) -> tuple[Folder, PartStore, dict[str, Any]]:
     """One pass: a new folder, what came out in files there, and the counters."""
     folder = Folder()
     parts = PartStore(folder.path / "parts")
     try:
-        settings = guarded(asked, arrival_given=given.arrival_given)
-        settings = with_upcoming_clocks(given.log, settings)
-        counters = host.run(given.log, settings, parts, lambda _rows: None)
+        counters = run_pass(given.prepared, settings, host, parts, lambda _rows: None)
     except SparkFailure as failure:
         log = folder.path.with_name(f"{folder.path.name}.spark.log")
         kept = with_log_kept(failure, log)
@@ -239,17 +229,12 @@ def _pass(
     except BaseException:
         folder.close()
         raise
-    return folder, parts, with_counted(counters, given.counted)
+    return folder, parts, counters
 
 
 def _after(given: Input, counters: dict[str, Any]) -> list[str]:
     """Warnings that need a pass."""
-    excluded = excluded_lines(counters, given.log)
-    numbers = of_numbers(counters, _SEE, given.log, numbered=given.numbered)
-    return [
-        *excluded, *of_clocks(counters), *of_counted(given.counted), *numbers,
-        *of_refuted_clocks(counters),
-    ]  # fmt: skip
+    return warnings_after(given.prepared, counters, excluded_lines(counters, given.log), _SEE)
 
 
 def _set_aside(

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Protocol
 
 from engine.log.input.input_read import InputForm, InputKind
-from engine.log.input.numbering import CountedLane, read_seq_bits
+from engine.log.input.numbering import read_seq_bits
 from engine.log.input.table_import import as_arrow
 from engine.log.record.times import DEFAULT_UNIT
-from engine.passes.pipeline import prepare
+from engine.passes.pipeline import Prepared, prepare
 from engine.units import unit_ns
 from slackwater.folder import ClosesItself, Folder
 from slackwater.translate_options import translate_options
@@ -44,18 +44,14 @@ class Input(ClosesItself):
         counted: what was found of the events' numbers, of each lane where anything was.
     """
 
-    def __init__(
-        self, name: str, log: Path, time_unit: str, folder: Folder,
-        *, arrival_given: bool, bad_count: int, counted: tuple[CountedLane, ...] = (),
-        numbered: bool = True,
-    ) -> None:  # fmt: skip
+    def __init__(self, name: str, prepared: Prepared, time_unit: str, folder: Folder) -> None:
         self.name = name
         self.time_unit = time_unit
-        self.arrival_given = arrival_given
-        self.bad_count = bad_count
-        self.counted = counted
-        self.numbered = numbered
-        self._log = log
+        self.arrival_given = prepared.log.arrival_given
+        self.bad_count = prepared.bad_count
+        self.counted = prepared.counted
+        self.numbered = prepared.numbered
+        self._prepared = prepared
         self._folder = folder
 
     @property
@@ -66,7 +62,17 @@ class Input(ClosesItself):
             UserError: the input was closed.
         """
         self._folder.path  # noqa: B018 - a closed one raises
-        return self._log
+        return self._prepared.directory
+
+    @property
+    def prepared(self) -> Prepared:
+        """The input for a pass; a log that grows is read as far as it is now.
+
+        Raises:
+            UserError: the input was closed.
+        """
+        self._folder.path  # noqa: B018 - as above
+        return self._prepared.reopened()
 
     def close(self) -> None:
         """Removes what is kept of it; an arrival log that was read stays."""
@@ -130,11 +136,8 @@ def read(
     except BaseException:
         folder.close()
         raise
-    return Input(
-        path or str(InputKind.TABLE), prepared.directory, time_unit or DEFAULT_UNIT, folder,
-        arrival_given=prepared.log.arrival_given, bad_count=prepared.bad_count,
-        counted=prepared.counted, numbered=prepared.numbered,
-    )  # fmt: skip
+    name = path or str(InputKind.TABLE)
+    return Input(name, prepared, time_unit or DEFAULT_UNIT, folder)
 
 
 @contextmanager

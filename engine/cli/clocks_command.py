@@ -8,11 +8,10 @@ from typing import Annotated, Final
 
 import typer
 
-from engine.cli.options import reads_input, typed
+from engine.cli.options import InputOptions, takes_options, typed
 from engine.cli.terminal import PlainConsole, watched
 from engine.cli.visible import json_out
 from engine.cli.work_folder import work_folder
-from engine.log.input.input_read import PLAIN_FORM, InputForm
 from engine.passes.pipeline import prepare
 from engine.report.numbers import as_json as json_text
 from engine.report.page.document import check_new_page
@@ -29,8 +28,9 @@ from engine.validate.logs.clocks_page import (
 _WIDTH: Final = 200
 
 
-@reads_input
+@takes_options
 def show_clocks(
+    *,
     source: Annotated[
         str, typer.Argument(metavar="PATH", help="Trace, CSV, Parquet or arrival log; - = stdin.")
     ],
@@ -40,7 +40,7 @@ def show_clocks(
     as_json: Annotated[
         bool, typer.Option("--json", help="All numbers as JSON on standard output, no table.")
     ] = False,
-    form: InputForm = PLAIN_FORM,
+    read: InputOptions,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
     """Says of each clock how far it is off, how well that is known, and the --clock to go on with.
@@ -55,7 +55,7 @@ def show_clocks(
     if out is not None:
         check_new_page(out, (HTML, JSON))
     with work_folder(None) as folder, watched("reading", quiet=quiet) as advanced:
-        given = prepare(source, folder, form, hold=True)
+        given = prepare(source, folder, read.form(), hold=True)
         arrives = given.log.arrival_given
         found = clock_reports(given.log, arrival_given=arrives, advanced=advanced)
     if out is not None:

@@ -11,8 +11,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from engine.cli.options import read_share, reads_input, typed
-from engine.cli.query_commands import Guard, Input, TimeUnit
+from engine.cli.options import InputOptions, read_share, takes_options, typed
+from engine.cli.query_commands import Input
 from engine.cli.terminal import PlainConsole, print_compiling, watched
 from engine.cli.visible import json_out
 from engine.cli.work_folder import work_folder
@@ -20,8 +20,7 @@ from engine.compare.columns import arrival_facts, as_plain, order_table
 from engine.compare.comparison import COMPLETE, MEASURED, OrdersCompared, compare
 from engine.compare.measure import Advanced, Reading
 from engine.compare.page import HTML, JSON, NO_ARRIVALS, write_comparison
-from engine.log.input.input_read import PLAIN_FORM, InputForm
-from engine.passes.options import read_guards
+from engine.passes.options import Guard, read_guards
 from engine.passes.pipeline import prepare
 from engine.passes.warnings import of_counted
 from engine.report.numbers import as_json, plain, versions
@@ -54,8 +53,9 @@ Departed = Annotated[
 ]
 
 
-@reads_input
+@takes_options
 def compare_orders(
+    *,
     source: Input,
     orders: Orders = None,
     sweep: Sweep = None,
@@ -70,15 +70,14 @@ def compare_orders(
     as_json_lines: Annotated[
         bool, typer.Option("--json", help="All numbers as JSON on standard output, no table.")
     ] = False,
-    time_unit: TimeUnit = "ns",
+    read: InputOptions,
     guard: Guard = "1s",
-    form: InputForm = PLAIN_FORM,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
     """Runs each order over the same input: which one suits it, and what the others cost."""
-    unit_ns(time_unit)
+    unit_ns(read.unit)
     share = read_share("--complete", complete, '0.999 or "99.9 %"')
-    guards = read_guards(guard, time_unit)
+    guards = read_guards(guard, read.unit)
     if out is not None:
         check_new_page(out, (HTML, JSON))
 
@@ -86,7 +85,7 @@ def compare_orders(
         return watched(what, quiet=quiet)
 
     with work_folder(None) as folder:
-        given = prepare(source, folder, form)
+        given = prepare(source, folder, read.form())
         print_compiling(quiet=quiet)
         found = compare(
             given.directory,
@@ -94,7 +93,7 @@ def compare_orders(
             sweep if sweep is not None or out is None else MEASURED,
             Reading(truth, departed),
             guards,
-            time_unit,
+            read.unit,
             share,
             watch,
         )

@@ -16,14 +16,14 @@ from edge_agent.errors import did_you_mean
 from edge_agent.records import DEFAULT_SITE
 from edge_agent.standard_streams import taking_name
 from engine.cli.examples import epilog
-from engine.cli.options import DeadLetter, OnBad, bad_file, reads_input
+from engine.cli.options import BadLineOptions, InputOptions, bad_file, takes_options
 from engine.cli.terminal import PlainConsole, watched
 from engine.cli.visible import json_out, print_stderr, visible
 from engine.errors import UserError
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.describe import describe, summary_tables
 from engine.log.input.input_log import open_input
-from engine.log.input.input_read import PLAIN_FORM, InputForm, InputRead
+from engine.log.input.input_read import InputRead
 from engine.log.input.lines import STDIN
 from engine.log.retention import forget
 from engine.log.row_export import write_csv, write_parquet_rows, write_trace
@@ -40,9 +40,6 @@ log_app = typer.Typer(
 )
 FORMATS: Final = ("jsonl", "csv", "parquet")
 
-TimeUnit = Annotated[
-    str, typer.Option(metavar="UNIT", help="Unit of times in rows and lines: ns us ms s min h d.")
-]
 Json = Annotated[bool, typer.Option("--json", help="The same as JSON, on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
 
@@ -50,27 +47,28 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
 @log_app.command(
     "import", short_help="A log from a trace, CSV or Parquet.", epilog=epilog("log import")
 )
-@reads_input
+@takes_options
 def import_log(
+    *,
     source: Annotated[
         str,
         typer.Argument(metavar="SOURCE", help="Trace (- is standard input), CSV or Parquet file."),
     ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the new arrival log.")],
-    on_bad: OnBad = "stop",
-    dead_letter: DeadLetter = None,
-    form: InputForm = PLAIN_FORM,
+    read: InputOptions,
+    bad: BadLineOptions,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Makes an arrival log of a trace, a CSV or a row-wise Parquet file, whole or not at all."""
     if out.exists():
         raise UserError(f"{out}: exists already; choose a new folder")
-    if dead_letter is None and on_bad == "skip":
-        dead_letter = bad_file(out)
-    log = open_input(source, form, on_bad, dead_letter)
+    letters = bad.dead_letter
+    if letters is None and bad.on_bad == "skip":
+        letters = bad_file(out)
+    log = open_input(source, read.form(), bad.on_bad, letters)
     frames, records = _write_log(log, out, quiet=quiet)
-    _print_bad(source, log.bad_count, dead_letter)
+    _print_bad(source, log.bad_count, letters)
     for line in of_counted(log.counted):
         print_stderr(f"warning: {line}\n")
     if as_json:
@@ -83,15 +81,15 @@ def import_log(
 @log_app.command(
     "export", short_help="A log as JSONL, CSV or Parquet.", epilog=epilog("log export")
 )
-@reads_input
+@takes_options
 def export_log(
+    *,
     source: Annotated[
         str, typer.Argument(metavar="SOURCE", help="Arrival log, or any other input.")
     ],
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="File; default: JSONL to standard output.")
     ] = None,
-    time_unit: TimeUnit = "ns",
     format_: Annotated[
         str | None,
         typer.Option(
@@ -102,27 +100,27 @@ def export_log(
         str | None,
         typer.Option(metavar="UNIT", help="Unit of an input that is no log; default: --time-unit."),
     ] = None,
-    form: InputForm = PLAIN_FORM,
+    read: InputOptions,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Writes a log as JSONL, CSV or row-wise Parquet, one record a line or row."""
-    unit_ns(time_unit)
+    unit_ns(read.unit)
     chosen = _format(out, format_)
     if as_json and out is None:
         raise UserError("--json describes what is written to --out FILE; give one")
-    log = open_input(source, replace(form, unit=input_unit or form.unit))
+    log = open_input(source, replace(read.form(), unit=input_unit or read.time_unit))
     if chosen != "jsonl" and (out is None or source == STDIN):
         raise UserError(f"{chosen} goes from a file to a file (it is written in two passes)")
     with _progress("exporting", quiet=quiet) as watch:
         if out is None:
-            records = write_trace(watch(log), json_out(), time_unit)
+            records = write_trace(watch(log), json_out(), read.unit)
         elif chosen == "jsonl":
             with text_out(out) as stream:
-                records = write_trace(watch(log), stream, time_unit)
+                records = write_trace(watch(log), stream, read.unit)
         else:
             write = write_csv if chosen == "csv" else write_parquet_rows
-            records = write(log, out, time_unit)
+            records = write(log, out, read.unit)
     if as_json:
         typer.echo(
             json.dumps({"log": source, "out": str(out), "format": chosen, "records": records})
@@ -132,28 +130,27 @@ def export_log(
 
 
 @log_app.command("show", short_help="What is in a log.", epilog=epilog("log show"))
-@reads_input
+@takes_options
 def show_log(
+    *,
     source: Annotated[
         str, typer.Argument(metavar="SOURCE", help="Arrival log, or any other input.")
     ],
-    time_unit: TimeUnit = "ns",
-    on_bad: OnBad = "stop",
-    dead_letter: DeadLetter = None,
-    form: InputForm = PLAIN_FORM,
+    read: InputOptions,
+    bad: BadLineOptions,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Says what is in a log: records, sites, sources, times and disorder."""
-    log = open_input(source, form, on_bad, dead_letter)
+    log = open_input(source, read.form(), bad.on_bad, bad.dead_letter)
     with _progress("reading", quiet=quiet) as watch:
         summary = describe(watch(log))
-    _print_bad(source, log.bad_count, dead_letter)
+    _print_bad(source, log.bad_count, bad.dead_letter)
     if as_json:
         about = {"log": source, "kind": str(log.kind), "bad": log.bad_count}
         json_out().write(json.dumps(about | summary.as_dict(), ensure_ascii=False) + "\n")
     else:
-        PlainConsole().print(summary_tables(source, summary, time_unit))
+        PlainConsole().print(summary_tables(source, summary, read.unit))
 
 
 @log_app.command("forget", short_help="A source's newest start goes.", epilog=epilog("log forget"))

@@ -7,7 +7,8 @@ import itertools
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Final, get_type_hints
@@ -20,7 +21,73 @@ from engine.extras import need
 from engine.log.input.input_read import SORTS, InputForm
 from engine.log.input.numbering import BITS
 from engine.log.record.times import DEFAULT_UNIT
+from engine.passes.options import CommandOption
 from engine.passes.pipeline import Host
+
+# Groups of options: a command takes one object for each group.
+
+
+def takes_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives ``command`` the options of its groups.
+
+    A parameter whose type is a dataclass is a group: its fields are options, described by
+    ``typer.Option`` or ``CommandOption``, or groups themselves.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    shown: list[inspect.Parameter] = []
+    groups = {}
+    for name, each in inspect.signature(command).parameters.items():
+        if is_dataclass(hints[name]):
+            groups[name] = hints[name]
+            shown += _options(hints[name])
+        else:
+            shown.append(_option(name, hints[name], each.default))
+
+    @wraps(command)
+    def with_groups(**given: Any) -> None:
+        made = {name: _made(group, given) for name, group in groups.items()}
+        command(**given, **made)
+
+    with_groups.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    with_groups.__annotations__ = {each.name: each.annotation for each in shown}
+    return with_groups
+
+
+def _options(group: Any) -> Iterator[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    for each in fields(group):
+        hint = hints[each.name]
+        if is_dataclass(hint):
+            yield from _options(hint)
+            continue
+        yield _option(each.name, hint, each.default)
+
+
+def _option(name: str, hint: Any, default: object) -> inspect.Parameter:
+    """As typer understands it."""
+    kind, about = hint.__origin__, hint.__metadata__[0]
+    if isinstance(about, CommandOption):
+        about = typer.Option(f"--{name.replace('_', '-')}", metavar=about.metavar, help=about.help)
+    if kind == Sequence[str]:
+        kind, default = list[str] | None, None
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, about]
+    )
+
+
+def _made(group: Any, given: dict[str, Any]) -> Any:
+    """The group's object, of the options that it takes out of ``given``."""
+    hints = get_type_hints(group)
+    values = {}
+    for each in fields(group):
+        kind = hints[each.name]
+        if is_dataclass(kind):
+            values[each.name] = _made(kind, given)
+            continue
+        value = given.pop(each.name)
+        values[each.name] = tuple(value or ()) if kind == Sequence[str] else value
+    return group(**values)
+
 
 # Where a command's chains run: in this process, or on Spark where that is asked for.
 
@@ -28,23 +95,31 @@ from engine.passes.pipeline import Host
 HERE: Final = "in process"
 _LOCAL: Final = "local[*]"
 
-OnSpark = Annotated[bool, typer.Option("--spark", help="On Spark, on all cores of this machine.")]
-Master = Annotated[
-    str | None, typer.Option(metavar="URL", help="On Spark with this master, as local[2].")
-]
-InProcess = Annotated[bool, typer.Option("--in-process", help="In this process: the default.")]
 
+@dataclass(frozen=True)
+class HostOptions:
+    """Where a pass runs."""
 
-def choose_host(*, on_spark: bool, master: str | None, in_process: bool) -> Host:
-    """In process unless Spark is asked for.
+    spark: Annotated[
+        bool, typer.Option("--spark", help="On Spark, on all cores of this machine.")
+    ] = False
+    master: Annotated[
+        str | None, typer.Option(metavar="URL", help="On Spark with this master, as local[2].")
+    ] = None
+    in_process: Annotated[
+        bool, typer.Option("--in-process", help="In this process: the default.")
+    ] = False
 
-    Raises:
-        UserError: both are asked for.
-    """
-    if in_process and (on_spark or master is not None):
-        asked = "--spark" if on_spark else "--master"
-        raise UserError(f"--in-process and {asked}: give one of them")
-    return Host(master if master is not None else _LOCAL if on_spark else None)
+    def host(self) -> Host:
+        """In process unless Spark is asked for.
+
+        Raises:
+            UserError: both are asked for.
+        """
+        if self.in_process and (self.spark or self.master is not None):
+            other = "--spark" if self.spark else "--master"
+            raise UserError(f"--in-process and {other}: give one of them")
+        return Host(self.master if self.master is not None else _LOCAL if self.spark else None)
 
 
 def spoken_host(host: Host) -> str:
@@ -52,109 +127,96 @@ def spoken_host(host: Host) -> str:
     return HERE if host.master is None else f"on Spark {host.master}"
 
 
-# Options for how an input is read, which several commands have.
+# How an input is read.
 
 
 _BAD_SUFFIX: Final = ".bad.jsonl"
 """Of the file for skipped lines, where none is named."""
 
-OnBad = Annotated[
-    str, typer.Option(metavar="stop|skip", help="stop at a bad line, or skip, count and keep it.")
-]
-DeadLetter = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="JSONL file for the skipped lines.")
-]
-Map = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--map",
-        metavar="FIELD=COLUMN",
-        help="Which column or JSON key is what, e.g. ts=Client.Time; repeatable.",
-    ),
-]
-Attrs = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAMES", help="Columns that become attributes, with commas; default: the rest."
-    ),
-]
-Delimiter = Annotated[
-    str | None, typer.Option(metavar="CHAR", help="Of CSV; default: seen from the header.")
-]
-Header = Annotated[
-    str | None,
-    typer.Option(metavar="NAMES", help="Names of the columns of CSV without a header."),
-]
-Sort = Annotated[
-    str | None,
-    typer.Option(metavar="|".join(SORTS), help="Put the rows of an unsorted input into order."),
-]
-Timezone = Annotated[
-    str | None,
-    typer.Option(metavar="ZONE", help="Of times that name none, as Europe/Berlin; default: UTC."),
-]
-SeqBits = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="8|16|32",
-        help="Numbers are counters of so many bits that wrap around; or STREAM=8, repeatable.",
-    ),
-]
-Unit = Annotated[
-    str | None, typer.Option("--time-unit", metavar="UNIT", help="Of times: ns us ms s min h d.")
-]
-_OPTIONS: Final = {
-    "columns": Map, "attrs": Attrs, "delimiter": Delimiter, "header": Header, "sort": Sort,
-    "timezone": Timezone, "seq_bits": SeqBits,
-}  # fmt: skip
-_FORM: Final = "form"
-_UNIT: Final = "time_unit"
 
+@dataclass(frozen=True)
+class InputOptions:
+    """How an input that is no arrival log is written."""
 
-def reads_input(command: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command the options for how an input is written, as its argument ``form``.
+    time_unit: Annotated[
+        str | None,
+        typer.Option(
+            metavar="UNIT", help="Of times of input and output: ns us ms s min h d; default: ns."
+        ),
+    ] = None
+    columns: Annotated[
+        Sequence[str],
+        typer.Option(
+            "--map",
+            metavar="FIELD=COLUMN",
+            help="Which column or JSON key is what, e.g. ts=Client.Time; repeatable.",
+        ),
+    ] = ()
+    attrs: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES", help="Columns that become attributes, with commas; default: the rest."
+        ),
+    ] = None
+    delimiter: Annotated[
+        str | None, typer.Option(metavar="CHAR", help="Of CSV; default: seen from the header.")
+    ] = None
+    header: Annotated[
+        str | None,
+        typer.Option(metavar="NAMES", help="Names of the columns of CSV without a header."),
+    ] = None
+    sort: Annotated[
+        str | None,
+        typer.Option(metavar="|".join(SORTS), help="Put the rows of an unsorted input into order."),
+    ] = None
+    timezone: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ZONE", help="Of times that name none, as Europe/Berlin; default: UTC."
+        ),
+    ] = None
+    seq_bits: Annotated[
+        Sequence[str],
+        typer.Option(
+            metavar="8|16|32",
+            help="Numbers are counters of so many bits that wrap around; or STREAM=8, repeatable.",
+        ),
+    ] = ()
 
-    ``form.unit`` is None unless ``--time-unit`` was given: then the input's own times may say that
-    the default cannot be right.
-    """
-    hints = get_type_hints(command, include_extras=True)
-    shown = []
-    for name, each in inspect.signature(command).parameters.items():
-        if name == _UNIT:
-            of, option = hints[name].__origin__, hints[name].__metadata__
-            shown.append(each.replace(default=None, annotation=Annotated[of | None, *option]))
-        elif name != _FORM:
-            shown.append(each.replace(annotation=hints[name]))
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    shown = [each.replace(kind=keyword) for each in shown]
-    given_on = any(each.name == _UNIT for each in shown)
-    if not given_on:
-        shown.append(inspect.Parameter(_UNIT, keyword, default=None, annotation=Unit))
-    shown += [
-        inspect.Parameter(n, keyword, default=None, annotation=t) for n, t in _OPTIONS.items()
-    ]
+    @property
+    def unit(self) -> str:
+        """Of times of results, and of durations without one."""
+        return self.time_unit or DEFAULT_UNIT
 
-    @wraps(command)
-    def with_form(**given: Any) -> None:
-        values = {name: given.pop(name, None) for name in _OPTIONS}
-        unit = given.pop(_UNIT)
-        form = InputForm(
-            unit,
-            parse_mapping(values["columns"] or []),
-            _names(values["attrs"]),
-            values["delimiter"],
-            _names(values["header"]),
-            values["sort"],
-            values["timezone"],
-            parse_seq_bits(values["seq_bits"] or []),
+    def form(self) -> InputForm:
+        """For the reader of inputs. Without ``--time-unit`` it may refuse the default.
+
+        Raises:
+            UserError: an option is at fault.
+        """
+        return InputForm(
+            self.time_unit,
+            parse_mapping(self.columns),
+            _names(self.attrs),
+            self.delimiter,
+            _names(self.header),
+            self.sort,
+            self.timezone,
+            parse_seq_bits(self.seq_bits),
         )
-        if given_on:
-            given[_UNIT] = unit or DEFAULT_UNIT
-        command(**given, form=form)
 
-    with_form.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-    with_form.__annotations__ = {each.name: each.annotation for each in shown}
-    return with_form
+
+@dataclass(frozen=True)
+class BadLineOptions:
+    """What happens to lines that cannot be read."""
+
+    on_bad: Annotated[
+        str,
+        typer.Option(metavar="stop|skip", help="stop at a bad line, or skip, count and keep it."),
+    ] = "stop"
+    dead_letter: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="JSONL file for the skipped lines.")
+    ] = None
 
 
 def _names(text: str | None) -> list[str] | None:
@@ -207,10 +269,6 @@ def bad_file(beside: Path) -> Path:
 # ``--report DIR`` and ``--against DIR``: a page of what a pass did, and of what changed.
 
 
-ReportFolder = Annotated[
-    Path | None,
-    typer.Option("--report", metavar="DIR", help="Folder for report.html: the story as a page."),
-]
 Against = Annotated[
     Path | None,
     typer.Option(
@@ -219,22 +277,36 @@ Against = Annotated[
 ]
 
 
-def check_folders(report: Path | None, against: Path | None) -> None:
-    """Refuses before the work what would fail at the end.
+@dataclass(frozen=True)
+class ReportOptions:
+    """Where the page of a pass goes, and what it is compared with."""
 
-    Raises:
-        UserError: ``--against`` without ``--report``, no report there, or a folder of others.
-        MissingExtra: the extra [report] is not installed.
-    """
-    if report is None:
-        if against is not None:
-            raise UserError("--against compares two reports: name a folder for this one, --report")
-        return
-    need("report")
-    from engine.passes.own_report import check_report  # noqa: PLC0415 - needs the extra
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            "--report", metavar="DIR", help="Folder for report.html: the story as a page."
+        ),
+    ] = None
+    against: Against = None
 
-    check_report(report)
-    check_against(against, report)
+    def check(self) -> None:
+        """Refuses before the work what would fail at the end.
+
+        Raises:
+            UserError: ``--against`` without ``--report``, no report there, or a folder of others.
+            MissingExtra: the extra [report] is not installed.
+        """
+        if self.report is None:
+            if self.against is not None:
+                raise UserError(
+                    "--against compares two reports: name a folder for this one, --report"
+                )
+            return
+        need("report")
+        from engine.passes.own_report import check_report  # noqa: PLC0415 - needs the extra
+
+        check_report(self.report)
+        check_against(self.against, self.report)
 
 
 def check_against(against: Path | None, now: Path) -> None:
@@ -288,47 +360,3 @@ def read_share(option: str, text: str, example: str) -> float:
     if rest or not 0 < share <= 1:
         raise UserError(f"{option} {text}: write a share above 0 and at most 1, such as {example}")
     return share
-
-
-# ``--spill``: whether old events of patterns leave memory, and where they go.
-
-
-Spill = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FOLDER",
-        help="Old events of patterns go to files: "
-        "FOLDER[,hot=..,chunk=..,parts=..,pending=..,wait=..]; on Spark state[,..].",
-    ),
-]
-
-
-# ``--window`` and ``--monitor``: how long windows and alerts are corrected; files beside.
-
-
-WindowText = Annotated[
-    str | None,
-    typer.Option(
-        "--window",
-        metavar="WINDOW",
-        help="How long after its end a window is corrected: horizon=10m. Default: 60 s, or its "
-        "size if that is longer.",
-    ),
-]
-MonitorText = Annotated[
-    str | None,
-    typer.Option(
-        "--monitor",
-        metavar="MONITOR",
-        help="How traces under a constraint are followed: horizon=10s (late events rewrite). "
-        "Default: in release order.",
-    ),
-]
-ConstraintsFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--constraints",
-        metavar="FILE",
-        help="Constraints that queries name: CONSTRAINT name FOR TRACE BY ... AS ...;",
-    ),
-]

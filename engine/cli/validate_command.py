@@ -99,7 +99,7 @@ def write_scenario(
         after = answering_time_ns(settings.log.parent, asked) if here else None
         rhythm = Rhythm(own.tick_every_ns, own.frame_every_ns, own.frame_rows, after)
     plans = asked.plans()
-    text = scenario_text(found, plans, asked.order, asked.barrier or None, recorded, rhythm)
+    text = scenario_text(found, plans, asked.order, asked.barrier, recorded, rhythm)
     with whole_file(file) as sink:
         sink.write(text.encode())
 

@@ -133,6 +133,7 @@ class Task:
         values = json.loads(line)
         asked = values["questions"]
         asked["queries"] = tuple((name, text) for name, text in asked["queries"])
+        asked["clock"] = tuple(asked["clock"])
         return cls(**{**values, "questions": Questions(**asked)})
 
 

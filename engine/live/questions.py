@@ -22,14 +22,12 @@ from engine.live.embedded import EmbeddedEngine, EnginePlace
 from engine.log.arrival_log import LogWriter
 from engine.log.files.log_files import file_mark
 from engine.log.whole_file import whole_file
-from engine.passes.options import asked_of_queries
+from engine.passes.options import QueryOptions
 from engine.pattern.spill.bounds import STATE
 from engine.query import query
 from engine.query.analysis.cascade import read_statements
-from engine.query.endpoints.joins import COST, IBP
 from engine.query.language.statements import several, statements
 from engine.query.plan import Plan
-from engine.query.purge_settings import MATCHES_MAX
 from engine.query.results_as_events import whole_text
 from engine.results.answer_lines import AnswerLines
 from engine.results.live_answers import LiveAnswers
@@ -117,30 +115,13 @@ _OF_ORDER: Final = ("order", "guard", "clock", "time_unit", "beside")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Questions:
-    """Queries by name, and how they are answered: the options of ``slackwater query``."""
+class Questions(QueryOptions):
+    """Queries by name, and how they are answered. ``spill`` is ``state`` and settings."""
 
     queries: tuple[tuple[str, str], ...]
     """(name, text), in their order."""
-    order: str = "sequence"
-    barrier: str = ""
-    """Empty: as each query's REALTIME says."""
-    certainty: str = "pairwise"
-    purge: str = "late"
-    intervals: str = IBP
-    joins: str = COST
-    matches_max: int = MATCHES_MAX
-    spill: str = ""
-    """``state`` and settings; empty: nothing leaves memory."""
     late: bool = False
     """Whether late and quarantined events are written, too."""
-    window: str = ""
-    """Empty: by default."""
-    monitor: str = ""
-    """Empty: by default."""
-    guard: str = "1s"
-    clock: str = ""
-    """What ``--clock`` says, a line each; empty: clocks without a sync are unknown."""
     time_unit: str = "ns"
 
     def plans(self) -> tuple[Plan, ...]:
@@ -177,13 +158,7 @@ class Questions:
                 f"spill {self.spill[:40]!r}: a server keeps chunks with its engine's state, so "
                 'name no folder: write "state", as in "state,hot=10min,pending=64"'
             )
-        settings = asked_of_queries(
-            plans, self.time_unit, order=self.order, barrier=self.barrier or None,
-            certainty=self.certainty, purge=self.purge, intervals=self.intervals,
-            window=self.window or None, monitor=self.monitor or None, guard=self.guard,
-            late=self.late, spill=self.spill or None, on_spark=True, joins=self.joins,
-            matches_max=self.matches_max, clock=self.clock.splitlines(),
-        )  # fmt: skip
+        settings = self.answering(plans, self.time_unit, late=self.late, on_spark=True)
         settings = replace(settings, isolate_failures=True)
         for plan in plans if self.spill else ():
             build_operator(plan, settings, DEFAULT_SITE)  # which refuses what cannot spill
@@ -203,7 +178,8 @@ class Questions:
 
     def of_each(self) -> dict[str, dict[str, Any]]:
         """By name, all that a query's answers depend on beside the log."""
-        shared = asdict(self)
+        shared = {name: "" if value is None else value for name, value in asdict(self).items()}
+        shared["clock"] = "\n".join(self.clock)
         for name in ("queries", "late", *_SAME_ANSWERS):
             del shared[name]
         if self.order.partition(":")[0] in _READ_QUERIES:

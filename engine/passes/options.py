@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from engine.barrier.registry import parse_barrier
+from msgspec import Struct
+
+from engine.barrier.registry import BARRIER_FORMS, parse_barrier
 from engine.chain import ChainSettings
 from engine.clocks.choice import read_clock
 from engine.constraint.settings import read_monitor
 from engine.errors import UserError
 from engine.order.base import Guards
-from engine.order.registry import parse_order
+from engine.order.registry import ORDERS, parse_order
 from engine.pattern.settings import PatternSettings
 from engine.query.endpoints.joins import COST, IBP, check_index, check_joins
 from engine.query.language.statements import Definition, definitions
@@ -60,92 +63,169 @@ class PassRequest:
     excluded: tuple[str, ...] = ()
 
 
-def asked_of_queries(
-    plans: tuple[Plan, ...],
-    time_unit: str,
-    *,
-    order: str = "sequence",
-    barrier: str | None = None,
-    certainty: str = "pairwise",
-    purge: str = "late",
-    intervals: str = IBP,
-    window: str | None = None,
-    monitor: str | None = None,
-    guard: str = "1s",
-    late: bool = False,
-    spill: str | None = None,
-    on_spark: bool = False,
-    joins: str = COST,
-    matches_max: int = MATCHES_MAX,
-    clock: str | Sequence[str] = (),
-) -> ChainSettings:
-    """The settings of chains that answer ``plans``; each option is the command line's, as a text.
+class CommandOption(Struct, frozen=True):
+    """How a command shows a field as an option, which has the field's name."""
 
-    Args:
-        plans: of the queries.
-        time_unit: of durations without one.
-        order: how events are put in order.
-        barrier: when matches are let go and windows close; None: as each query's REALTIME says.
-        certainty: ``pairwise``, ``max-delay`` or ``max-delay-r19``.
-        purge: when a pattern's events are dropped.
-        intervals: how an ISEQ is searched: ``naive``, ``indexed``, ``ibp``.
-        window: how long windows are corrected, as ``horizon=10m``; None: by default.
-        monitor: how patterns under a constraint are followed, as ``horizon=10s``; None: by default.
-        guard: the future guard, a duration or ``off``.
-        late: whether late and quarantined events are kept.
-        spill: where old events of patterns go; None: nowhere.
-        on_spark: where the chains run.
-        joins: in which order the steps of a SEQ/PAL tree are found.
-        matches_max: matches that one event may complete or change.
-        clock: what is known of clocks without a sync (``engine.clocks.choice``).
+    metavar: str
+    help: str
 
-    Raises:
-        UserError: a short form is at fault; says how to write it.
-    """
-    if matches_max < 1:
-        raise UserError(f"--matches-max {matches_max}: a number from 1; the default: {MATCHES_MAX}")
-    purged, spills = parse_purge(purge, time_unit), None
-    if spill is not None:
-        from engine.pattern.spill.bounds import read_spill  # noqa: PLC0415 - for few runs
 
-        spills = read_spill(spill, time_unit, plans, purged, on_spark=on_spark)
-    return ChainSettings(
-        parse_order(order, time_unit),
-        plans,
-        None if barrier is None else parse_barrier(barrier, time_unit),
-        certainty,
-        read_guards(guard, time_unit),
-        read_clock(clock, time_unit),
-        aside=_aside(late),
-        pattern=PatternSettings(
-            **purged.of_pattern(),
-            intervals=check_index(intervals),
-            joins=check_joins(joins),
-            matches_max=matches_max,
+Guard = Annotated[
+    str,
+    CommandOption(
+        "DURATION", "Quarantine events stamped this far beyond their arrival; off = never."
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderOptions:
+    """How events are put in order, each option as the command line has it."""
+
+    order: Annotated[
+        str, CommandOption("ORDER", f"{', '.join(ORDERS)}; docs: Reference, Order.")
+    ] = "sequence"
+    guard: Guard = "1s"
+    clock: Annotated[
+        Sequence[str],
+        CommandOption(
+            "CLOCK",
+            "Of clocks without a sync: exact, or NAME=OFFSET±BOUND as in badge=-3.2s±0.1s "
+            "(repeatable), or a TOML file of these.",
         ),
-        spill=spills,
-        window=read_window(window, time_unit, plans),
-        monitor=read_monitor(monitor, time_unit, plans),
+    ] = ()
+
+    def ordering(self, time_unit: str, *, late: bool = False) -> ChainSettings:
+        """The settings of chains that give the ordered stream and answer nothing.
+
+        Args:
+            time_unit: of durations without one.
+            late: whether late and quarantined events are kept.
+
+        Raises:
+            UserError: an option is at fault; says how to write it.
+        """
+        unit_ns(time_unit)
+        return ChainSettings(
+            parse_order(self.order, time_unit),
+            guards=read_guards(self.guard, time_unit),
+            clock=read_clock(self.clock, time_unit),
+            ordered="full",
+            aside=_aside(late),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryOptions(OrderOptions):
+    """How queries are answered: the options of a command, a call and a server's settings."""
+
+    barrier: Annotated[
+        str | None,
+        CommandOption(
+            "BARRIER",
+            f"When matches are let go, windows close: {', '.join(BARRIER_FORMS)}; with ,ordered.",
+        ),
+    ] = None
+    """None: as each query's REALTIME says."""
+    certainty: Annotated[str, CommandOption("RULE", "pairwise, max-delay or max-delay-r19.")] = (
+        "pairwise"
     )
+    purge: Annotated[
+        str,
+        CommandOption(
+            "PURGE", "When a pattern's events are dropped: late:10s, slack:1s, promises."
+        ),
+    ] = "late"
+    intervals: Annotated[
+        str,
+        CommandOption(
+            "INDEX", "How an ISEQ is searched: naive, indexed (by ends), ibp (by starts too)."
+        ),
+    ] = IBP
+    window: Annotated[
+        str | None,
+        CommandOption(
+            "WINDOW",
+            "How long after its end a window is corrected: horizon=10m. Default: 60 s, or its "
+            "size if that is longer.",
+        ),
+    ] = None
+    monitor: Annotated[
+        str | None,
+        CommandOption(
+            "MONITOR",
+            "How traces under a constraint are followed: horizon=10s (late events rewrite). "
+            "Default: in release order.",
+        ),
+    ] = None
+    spill: Annotated[
+        str | None,
+        CommandOption(
+            "FOLDER",
+            "Old events of patterns go to files: "
+            "FOLDER[,hot=..,chunk=..,parts=..,pending=..,wait=..]; on Spark state[,..].",
+        ),
+    ] = None
+    joins: Annotated[
+        str,
+        CommandOption(
+            "JOINS",
+            "In which order steps of a SEQ/PAL tree are found: cost, left, right. Same results.",
+        ),
+    ] = COST
+    matches_max: Annotated[
+        int,
+        CommandOption(
+            "N", "So many matches may one event complete or change; beyond that the run ends."
+        ),
+    ] = MATCHES_MAX
 
+    def answering(
+        self,
+        plans: tuple[Plan, ...],
+        time_unit: str,
+        *,
+        late: bool = False,
+        on_spark: bool = False,
+    ) -> ChainSettings:
+        """The settings of chains that answer ``plans``.
 
-def asked_of_order(
-    time_unit: str, *, order: str = "sequence", guard: str = "1s", late: bool = False,
-    clock: str | Sequence[str] = (),
-) -> ChainSettings:  # fmt: skip
-    """The settings of chains that put events in order; arguments as of ``asked_of_queries``.
+        Args:
+            plans: of the queries.
+            time_unit: of durations without one.
+            late: whether late and quarantined events are kept.
+            on_spark: where the chains run.
 
-    Raises:
-        UserError: a short form is at fault; says how to write it.
-    """
-    unit_ns(time_unit)
-    return ChainSettings(
-        parse_order(order, time_unit),
-        guards=read_guards(guard, time_unit),
-        clock=read_clock(clock, time_unit),
-        ordered="full",
-        aside=_aside(late),
-    )
+        Raises:
+            UserError: an option is at fault; says how to write it.
+        """
+        if self.matches_max < 1:
+            raise UserError(
+                f"--matches-max {self.matches_max}: a number from 1; the default: {MATCHES_MAX}"
+            )
+        purge, spill = parse_purge(self.purge, time_unit), None
+        if self.spill is not None:
+            from engine.pattern.spill.bounds import read_spill  # noqa: PLC0415 - for few runs
+
+            spill = read_spill(self.spill, time_unit, plans, purge, on_spark=on_spark)
+        return ChainSettings(
+            parse_order(self.order, time_unit),
+            plans,
+            None if self.barrier is None else parse_barrier(self.barrier, time_unit),
+            self.certainty,
+            read_guards(self.guard, time_unit),
+            read_clock(self.clock, time_unit),
+            aside=_aside(late),
+            pattern=PatternSettings(
+                **purge.of_pattern(),
+                intervals=check_index(self.intervals),
+                joins=check_joins(self.joins),
+                matches_max=self.matches_max,
+            ),
+            spill=spill,
+            window=read_window(self.window, time_unit, plans),
+            monitor=read_monitor(self.monitor, time_unit, plans),
+        )
 
 
 def read_guards(text: str, time_unit: str) -> Guards:
@@ -160,11 +240,6 @@ def read_guards(text: str, time_unit: str) -> Guards:
         return Guards(parse_duration(text, time_unit))
     except UserError as error:
         raise UserError(f"--guard {text[:40]}: {error}; or write off") from error
-
-
-def guarded(settings: ChainSettings, *, arrival_given: bool) -> ChainSettings:
-    """Without the future guard where arrivals are only line numbers, which are no instants."""
-    return settings if arrival_given else replace(settings, guards=Guards(None))
 
 
 def _aside(late: bool) -> str:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from edge_agent.standard_streams import taking_name
 from engine.chain import ChainSettings
@@ -23,7 +24,16 @@ from engine.log.input.input_log import open_input
 from engine.log.input.input_read import PLAIN_FORM, InputForm
 from engine.log.input.numbering import CountedLane
 from engine.log.whole_file import parquet_files, sync_folder
+from engine.order.base import Guards
 from engine.passes.inprocess import run_in_process
+from engine.passes.upcoming_clocks import with_upcoming_clocks
+from engine.passes.warnings import (
+    of_clocks,
+    of_counted,
+    of_numbers,
+    of_refuted_clocks,
+    with_counted,
+)
 from engine.query import check_attributes
 from engine.query.fields import named_attributes
 from engine.query.plan import Plan
@@ -85,6 +95,10 @@ class Prepared(Struct, frozen=True):
         """Where the log is, of an input that was not ``held``."""
         return _on_disk(self.log)
 
+    def reopened(self) -> Prepared:
+        """The same input, of which a log is read as far as it is now."""
+        return structs.replace(self, log=LogReader(self.directory))
+
 
 def _on_disk(log: Log) -> Path:
     assert isinstance(log, LogReader), "only who reads it in this process may hold an input"
@@ -138,6 +152,42 @@ def prepare(
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     return Prepared(LogReader(log), given.bad_count, given.counted, given.numbered)
+
+
+def run_pass(
+    given: Prepared, settings: ChainSettings, host: Host, out: PartStore, advanced: Advanced
+) -> dict[str, Any]:
+    """One pass over an input; returns its counters.
+
+    Arrivals that are line numbers are no instants: the future guard is off then.
+
+    Raises:
+        UserError: as of ``Host.run``.
+    """
+    if not given.log.arrival_given:
+        settings = replace(settings, guards=Guards(None))
+    settings = with_upcoming_clocks(given.log, settings)
+    return with_counted(host.run(given.log, settings, out, advanced), given.counted)
+
+
+def warnings_after(
+    given: Prepared, counters: dict[str, Any], excluded: list[str], see: str
+) -> list[str]:
+    """What a pass has shown of clocks and numbers; events that are in no result come first.
+
+    Args:
+        given: the input.
+        counters: of the pass.
+        excluded: what ``excluded_lines`` says of it.
+        see: the command or function that finds another order.
+    """
+    return [
+        *excluded,
+        *of_clocks(counters),
+        *of_counted(given.counted),
+        *of_numbers(counters, see, given.log, numbered=given.numbered),
+        *of_refuted_clocks(counters),
+    ]
 
 
 def _content(log: Path) -> list[tuple[str, bytes]]:

@@ -79,12 +79,11 @@ def read_engine(whole: Table, folder: Path, log: Path, kind: str | None) -> Engi
     defaults = Questions(queries=())
     options: dict[str, Any] = {
         name: table.text(name, getattr(defaults, name))
-        for name in (
-            "order", "barrier", "purge", "intervals", "joins", "spill", "window", "monitor",
-            "guard", "time_unit",
-        )
-    }  # fmt: skip
-    options["clock"] = "\n".join(table.texts("clock", []))
+        for name in ("order", "purge", "intervals", "joins", "guard", "time_unit")
+    }
+    for name in ("barrier", "spill", "window", "monitor"):
+        options[name] = table.text(name, "") or None
+    options["clock"] = tuple(table.texts("clock", []))
     options["matches_max"] = table.integer("matches_max", defaults.matches_max, low=1)
     options["late"] = table.flag("late", defaults.late)
     options["certainty"] = table.text("certainty", defaults.certainty, among=CERTAINTIES)

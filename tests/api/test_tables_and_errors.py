@@ -8,7 +8,7 @@ import json
 import re
 import warnings
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_type_hints
 
 import pandas as pd
 import polars as pl
@@ -17,8 +17,8 @@ import pytest
 
 import slackwater
 from engine import extras
-from engine.cli import options as input_options
 from engine.cli.app import run
+from engine.cli.options import BadLineOptions, InputOptions
 from slackwater.translate_options import in_python
 
 ROWS = [
@@ -304,13 +304,14 @@ def test_errors_and_doubts_name_no_option(tmp_path: Path) -> None:
 
 def test_every_option_of_an_input_is_a_parameter() -> None:
     given = inspect.signature(slackwater.read).parameters
-    names = ("DeadLetter", "Map", "Attrs", "Delimiter", "Header", "Sort", "Timezone",
-             "SeqBits", "Unit")  # fmt: skip
-    found = [get_args(getattr(input_options, name))[1] for name in names]
-    texts = [text for each in found for text in (each.default, *(each.param_decls or ()))]
-    options = [part for text in texts for part in str(text).split("/") if part.startswith("--")]
-    assert options
-    assert {in_python(option) for option in options} <= {*given, "on_bad", "dead_letter"}
+    options = set()
+    for group in (InputOptions, BadLineOptions):
+        for name, hint in get_type_hints(group, include_extras=True).items():
+            option = hint.__metadata__[0]
+            named = [text for text in (option.default, *(option.param_decls or ())) if text != ...]
+            options |= set(named) or {f"--{name.replace('_', '-')}"}
+    assert {"--map", "--time-unit", "--on-bad"} <= options
+    assert {in_python(option) for option in options} <= {*given}
 
 
 def test_a_doubt_is_told_of_the_line_that_called() -> None:

@@ -11,7 +11,7 @@ import pytest
 import slackwater
 from engine.chain import Chain, ChainSettings
 from engine.order.registry import parse_order
-from engine.passes.options import asked_of_queries
+from engine.passes.options import QueryOptions
 from engine.pattern.seq import SeqMatcher
 from engine.pattern.settings import PatternSettings
 from engine.query import query
@@ -81,7 +81,7 @@ def test_a_type_whose_ibp_was_lost_is_trusted_no_more() -> None:
 
 def answered(records: list[Record]) -> tuple[Record, list[str]]:
     """Under purge=promises, cut after each record, with a restart there."""
-    settings = asked_of_queries((query(TEXT),), "ns", purge="promises")
+    settings = QueryOptions(purge="promises").answering((query(TEXT),), "ns")
     chain, found = Chain(settings, "main"), []
     for number, each in enumerate(records):
         more = {"source": "s0", "arrival": number, "id": STREAM.split().index(each["id"])}

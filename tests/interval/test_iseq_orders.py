@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import slackwater
 from engine.chain import Chain
-from engine.passes.options import asked_of_queries
+from engine.passes.options import QueryOptions
 from engine.query.endpoints.joins import INDEXES
 from tests.interval.conftest import Asked, Event, matches, queries, streams, truth
 from tests.interval.test_iseq import plan_of
@@ -67,7 +67,7 @@ def answered(
     asked: Asked, records: list[Record], cuts: list[int], **options: str
 ) -> tuple[list[Record], Record]:
     """Restarted at every cut."""
-    settings = asked_of_queries((plan_of(asked),), "ns", guard="off", **options)
+    settings = QueryOptions(guard="off", **options).answering((plan_of(asked),), "ns")
     chain, found = Chain(settings, "main"), []
     borders = [0, *sorted({cut % (len(records) + 1) for cut in cuts}), len(records)]
     for start, stop in itertools.pairwise(borders):

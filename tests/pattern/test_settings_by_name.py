@@ -12,7 +12,7 @@ import pytest
 from engine.barrier.registry import BarrierSettings, barrier_in_force, parse_barrier
 from engine.cli.app import run
 from engine.errors import UserError
-from engine.passes.options import asked_of_queries
+from engine.passes.options import QueryOptions
 from engine.pattern.spill.bounds import SpillSettings, parse_spill
 from engine.query import query
 from engine.query.purge_settings import PurgeSettings, parse_purge
@@ -86,7 +86,7 @@ def test_a_query_that_cannot_spill_is_refused_before_any_event(
     tmp_path: Path, text: str, spill: str, said: str
 ) -> None:
     with pytest.raises(UserError, match=said):
-        asked_of_queries((query(text),), "ns", spill=str(tmp_path / spill))
+        QueryOptions(spill=str(tmp_path / spill)).answering((query(text),), "ns")
 
 
 def test_realtime_chooses_unless_a_barrier_is_given() -> None:
