@@ -372,15 +372,16 @@ class SessionDriver:
         said = ""
         try:
             program = await asyncio.create_subprocess_exec(
-                *ntp.CHRONY_COMMAND, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL
+                *ntp.CHRONY_COMMAND, stdin=DEVNULL, stdout=PIPE, stderr=PIPE
             )
             try:
-                line, _ = await program.communicate()
+                line, fault = await program.communicate()
             finally:
                 if program.returncode is None:
                     program.kill()
             if program.returncode:
-                said = line.decode("utf-8", "replace").strip() or "it failed"
+                said = (line + fault).decode("utf-8", "replace").strip()
+                said = f"{said or 'it failed'}; is chronyd running?"
         except OSError as error:
             said = _told(error)
         if said:
