@@ -41,7 +41,8 @@ def test_accept_a_simulated_monitor_20_s_slow_that_is_set(tmp_path: Path, step: 
     file.write_text(WARD.replace("STEP", step))
     out = tmp_path / "out"
     assert run(["run", str(file), "--in-process", "--out", str(out), "--quiet"]) == 0
-    (table,) = json.loads((out / "report.json").read_text())["tables"][:1]
+    made = json.loads((out / "report.json").read_text())
+    (table,) = made["tables"][:1]
     measures = {(of, metric): value for of, metric, value, _ in table["rows"]}
     assert measures["pairs", "recall"] == "100 %"
     assert measures["pairs", "wrong"] == "0 %"
@@ -52,6 +53,10 @@ def test_accept_a_simulated_monitor_20_s_slow_that_is_set(tmp_path: Path, step: 
         for clock in frame.batch.column("clock").to_pylist()
     }
     assert {"ward/device#1", "ward/device#2"} <= clocks
+    drawn = made["over_time"]["clocks"]
+    assert set(drawn["sources"]) == set(made["clock_error"]["sources"])
+    # 20 s slow, then 10 s or 50 s off; an offset is known to 2.5 s before a window has passed.
+    assert drawn["spread_ns"] == pytest.approx((50 if step[0] == "3" else 20) * 10**9, abs=3e9)
 
 
 @pytest.mark.parametrize("step", ["0 s", "30 s", "-30 s"])
@@ -66,7 +71,8 @@ def test_what_a_device_stamps_may_be_abstracted(tmp_path: Path, step: str) -> No
     file.write_text(text.replace("CALL c, SPO2 s", "SEEN s, CALL c"))
     out = tmp_path / "out"
     assert run(["run", str(file), "--in-process", "--out", str(out), "--quiet"]) == 0
-    (table,) = json.loads((out / "report.json").read_text())["tables"][:1]
+    made = json.loads((out / "report.json").read_text())
+    (table,) = made["tables"][:1]
     measures = {(of, metric): value for of, metric, value, _ in table["rows"]}
     assert measures["pairs", "wrong"] == "0 %"
     if step == "0 s":

@@ -12,14 +12,15 @@ from typing import Any, Final
 
 import numpy as np
 
+from edge_agent.records import CLOCK
 from engine.report.measure.events import RunRows, ordered_rows, quantiles
-from engine.report.measure.truth import LANE, NUMBER, TrueTimes
+from engine.report.measure.truth import LANE, NUMBER, TrueTimes, rows_by_clock
 from engine.stream.released import IN_ORDER, LATE_DROPPED
 
 SLICES: Final = 60
 SOURCES_SHOWN: Final = 40
 _STEPS: Final = (1, 2, 5)
-_COLUMNS: Final = (*LANE, *NUMBER, "ts", "ref", "unc", "arrival", "status")
+_COLUMNS: Final = (*LANE, *NUMBER, CLOCK, "ts", "ref", "unc", "arrival", "status")
 
 
 def measure_over_time(directory: Path, truth: Path) -> dict[str, Any]:
@@ -32,9 +33,10 @@ def measure_over_time(directory: Path, truth: Path) -> dict[str, Any]:
     Returns:
         ``reconciled``: ``starts_ns width_ns`` and, per slice, ``in_place late dropped`` of what
         arrived, ``happened`` (None without truth). ``lateness``: ``at_ns before_ns after_ns``, the
-        largest of each slice, on arrival and as released. ``clocks``: per source ``at_ns apart_ns``
-        (its clock minus the engine's, as corrected) and ``bound_ns``; ``spread_ns``, the most that
-        two clocks (the engine's among them) are apart; ``bound_ns`` quantiles.
+        largest of each slice, on arrival and as released. ``clocks``: per clock (``sources``)
+        ``at_ns apart_ns`` (it minus the engine's, as corrected) and ``bound_ns``; ``spread_ns``,
+        the most that two of them (the engine's among them) are apart at one time; ``bound_ns``
+        quantiles.
     """
     rows = ordered_rows(directory, _COLUMNS)
     if not len(rows):
@@ -113,20 +115,26 @@ def _clocks(rows: RunRows) -> dict[str, Any] | None:
     at = rows["ref"]
     low, length = int(at.min()), int(at.max()) - int(at.min()) + 1
     place = (at - low) * SLICES // length if length < 2**56 else (at - low) // (length // SLICES)
+    every = np.arange(int(place.max()) + 1)
+    ahead, behind = np.zeros(len(every), np.int64), np.zeros(len(every), np.int64)
     sources = {}
-    for (site, source), mine in rows.groups("site", "source"):
-        _, first = np.unique(place[mine], return_index=True)
-        chosen = mine[first]
-        sources[f"{site}/{source}"] = {
+    for name, of in rows_by_clock(rows).items():
+        mine = of[np.argsort(place[of], kind="stable")]
+        slices, starts = np.unique(place[mine], return_index=True)
+        chosen = mine[starts]
+        sources[name] = {
             "at_ns": at[chosen].tolist(),
             "apart_ns": apart[chosen].tolist(),
             "bound_ns": rows["unc"][chosen].tolist(),
         }
+        latest = np.maximum(np.searchsorted(slices, every, "right") - 1, 0)
+        ahead = np.maximum(ahead, apart[chosen][latest])
+        behind = np.minimum(behind, apart[chosen][latest])
     order = np.argsort(place, kind="stable")
     slices, starts = np.unique(place[order], return_index=True)
     furthest = sorted(sources, key=lambda name: -max(map(abs, sources[name]["apart_ns"])))
     return {
-        "spread_ns": max(int(apart.max()), 0) - min(int(apart.min()), 0),
+        "spread_ns": int((ahead - behind).max()),
         "bound_ns": quantiles(np.sort(rows["unc"])),
         "sources": {name: sources[name] for name in sorted(furthest[:SOURCES_SHOWN])},
         "count": len(sources),

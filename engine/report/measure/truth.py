@@ -140,13 +140,8 @@ def measure_clock_error(
         columns += ["arrival", *(() if known else ("ref",))]
     rows = ordered_rows(directory, [*columns, CLOCK])
     lanes = TrueTimes(truth) if known else None
-    clocks: dict[str, list[np.ndarray]] = {}
-    for (site, source, clock), mine in rows.groups("site", "source", CLOCK):
-        device = source if clock == NO_TEXT else device_of(clock).partition(ARRIVAL)[0]
-        clocks.setdefault(f"{site}/{device}", []).append(mine)
     sources: dict[str, Any] = {}
-    for name, parts in clocks.items():
-        mine = np.sort(np.concatenate(parts))
+    for name, mine in rows_by_clock(rows).items():
         bound = rows["unc"][mine]
         found: dict[str, Any] = {"events": int(mine.size), "bound_ns": quantiles(np.sort(bound))}
         own = RunRows({key: column[mine] for key, column in rows.numbers.items()}, rows.texts)
@@ -162,6 +157,15 @@ def measure_clock_error(
         "inside": sum(each.get("inside", 0) for each in sources.values()),
         "sources": sources,
     }
+
+
+def rows_by_clock(rows: RunRows) -> dict[str, np.ndarray]:
+    """Row numbers by clock, ascending: a source's own, or a device's over all its epochs."""
+    clocks: dict[str, list[np.ndarray]] = {}
+    for (site, source, clock), mine in rows.groups("site", "source", CLOCK):
+        device = source if clock == NO_TEXT else device_of(clock).partition(ARRIVAL)[0]
+        clocks.setdefault(f"{site}/{device}", []).append(mine)
+    return {name: np.sort(np.concatenate(parts)) for name, parts in clocks.items()}
 
 
 def _judge(rows: RunRows, truth: TrueTimes) -> dict[str, Any]:

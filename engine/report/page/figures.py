@@ -100,6 +100,10 @@ CLOCKS_SHOWN: Final = 12
 _DIGITS: Final = 6
 _LEAST_NS: Final = 1
 """Means 0 on an axis of powers of ten."""
+_TELLING_SHARE: Final = 1e-3
+"""Whether an error is an even smaller share of the least bound says nothing more."""
+_NAMED: Final = 8
+"""So many points have their names beside them."""
 
 _MINUTE_NS: Final = 60 * 10**9
 _ROUND_NS: Final = (
@@ -265,24 +269,32 @@ def bound_figure(clock_error: Mapping[str, Any]) -> Figure | None:
     if not judged:
         return None
     names = display_names(clock_error["sources"])
+    bounds = [each["bound_ns"]["p99"] for each in judged.values() if each["bound_ns"]["p99"]]
+    least = max(min(bounds, default=0) * _TELLING_SHARE, _LEAST_NS)
     sizes = {
-        name: [max(each[of]["p99"], _LEAST_NS) for of in ("error_ns", "bound_ns")]
+        name: [max(each[of]["p99"], least) for of in ("error_ns", "bound_ns")]
         for name, each in judged.items()
     }
     ends = [size for pair in sizes.values() for size in pair]
     line = ms((min(ends), max(ends)))
+    middle = math.sqrt(min(ends) * max(ends))
     return Figure(
         "clock-bounds",
         "Declared bounds beside true errors",
         "A point per clock: what 99 % of its events do not exceed. Above the line the bound is "
-        "wider than the error, so it holds; the further above, the less it says.",
+        "wider than the error, so it holds; the further above, the less it says. "
+        f"Errors below {duration(least)} are drawn as that.",
         [
             {"x": line, "y": line, "mode": "lines", "line": {"width": 1, "color": NEUTRAL},
              "name": "bound = error", "hoverinfo": "skip"},
             {
                 "x": ms(error for error, _ in sizes.values()),
                 "y": ms(bound for _, bound in sizes.values()),
-                "text": [names[name] for name in sizes], "mode": "markers", "name": "clocks",
+                "text": [names[name] for name in sizes], "name": "clocks",
+                "mode": "markers+text" if len(sizes) <= _NAMED else "markers",
+                "textposition": ["middle right" if error <= middle else "middle left"
+                                 for error, _ in sizes.values()],
+                "cliponaxis": False,
                 "marker": {
                     "size": 7,
                     "color": [COLOURS[0] if each["inside"] == each["with_truth"] else BAD

@@ -135,7 +135,7 @@ class _Scale:
         at = [place * step for place in range(-count, count + 1)]
         shown = [each for each in at if self._low <= each <= self._high]
         return tuple(
-            (self.y(each), duration(round(each)) if lasts else amount(round(each)))
+            (self.y(each), duration(round(each)) if lasts and each else amount(round(each)))
             for each in dict.fromkeys(shown)
         )
 
@@ -165,7 +165,7 @@ def _clocks(report: Mapping[str, Any], clocks: Mapping[str, Any], time: TimeLine
     return Hero(
         f"Clocks {duration(clocks['spread_ns'])} apart, corrected to {word}",
         (left, Panel(word, said, *after)),
-        "Left: each line is a source's clock against the engine's (0). Right, on a finer scale: "
+        "Left: each line is a clock against the engine's (0). Right, on a finer scale: "
         + ("how wrong its times still are after correction, in truth; the band is the widest that "
            "is declared." if known else "how wrong its times may still be after correction.")
         + rest,
