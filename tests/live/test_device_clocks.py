@@ -34,22 +34,35 @@ name = "q1"
 text = '''{QUERY}'''
 """
 CLOCK = 'delay_min_max = "50 ms"\ndelay_max = "5 s"\nwindow = "1 s"\n'
+DELAY_MIN_MAX = 50 * 10**6
+WINDOW = 10**9
+DAY = 86_400
+DAY_SECONDS = 60
+"""A day of 40 ppm is lived in so many seconds: rate and ``skew_max_ppm`` are so much larger."""
+FASTER = DAY / DAY_SECONDS
 Happened = list[tuple[int, str, int]]
 """(true time, type, v)"""
 
 
-class Monitor:
-    """An HL7 monitor over MLLP whose clock is ``ahead`` of this machine's."""
+class TooBusyError(Exception):
+    """The machine delayed every message of a window for longer than is declared."""
 
-    def __init__(self, port: int, ahead: float) -> None:
+
+class Monitor:
+    """An HL7 monitor over MLLP whose clock is ``ahead`` of this machine's, and ``fast``."""
+
+    def __init__(self, port: int, ahead: float, fast: float = 0.0) -> None:
         self.ahead = ahead
+        self._fast = fast
+        self._began = time.time_ns()
         self._socket = socket.create_connection(("127.0.0.1", port))
         self._count = 0
 
     def says(self, v: int) -> int:
         """An observation, now; gives when it was made."""
         now = time.time_ns()
-        shown = datetime.fromtimestamp(now / S + self.ahead, UTC).strftime("%Y%m%d%H%M%S.%f+0000")
+        ahead = self.ahead + (now - self._began) / S * self._fast
+        shown = datetime.fromtimestamp(now / S + ahead, UTC).strftime("%Y%m%d%H%M%S.%f+0000")
         self._count += 1
         text = (
             f"MSH|^~\\&|MON|ICU|||{shown}||ORU^R01|{self._count}|P|2.6\r"
@@ -77,13 +90,16 @@ class Reader:
         self.reader.utc_us += int(by * 1e6)
 
     def says(self, v: int) -> int:
-        async def tag() -> None:
-            at = self.reader.shows_us() - self.reader.utc_us
+        async def tag() -> int:
+            while True:  # both clocks at one instant, however busy the machine is
+                now = time.time_ns()
+                at = self.reader.shows_us() - self.reader.utc_us
+                if time.time_ns() - now < 10**6:
+                    break
             self.reader.tag(v.to_bytes(12, "big"), 1, at=at)
+            return now
 
-        now = time.time_ns()
-        asyncio.run_coroutine_threadsafe(tag(), self.loop).result(10)
-        return now
+        return asyncio.run_coroutine_threadsafe(tag(), self.loop).result(10)
 
     def close(self) -> None:
         asyncio.run_coroutine_threadsafe(self.reader.stop(), self.loop).result(10)
@@ -92,8 +108,22 @@ class Reader:
         self.loop.close()
 
 
+def check_delays(field: Field, happened: Happened) -> None:
+    """Raises TooBusyError: what the agent declares of delays did not hold in some window.
+
+    The gateway's arrivals are later than the agent's, so that less is found to hold than did.
+    """
+    came = {number_of(row, "attrs."): row["arrival"] for row in field.rows()}
+    seen = [(at, came[v] - at) for at, type_, v in happened if type_ == "SPO2"]
+    for began, _ in seen:
+        delays = [delay for at, delay in seen if began <= at < began + WINDOW]
+        if len(delays) >= 3 and min(delays) > DELAY_MIN_MAX:
+            raise TooBusyError(f"no message of a window took less than {min(delays) / S} s")
+
+
 def assert_honest(field: Field, happened: Happened) -> tuple[int, int]:
     """No false ``confirmed``, no true match missing; gives how many are confirmed, and true."""
+    check_delays(field, happened)
     calls = [(at, v) for at, type_, v in happened if type_ == "CALL"]
     seen = [(at, v) for at, type_, v in happened if type_ == "SPO2"]
     edge = 2 * 10**6  # between the test's reading of the clock and the program's own
@@ -113,20 +143,23 @@ def assert_honest(field: Field, happened: Happened) -> tuple[int, int]:
     return len(confirmed), len(sure)
 
 
-def number_of(attrs: dict[str, Any]) -> int:
-    return int(attrs["v"]) if "v" in attrs else int(attrs["tag"], 16)
+def number_of(attrs: dict[str, Any], prefix: str = "") -> int:
+    v = attrs.get(f"{prefix}v")
+    return int(attrs[f"{prefix}tag"], 16) if v is None else int(v)
 
 
-def lived(field: Field, seed: int, device: Monitor | Reader, step: float) -> Happened:
-    """Calls and observations for ``SECONDS``; the device's clock is set in the middle."""
+def lived(
+    field: Field, seed: int, device: Monitor | Reader, step: float, seconds: float = SECONDS
+) -> Happened:
+    """Calls and observations for ``seconds``; the device's clock is set in the middle."""
     chance = random.Random(seed)
     nurse = field.fed(field.agent_file("nurse", '[[input]]\nkind = "stdin"'))
     nurse.says("running")
     happened: Happened = []
     begun = time.monotonic()
     stepped = not step
-    while (ran := time.monotonic() - begun) < SECONDS:
-        if not stepped and ran > SECONDS / 2:
+    while (ran := time.monotonic() - begun) < seconds:
+        if not stepped and ran > seconds / 2:
             stepped = True
             if isinstance(device, Monitor):
                 device.ahead += step
@@ -159,19 +192,24 @@ def ward(field: Field, agent_input: str) -> Iterator[Any]:
     assert gateway.end() == 0
 
 
-def monitored(field: Field, seed: int, ahead: float, step: float = 0) -> tuple[int, int]:
+def monitored(
+    field: Field, seed: int, ahead: float, step: float = 0, *, fast: float = 0.0,
+    seconds: float = SECONDS,
+) -> tuple[int, int]:  # fmt: skip
     port = free_port()
     listens = f'[[input]]\nkind = "hl7-mllp"\nport = {port}\nmap = {{ v = "value" }}\n{CLOCK}'
+    if fast:
+        listens += f"skew_max_ppm = {round(50 * FASTER)}\n"
     with ward(field, listens):
-        monitor: Any = until(lambda: connected(port, ahead), "the agent to listen")
-        happened = lived(field, seed, monitor, step)
+        monitor: Any = until(lambda: connected(port, ahead, fast), "the agent to listen")
+        happened = lived(field, seed, monitor, step, seconds)
         monitor.close()
     return assert_honest(field, happened)
 
 
-def connected(port: int, ahead: float) -> Monitor | None:
+def connected(port: int, ahead: float, fast: float = 0.0) -> Monitor | None:
     try:
-        return Monitor(port, ahead)
+        return Monitor(port, ahead, fast)
     except OSError:
         return None
 
@@ -193,6 +231,9 @@ CASES = {
     "monitor-20-s-slow": lambda field, seed: monitored(field, seed, -20.0),
     "monitor-set-30-s-ahead": lambda field, seed: monitored(field, seed, -20.0, 30.0),
     "monitor-set-30-s-back": lambda field, seed: monitored(field, seed, 0.0, -30.0),
+    "monitor-40-ppm-over-a-day": lambda field, seed: monitored(
+        field, seed, 0.0, fast=40e-6 * FASTER, seconds=DAY_SECONDS
+    ),
     "reader-14-s-ahead": lambda field, seed: read(field, seed, 14.0),
     "reader-set-30-s-back": lambda field, seed: read(field, seed, 14.0, -30.0),
 }
@@ -201,17 +242,35 @@ CASES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("case", list(CASES))
 def test_accept_wrong_clocks_on_real_sockets(field: Field, case: str) -> None:
-    confirmed, true = CASES[case](field, 1)
+    confirmed, true = one_run(field, case, 1)
     assert true > 10
-    if "set" not in case:
-        assert confirmed > true / 4
+    if "set" not in case:  # where a clock may be off by 72 ms a second, less is certain
+        assert confirmed > true / (4 if "ppm" not in case else 40)
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("case", list(CASES))
 @pytest.mark.parametrize("seed", range(2, 22))
 def test_accept_wrong_clocks_on_real_sockets_20_seeds(field: Field, case: str, seed: int) -> None:
-    CASES[case](field, seed)
+    one_run(field, case, seed)
+
+
+def one_run(field: Field, case: str, seed: int) -> tuple[int, int]:
+    """How many matches are confirmed, and true; again where the machine kept no promise."""
+    for attempt in range(3):
+        folder = field.folder / f"attempt-{attempt}"
+        folder.mkdir()
+        run = Field(folder)
+        try:
+            confirmed, true = CASES[case](run, seed)
+        except TooBusyError as busy:
+            print(f"{case} seed {seed}: {busy}")
+        else:
+            print(f"{case} seed {seed}: {confirmed} confirmed, {true} true")
+            return confirmed, true
+        finally:
+            run.close()
+    pytest.skip("the machine is too busy for what the agent declares of delays")
 
 
 @pytest.mark.slow
