@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from engine.compare.choice import choose, in_place
-from engine.compare.measure import Durations, LongColumn, Measures, Reading, measure, measure_many
+from engine.compare.measure import Durations, Measures, Reading, measure, measure_many
 
 __all__ = [
     "Durations",
-    "LongColumn",
     "Measures",
     "Reading",
     "choose",

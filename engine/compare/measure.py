@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-import tempfile
 import time
-import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -24,111 +22,6 @@ from engine.stream.columns import mask_name
 from engine.stream.frame import ATTR_PREFIX, Frame, by_site
 from engine.stream.released import IN_ORDER, LATE_DROPPED, Released
 from engine.stream.timeline import ends_of
-
-# An int64 column of any length in bounded memory, and the values at places of its sorted order.
-#
-# Values beyond a buffer go to a temporary file, which has no name and ends with the column: 8 bytes
-# each. The value at a place is found digit by digit, the highest first: one reading of the values
-# counts how many have each digit, which tells the digit of the wanted one. Values that lie within
-# 68 s take three readings for any number of places, and nothing is sorted.
-
-
-_ROOM: Final = 1 << 16
-"""Values in memory: 512 KiB."""
-_DIGIT_BITS: Final = 12
-"""Counts of a digit take 32 KiB, which the processor keeps close."""
-_LOW_BITS: Final = 32
-
-
-class LongColumn:
-    """Grows at its end. ``smallest``, ``largest``, ``total``: exact; 0 without values."""
-
-    def __init__(self) -> None:
-        self._room = np.empty(_ROOM, np.int64)
-        self._n = 0
-        self._file: IO[bytes] | None = None
-        self._blocks = 0
-        self.smallest = self.largest = self.total = 0
-
-    @classmethod
-    def of(cls, values: np.ndarray) -> LongColumn:
-        """Of an int64 array."""
-        made = cls()
-        made.add(values)
-        return made
-
-    def __len__(self) -> int:
-        return self._blocks * _ROOM + self._n
-
-    def add(self, values: np.ndarray) -> None:
-        """Append int64 values.
-
-        Raises:
-            OSError: the disk for temporary files is full.
-        """
-        if not len(values):
-            return
-        smallest, largest = int(values.min()), int(values.max())
-        self.smallest = min(self.smallest, smallest) if len(self) else smallest
-        self.largest = max(self.largest, largest) if len(self) else largest
-        high = int((values >> _LOW_BITS).sum()) << _LOW_BITS
-        self.total += high + int((values & ((1 << _LOW_BITS) - 1)).sum())
-        for at in range(0, len(values), _ROOM):
-            self._append(values[at : at + _ROOM])
-
-    def _append(self, values: np.ndarray) -> None:
-        """At most as many as the buffer holds."""
-        fits = min(len(values), _ROOM - self._n)
-        self._room[self._n : self._n + fits] = values[:fits]
-        self._n += fits
-        if self._n < _ROOM:
-            return
-        if self._file is None:
-            self._file = file = tempfile.TemporaryFile(prefix="slackwater-")  # noqa: SIM115
-            weakref.finalize(self, file.close)
-        self._file.seek(self._blocks * self._room.nbytes)
-        self._file.write(self._room.data)
-        self._blocks += 1
-        self._n = len(values) - fits
-        self._room[: self._n] = values[fits:]
-
-    def at(self, places: Sequence[int]) -> list[int]:
-        """The values at these places of the ascending order, the first of which is 0."""
-        # Of each place: its digits so far, and its place among the values that begin with them.
-        wanted = [(0, place) for place in places]
-        bits = (self.largest - self.smallest).bit_length()
-        for shift in reversed(range(0, bits, _DIGIT_BITS)):
-            counts = self._count({digits for digits, _ in wanted}, shift)
-            for number, (digits, place) in enumerate(wanted):
-                upto = counts[digits]
-                digit = int(np.searchsorted(upto, place, side="right"))
-                before = int(upto[digit - 1]) if digit else 0
-                wanted[number] = (digits << _DIGIT_BITS) | digit, place - before
-        return [self.smallest + digits for digits, _ in wanted]
-
-    def _count(self, beginnings: set[int], shift: int) -> dict[int, np.ndarray]:
-        """Of the values that begin with some digits: how many go on with each digit or less."""
-        counts = {digits: np.zeros(1 << _DIGIT_BITS, np.int64) for digits in beginnings}
-        lowest = np.uint64(self.smallest % (1 << 64))
-        for block in self._read():
-            # As uint64, which a difference of two int64 always fits.
-            above = (block.astype(np.uint64) - lowest) >> np.uint64(shift)
-            digit = (above & np.uint64((1 << _DIGIT_BITS) - 1)).astype(np.int64)
-            beginning = above >> np.uint64(_DIGIT_BITS)
-            for digits in beginnings:
-                counts[digits] += np.bincount(
-                    digit[beginning == digits], minlength=1 << _DIGIT_BITS
-                )
-        return {digits: np.cumsum(count) for digits, count in counts.items()}
-
-    def _read(self) -> Iterator[np.ndarray]:
-        """All values, a buffer's at a time."""
-        if self._file is not None:
-            self._file.seek(0)
-            for _ in range(self._blocks):
-                yield np.frombuffer(self._file.read(self._room.nbytes), np.int64)
-        yield self._room[: self._n]
-
 
 # What one order did to the events of an arrival log, counted on its columns as they come out.
 
@@ -162,13 +55,14 @@ class Durations:
     max_ns: int
 
     @classmethod
-    def of(cls, values: LongColumn) -> Durations:
-        """Of durations [ns]; all 0 when there are none."""
+    def of(cls, values: np.ndarray) -> Durations:
+        """Of durations [ns], int64 in any order; all 0 when there are none."""
         n = len(values)
         if not n:
             return cls(0.0, 0, 0, 0, 0)
-        p50, p95, p99 = values.at([-(-n * share // 100) - 1 for share in (50, 95, 99)])
-        return cls(values.total / n, p50, p95, p99, values.largest)
+        places = [-(-n * share // 100) - 1 for share in (50, 95, 99, 100)]
+        found = np.partition(values, places)[places].tolist()
+        return cls(float(values.mean()), *found)
 
 
 class OrderTally:
@@ -179,7 +73,7 @@ class OrderTally:
     one released just before exceeds (R19 5.2.2). ``in_place``: released as in
     order and with no larger ref before. ``late``: released, but marked as out of their place.
     ``dropped``: too late, and not released. ``hold``: release - arrival of the released;
-    ``latency``: release - departure, None where it is the hold. ``lateness``: by how much an
+    ``latency``: release - departure, the hold where that is not known. ``lateness``: by how much an
     earlier ref exceeds each released event that is out of order by ref; see ``engine.compare``.
     """
 
@@ -189,9 +83,21 @@ class OrderTally:
         self._previous: dict[str, int] = {}
         self.released = self.out_of_order = self.in_place = self.late = self.dropped = 0
         self.steps_back = 0
-        self.hold = LongColumn()
-        self.latency = None if reading.departed is None else LongColumn()
-        self.lateness = LongColumn()
+        self._hold: list[np.ndarray] = []
+        self._latency_ns: list[np.ndarray] = []
+        self._lateness: list[np.ndarray] = []
+
+    @property
+    def hold(self) -> np.ndarray:
+        return _joined(self._hold)
+
+    @property
+    def latency(self) -> np.ndarray:
+        return self.hold if self._reading.departed is None else _joined(self._latency_ns)
+
+    @property
+    def lateness(self) -> np.ndarray:
+        return _joined(self._lateness)
 
     def add(self, site: str, batch: Released) -> None:
         """Count a batch of ``site``'s ordered stream.
@@ -225,7 +131,7 @@ class OrderTally:
         self.released += n
         self.in_place += int((in_order & ~behind).sum())
         self.late += n - int(in_order.sum())
-        self.lateness.add(lateness[behind])
+        self._lateness.append(lateness[behind])
         if self._reading.truth is not None:
             lateness, newest_true = _lateness(truth, newest_true)
             behind = lateness > 0
@@ -235,9 +141,9 @@ class OrderTally:
         self.steps_back += int((times[1:] < times[:-1]).sum()) + int(times[0] < previous)
         self._previous[site] = int(times[-1])
         self._newest[site] = newest, newest_true
-        self.hold.add(hold)
-        if self.latency is not None:
-            self.latency.add(latency)
+        self._hold.append(hold)
+        if latency is not None:
+            self._latency_ns.append(latency)
 
     def _latency(self, site: str, batch: Released) -> Any:
         departed = self._attribute(site, batch, self._reading.departed)
@@ -266,6 +172,10 @@ class OrderTally:
         return batch.columns[ATTR_PREFIX + name]
 
 
+def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.empty(0, np.int64), *parts])
+
+
 def _lateness(times: np.ndarray, newest: int) -> tuple[np.ndarray, int]:
     """How far each time lies below the largest before it (0: in order), and the largest now."""
     clock = np.maximum(np.maximum.accumulate(times), newest)
@@ -274,9 +184,9 @@ def _lateness(times: np.ndarray, newest: int) -> tuple[np.ndarray, int]:
 
 # Measures of an order over an arrival log: one in-process pass, nothing left on disk.
 #
-# Every number but ``seconds`` is a pure function of the log. Memory: what the chains hold and a
-# batch. On disk, for as long as a pass: 8 bytes per event for the holds, as much again where
-# departures are known, and 8 bytes per event out of order.
+# Every number but ``seconds`` is a pure function of the log. Memory: what the chains hold, a batch,
+# and 8 bytes per event for the holds, as much again where departures are known, and per event that
+# is out of order.
 
 
 __all__ = ["Arrivals", "Durations", "Measures", "Reading", "arrivals", "measure", "measure_many"]
@@ -354,7 +264,7 @@ class Arrivals:
     """The events as they arrived, each site's in the order of the log.
 
     ``disorder``: see ``Measures.disorder_before``. ``lateness``: for each event that is out of
-    order by ref, by how much an earlier one exceeds it [ns].
+    order by ref, by how much an earlier one exceeds it [ns], ascending.
     """
 
     sites: int
@@ -362,12 +272,14 @@ class Arrivals:
     events: int
     quarantined: int
     disorder: int
-    lateness: LongColumn
+    lateness: np.ndarray
 
     def slacks_for(self, shares: Sequence[float]) -> list[int]:
         """Least slacks [ns] that no more than ``1 - share`` of the out-of-order events exceed."""
         n = len(self.lateness)
-        return self.lateness.at([max(math.ceil(share * n), 1) - 1 for share in shares])
+        places = [max(math.ceil(share * n), 1) - 1 for share in shares]
+        found: list[int] = self.lateness[places].tolist()
+        return found
 
     def slack_for(self, share: float) -> int:
         """The one for this share."""
@@ -452,7 +364,7 @@ def arrivals(
         run.count("arrived"),
         run.count("quarantined_future", "quarantined_jump"),
         run.tally.out_of_order,
-        run.tally.lateness,
+        np.sort(run.tally.lateness),
     )
 
 
@@ -569,7 +481,7 @@ def _measures(order: str, before: Arrivals, run: _Run) -> Measures:
         duplicates=run.count("duplicate"),
         missing=missing,
         hold=hold,
-        latency=hold if tally.latency is None else Durations.of(tally.latency),
+        latency=Durations.of(tally.latency),
         buffered_max=run.largest("buffered_max"),
         buffered_max_bytes=run.largest("buffered_max_bytes"),
         seconds=run.seconds,

@@ -11,17 +11,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import engine.compare.measure as module
 from engine.chain import Chain, ChainSettings
-from engine.compare import measure as long_column
 from engine.compare.measure import (
     Durations,
-    LongColumn,
     Measures,
     Reading,
     arrivals,
@@ -29,7 +26,6 @@ from engine.compare.measure import (
     measure_many,
 )
 from engine.errors import UserError
-from engine.kernels.records import INT_MAX, INT_MIN
 from engine.log.arrival_log import LogReader
 from engine.order.base import Guards
 from engine.order.registry import parse_order
@@ -294,48 +290,10 @@ def test_a_slack_for_a_share_leaves_no_more_than_the_rest_late(make_log: MakeLog
     log = make_log(unruly(7))
     before = arrivals(log)
     assert len(before.lateness) == before.disorder > 20
-    late = np.array(before.lateness.at(range(before.disorder)))
+    late = before.lateness
     for share in (0.0, 0.5, 0.9, 1.0):
         k = before.slack_for(share)
         assert (late <= k).sum() >= share * before.disorder
         found = measure(log, f"kslack:{k}")
         assert found.disorder_after <= (1 - share) * before.disorder
-    assert before.slack_for(1.0) == late[-1] == before.lateness.largest
-
-
-parts = st.lists(
-    st.lists(st.integers(INT_MIN, INT_MAX) | st.integers(-3, 3), max_size=9), max_size=6
-)
-
-
-@given(parts)
-@example([[INT_MIN, INT_MAX], [INT_MAX, 0, -1, INT_MIN]])
-@example([[7, 7, 7], [7, 7]])
-def test_places_sum_and_extremes_are_those_of_all_values_sorted(parts: list[list[int]]) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(long_column, "_ROOM", 4)  # most of the values lie in the file
-        column = LongColumn()
-        for part in parts:
-            column.add(np.array(part, np.int64))
-        values = sorted(value for part in parts for value in part)
-        assert len(column) == len(values)
-        assert column.at(range(len(values))) == values
-        assert column.total == sum(values)
-        if values:
-            assert (column.smallest, column.largest) == (values[0], values[-1])
-        # It grows on after it was read.
-        column.add(np.array([5, -5, 0, 1, 2], np.int64))
-        values = sorted([*values, 5, -5, 0, 1, 2])
-        assert column.at(range(len(values))) == values
-
-
-def test_many_values_take_a_buffer_of_memory() -> None:
-    long = 1 << 21
-    rng = np.random.default_rng(11)
-    values = rng.integers(-(10**9), 10**12, long)
-    column = LongColumn()
-    for at in range(0, long, 5_000):
-        column.add(values[at : at + 5_000])
-    assert column._room.nbytes == 1 << 19
-    places = [0, long // 2, long * 95 // 100, long - 1]
-    assert column.at(places) == np.sort(values)[places].tolist()
+    assert before.slack_for(1.0) == late[-1] == before.lateness[-1]

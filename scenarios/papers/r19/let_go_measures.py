@@ -6,7 +6,7 @@ import numpy as np
 
 from scenarios.papers.r19.aq_extension import Let
 from scenarios.papers.r19.released_stream import Observed, by_batches
-from slackwater.measures import Durations, LongColumn, Measures
+from slackwater.measures import Durations, Measures
 
 
 def measures_of(let: Let, name: str, sources: int) -> Measures:
@@ -18,8 +18,8 @@ def measures_of(let: Let, name: str, sources: int) -> Measures:
     return Measures(
         order=name, sites=1, sources=sources, arrived=n, released=n, in_place=n - behind,
         disorder_before=_behind(came), disorder_after=behind, late=behind, dropped=0,
-        quarantined=0, duplicates=0, missing=None, hold=Durations.of(LongColumn.of(hold)),
-        latency=Durations.of(LongColumn.of(let.release - let.ts)), buffered_max=0,
+        quarantined=0, duplicates=0, missing=None, hold=Durations.of(hold),
+        latency=Durations.of(let.release - let.ts), buffered_max=0,
         buffered_max_bytes=0, seconds=0.0, steps_back=int((np.diff(let.ts) < 0).sum()),
     )  # fmt: skip
 
