@@ -16,9 +16,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
-from engine.log.whole_file import whole_file
-from engine.report.numbers import as_json, versions
-from engine.report.page.document import document
+from engine.report.numbers import versions
+from engine.report.page.document import write_page
 from engine.units import neat
 from scenarios import lorawan, mimic, phones, soccer
 from scenarios.lorawan import scoring as of_lorawan
@@ -119,11 +118,8 @@ def compare_recordings(
         )
     report = {"made_with": versions(), "complete": COMPLETE, "recordings": found}
     chapters = {each.name: each.title.partition(":")[0] for each in chosen}
-    page = document("recordings.html", _TITLE, chapters, [], report, JSON, note=NOTE, recorded=told)
-    out.mkdir(parents=True, exist_ok=True)
-    for name, content in ((HTML, page), (JSON, as_json(report, indent=1) + "\n")):
-        with whole_file(out / name) as sink:
-            sink.write(content.encode())
+    template = Path(__file__).with_name(HTML)
+    write_page(out, template, _TITLE, chapters, report, note=NOTE, recorded=told)
     return report
 
 

@@ -21,12 +21,12 @@ from engine.cli.terminal import print_compiling, watched
 from engine.errors import UserError
 from engine.report.numbers import number
 from engine.report.page.document import check_new_page, check_page_folder, spoken
-from engine.report.page.paper_page import HTML, JSON, Reproduced, write_reproduced
-from engine.report.page.papers_page import HTML as ALL_HTML
-from engine.report.page.papers_page import JSON as ALL_JSON
-from engine.report.page.papers_page import headline, write_overview
-from engine.report.paper import Advanced, Finding, Paper, PaperRun
 from scenarios import papers
+from scenarios.papers.overview import HTML as ALL_HTML
+from scenarios.papers.overview import JSON as ALL_JSON
+from scenarios.papers.overview import headline, write_overview
+from scenarios.papers.page import HTML, JSON, Reproduced, write_reproduced
+from slackwater.paper import Advanced, Finding, Paper, PaperRun
 
 _WIDTH: Final = 200
 """Of tables that are printed into a file or a pipe."""

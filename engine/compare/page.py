@@ -2,104 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from engine.compare.choice import in_place
 from engine.compare.columns import COST, OUTCOME, arrival_facts, as_plain, fields, order_table
 from engine.compare.comparison import OrdersCompared
 from engine.compare.measure import Durations, Measures
-from engine.report.numbers import Kpi, amount, as_json, duration, number, percent, plain, versions
-from engine.report.page.document import CHAPTER, document, how_made, write_page_folder
+from engine.report.numbers import Kpi, amount, duration, number, percent, plain, versions
+from engine.report.page.document import CHAPTER, write_page
 from engine.report.page.figures import COLOURS, NEUTRAL, ONE_BOX, Figure, short
 from engine.scenario import Table
-
-# Places labels beside the points of a figure, so that none covers another or a point.
-
-
-_LETTER_PX: Final = 7.2
-_LINE_PX: Final = 17.0
-_POINT_PX: Final = 6.0
-_DISTANCES_PX: Final = (20.0, 36.0, 54.0, 76.0, 100.0, 130.0, 165.0)
-_DIRECTIONS: Final = ((0, -1), (-1, -1), (1, -1), (-1, 0), (1, 0), (-1, 1), (1, 1), (0, 1))
-"""Up first (y grows downwards), then aside, then down."""
-
-
-class Box(NamedTuple):
-    """A rectangle in pixels from the upper left corner of the plot."""
-
-    left: float
-    top: float
-    right: float
-    bottom: float
-
-    def covers(self, other: Box) -> bool:
-        """Whether they overlap."""
-        return (
-            self.left < other.right
-            and other.left < self.right
-            and self.top < other.bottom
-            and other.top < self.bottom
-        )
-
-
-def place_labels(
-    points: Sequence[tuple[float, float]],
-    texts: Sequence[str],
-    occupied: Iterable[tuple[float, float]],
-    size: tuple[float, float],
-) -> list[tuple[int, int]]:
-    """Offset of the middle of each label from its point, (right, down) [px].
-
-    Greedy, in the order of the points; a label that finds no free place keeps the first one.
-
-    Args:
-        points: of the labels, in pixels from the upper left corner of the plot.
-        texts: of the labels.
-        occupied: further points that labels should not cover.
-        size: width and height of the plot.
-    """
-    whole = Box(0, 0, *size)
-    taken = [_around(x, y, _POINT_PX, _POINT_PX) for x, y in [*points, *occupied]]
-    offsets = []
-    for (x, y), text in zip(points, texts, strict=True):
-        half = (len(text) * _LETTER_PX / 2, _LINE_PX / 2)
-        places = list(_places(half))
-        boxes = [_around(x + right, y + down, *half) for right, down in places]
-        free = (
-            number
-            for number, box in enumerate(boxes)
-            if _within(box, whole) and not any(box.covers(other) for other in taken)
-        )
-        chosen = next(free, 0)
-        taken.append(boxes[chosen])
-        offsets.append((round(places[chosen][0]), round(places[chosen][1])))
-    return offsets
-
-
-def _places(half: tuple[float, float]) -> Iterator[tuple[float, float]]:
-    """Middles of a label around its point, near ones first."""
-    for distance, (right, down) in product(_DISTANCES_PX, _DIRECTIONS):
-        yield right * (half[0] + distance), down * distance
-
-
-def _around(x: float, y: float, half_width: float, half_height: float) -> Box:
-    return Box(x - half_width, y - half_height, x + half_width, y + half_height)
-
-
-def _within(box: Box, whole: Box) -> bool:
-    return (
-        box.left >= whole.left
-        and box.top >= whole.top
-        and box.right <= whole.right
-        and box.bottom <= whole.bottom
-    )
-
 
 # The figure of a comparison: hold against completeness, with the slack swept.
 #
@@ -109,8 +25,6 @@ def _within(box: Box, whole: Box) -> bool:
 
 
 _HEIGHT_PX: Final = 520
-_PLOT_PX: Final = (900.0, 430.0)
-"""About the size of the plot on a wide screen, to place labels."""
 _TICKS: Final = (
     0.0,
     30.0,
@@ -132,8 +46,6 @@ _DECADES: Final = 6
 _GAP: Final = 0.5
 _SIDE: Final = 0.014
 """Of the axis: orders that are nearer to one another stand side by side."""
-_STEPS: Final = 12
-"""Points of each piece of a line that labels keep away from."""
 _MEAN: Final = "circle"
 _P99: Final = "diamond"
 
@@ -145,10 +57,6 @@ class _Axis:
     edge: float
     low: float
     high: float
-
-    def share(self, value: float) -> float:
-        """How far along the axis, 0 to 1."""
-        return (value - self.low) / (self.high - self.low)
 
 
 def trade_off_figure(comparison: OrdersCompared) -> Figure | None:
@@ -179,7 +87,6 @@ def trade_off_figure(comparison: OrdersCompared) -> Figure | None:
         {
             "xaxis": _ticks(x_axis, _shares_shown(x_axis), "events released in their place [%]"),
             "yaxis": _ticks(y_axis, _powers(y_axis), f"{what} [{unit}]"),
-            "annotations": _labels(comparison, named, x_axis, y_axis),
         },
         height_px=_HEIGHT_PX,
     )
@@ -228,7 +135,7 @@ def _order_line(
 ) -> dict[str, Any]:
     colour = COLOURS[place % len(COLOURS)]
     return {
-        "name": each.order,
+        "name": short(each.order),
         "x": [x, x],
         "y": list(_ends(comparison, each, axis)),
         "mode": "lines+markers",
@@ -236,7 +143,6 @@ def _order_line(
         "marker": {"symbol": [_MEAN, _P99], "size": [9, 11], "color": colour},
         "text": [_told(comparison, each, "mean"), _told(comparison, each, "p99")],
         "hovertemplate": f"%{{text}}{ONE_BOX}",
-        "showlegend": False,
     }
 
 
@@ -282,52 +188,11 @@ def _told(comparison: OrdersCompared, each: Measures, name: str) -> str:
     return f"{each.order}\n{in_place(each)} in place\n{name} {number(duration / unit_ns)} {unit}"
 
 
-def _labels(
-    comparison: OrdersCompared, named: Sequence[float], x_axis: _Axis, y_axis: _Axis
-) -> list[dict[str, Any]]:
-    width, height = _PLOT_PX
-    tops, lines = [], []
-    for each, x in zip(comparison.orders, named, strict=True):
-        mean, p99 = _ends(comparison, each, y_axis)
-        tops.append((x, max(mean, p99)))
-        lines.append([(x, mean), (x, p99)])
-    swept = sorted(comparison.sweep, key=lambda each: each.completeness)
-    lines += [
-        [(_x(each, x_axis), _ends(comparison, each, y_axis)[end]) for each in swept]
-        for end in (0, 1)
-    ]
-    taken = [point for line in lines for point in _along(line)]
-    texts = [short(each.order) for each in comparison.orders]
-
-    def pixels(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-        return [(x_axis.share(x) * width, (1 - y_axis.share(y)) * height) for x, y in points]
-
-    offsets = place_labels(pixels(tops), texts, pixels(taken), _PLOT_PX)
-    return [
-        {
-            "x": x, "y": y, "ax": right, "ay": down, "text": text, "showarrow": True,
-            "arrowhead": 0, "arrowwidth": 1, "arrowcolor": NEUTRAL,
-            "font": {"color": COLOURS[place % len(COLOURS)]},
-        }
-        for place, ((x, y), (right, down), text) in enumerate(
-            zip(tops, offsets, texts, strict=True)
-        )
-    ]  # fmt: skip
-
-
 def _ends(comparison: OrdersCompared, each: Measures, axis: _Axis) -> tuple[float, float]:
     """Places of its mean and its p99."""
     _, unit_ns = comparison.hold_unit
     spread = _spread(comparison, each)
     return _y(spread.mean_ns, axis, unit_ns), _y(spread.p99_ns, axis, unit_ns)
-
-
-def _along(line: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
-    """Points close to one another on a line of straight pieces."""
-    for (x, y), (next_x, next_y) in itertools.pairwise(line):
-        for step in range(_STEPS):
-            part = step / _STEPS
-            yield x + (next_x - x) * part, y + (next_y - y) * part
 
 
 def _ticks(axis: _Axis, shown: Sequence[tuple[float, str]], title: str) -> dict[str, Any]:
@@ -385,14 +250,6 @@ def write_comparison(
         UserError: see ``check_page_folder``.
     """
     found: dict[str, Any] = plain(as_plain(comparison, source, versions()))
-    html = page(comparison, found, command)
-    write_page_folder(out, {JSON: as_json(found, indent=1) + "\n", HTML: html})
-    return found
-
-
-def page(comparison: OrdersCompared, found: Mapping[str, Any], command: str) -> str:
-    """The page that shows ``comparison``; ``found`` is what compare.json holds."""
-    drawn = trade_off_figure(comparison)
     facts = (("input", str(found["input"])), *arrival_facts(comparison))
     named = tuple(tuple(each.values()) for each in fields())
     tables = {
@@ -401,11 +258,12 @@ def page(comparison: OrdersCompared, found: Mapping[str, Any], command: str) -> 
         "sweep": _orders(comparison, comparison.sweep),
         "fields": Table("", ("field of compare.json", "definition", "unit"), named),
     }
-    return document(
-        "compare.html", f"Orders compared: {found['input']}", _CHAPTERS, [drawn] if drawn else [],
-        found, JSON, tables=tables, trade_off=drawn, no_arrivals=NO_ARRIVALS,
-        kpis=_kpis(comparison), how=how_made(command, found["made_with"]),
+    write_page(
+        out, Path(HTML), f"Orders compared: {found['input']}", _CHAPTERS, found, command=command,
+        tables=tables, trade_off=trade_off_figure(comparison), no_arrivals=NO_ARRIVALS,
+        kpis=_kpis(comparison),
     )  # fmt: skip
+    return found
 
 
 def _kpis(comparison: OrdersCompared) -> list[Kpi]:

@@ -16,7 +16,7 @@ from engine.log.whole_file import parquet_files, whole_file
 from engine.report.measure.events import NO_NUMBER, RunRows, quantiles, read_rows
 from engine.report.measure.matches import QueryAnswers, read_answers
 from engine.report.numbers import amount, as_json, duration, percent, plain, versions
-from engine.report.page.document import document
+from engine.report.page.document import document, write_text
 from engine.scenario import Table
 from engine.stream.released import LATE, LATE_DROPPED, RESIDUAL
 
@@ -384,9 +384,8 @@ def write_against(before: Path, now: Path) -> list[str]:
         UserError: ``before`` holds no report of this version.
     """
     found: dict[str, Any] = plain(compared(before, now)) | {"made_with": versions()}
-    for name, text in ((JSON, as_json(found, indent=1) + "\n"), (HTML, page(found))):
-        with whole_file(now / name) as sink:
-            sink.write(text.encode())
+    write_text(now / JSON, as_json(found, indent=1) + "\n")
+    write_text(now / HTML, page(found))
     return summary(found)
 
 
@@ -437,7 +436,7 @@ def page(found: Mapping[str, Any]) -> str:
     asked = found["queries"].values() or [found["events"]]
     lost = any(each["lost"] for each in asked if each is not None)
     return document(
-        "against.html", f"Two runs: {found['now']['title']}", _CHAPTERS, [], found, JSON,
+        Path(HTML), f"Two runs: {found['now']['title']}", _CHAPTERS, found, JSON,
         state="fails" if worse or lost else "holds",
         tables={
             "kpis": Table("", ("key number", "before", "now", "change", ""), kpis),

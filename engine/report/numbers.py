@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 import platform
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 import numpy as np
-from msgspec import Struct, structs
+from msgspec import json
 
 from engine.scenario import Tile
 
@@ -26,11 +25,6 @@ _DURATIONS: Final = (
     ("ms", 10**6, 1), ("\N{MICRO SIGN}s", 10**3, 1),
 )  # fmt: skip
 """Unit, its ns, and from how many of it on it is taken."""
-_STEPS_S: Final = (
-    1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1_200, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200,
-    86_400,
-)  # fmt: skip
-"""Above are days in round numbers, below seconds in round parts."""
 _TIME_LINES: Final = (
     ("s", 10**9, 1_800), ("min", 60 * 10**9, 1_800), ("h", 3_600 * 10**9, 1_800),
     ("d", 86_400 * 10**9, 1_800), ("years", 31_557_600 * 10**9, 0),
@@ -70,23 +64,14 @@ def duration(time_ns: float | None) -> str:
         return "\N{EN DASH}"
     if not time_ns:
         return "0\N{NO-BREAK SPACE}ms"
+    name, length = duration_unit(time_ns)
+    return f"{'-' if time_ns < 0 else ''}{number(abs(time_ns) / length)}\N{NO-BREAK SPACE}{name}"
+
+
+def duration_unit(time_ns: float) -> tuple[str, int]:
+    """The unit that a person would take for it, and its ns."""
     size = abs(time_ns)
-    name, length = next((each for each in _DURATIONS if size >= each[1] * each[2]), ("ns", 1))[:2]
-    return f"{'-' if time_ns < 0 else ''}{number(size / length)}\N{NO-BREAK SPACE}{name}"
-
-
-def round_step(at_least_ns: float) -> float:
-    """The least duration, of those that people count by, that is at least so long [ns].
-
-    >>> [round_step(each * 10**9) / 10**9 for each in (0.3, 7, 45, 4_000, 500_000)]
-    [0.5, 10.0, 60.0, 7200.0, 864000.0]
-    """
-    found = next((each for each in _STEPS_S if each * 10**9 >= at_least_ns), 0)
-    if found and at_least_ns > 10**9:
-        return float(found * 10**9)
-    base = 86_400 * 10**9 if at_least_ns > 10**9 else 1
-    power = 10.0 ** math.floor(math.log10(at_least_ns / base))
-    return base * next(power * part for part in (1, 2, 5, 10) if base * power * part >= at_least_ns)
+    return next((each[:2] for each in _DURATIONS if size >= each[1] * each[2]), ("ns", 1))
 
 
 def percent(part: int, whole: int) -> str:
@@ -155,30 +140,17 @@ def plain(value: Any) -> Any:
 
     NumPy values become Python's, a number that is not finite becomes None, other objects texts.
     """
-    if isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
-    if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(each) for each in value]
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if is_dataclass(value) and not isinstance(value, type):
-        return plain(asdict(value))
-    if isinstance(value, Struct):
-        return plain(structs.asdict(value))
-    return str(value)
+    return json.decode(json.encode(value, enc_hook=_builtin))
+
+
+def _builtin(value: Any) -> Any:
+    """What JSON has for an object that it has not."""
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else str(value)
 
 
 def as_json(value: Any, indent: int | None = None) -> str:
-    """Plain data as JSON text.
-
-    Raises:
-        ValueError: a number is not finite.
-    """
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent)
+    """What ``plain`` takes as JSON text: of one line, or indented."""
+    return json.format(json.encode(value, enc_hook=_builtin), indent=indent or 0).decode()
 
 
 # The terms of the conservation table, in the order in which an event meets them.

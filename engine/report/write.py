@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import UserError
-from engine.log.whole_file import whole_file
 from engine.report.against import FORMAT
 from engine.report.measure.conservation import measure_conservation
 from engine.report.measure.events import (
@@ -24,6 +23,7 @@ from engine.report.measure.over_time import measure_over_time
 from engine.report.measure.truth import measure_clock_error
 from engine.report.measure.window_results import measure_windows
 from engine.report.numbers import as_json, glossary, kpis, plain, versions
+from engine.report.page.document import write_text
 from engine.report.page.run_page import page
 from engine.report.verdict import verdict
 from engine.scenario import Pass, Score, Table
@@ -112,8 +112,8 @@ def write_report(
     report["verdict"] = verdict(score.claims, report)
     report = plain(report)
     lies.into.mkdir(parents=True, exist_ok=True)
-    _write(lies.into / "report.json", as_json(report, indent=1) + "\n")
-    _write(lies.into / "report.html", page(report))
+    write_text(lies.into / "report.json", as_json(report, indent=1) + "\n")
+    write_text(lies.into / "report.html", page(report))
     return report
 
 
@@ -165,11 +165,6 @@ def _load(path: Path) -> dict[str, Any]:
         ) from error
     except ValueError as error:
         raise UserError(f"{path}: is damaged ({error}); run the scenario again") from error
-
-
-def _write(path: Path, text: str) -> None:
-    with whole_file(path) as sink:
-        sink.write(text.encode())
 
 
 def _run(

@@ -10,8 +10,8 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, Final
 
-from engine.report.numbers import Kpi, as_json, number, plain, versions
-from engine.report.page.document import CHAPTER, document, how_made, write_page_folder
+from engine.report.numbers import Kpi, number, plain, versions
+from engine.report.page.document import CHAPTER, write_page
 from engine.report.page.figures import BAD, GOOD, ONE_BOX, Figure
 from engine.scenario import Table
 from engine.sweep.cells import CELLS, Axis, Cell, CellAnswer
@@ -161,13 +161,11 @@ def write_sweep(
         for texts in ([ALL, *(text for text in findings.thresholds if text not in everywhere)],
                       everywhere)
     )  # fmt: skip
-    page = document(
-        "sweep.html", f"Sweep: {title}", _CHAPTERS, [*maps, *flat], found, JSON, maps=maps,
-        flat=flat, everywhere=everywhere,
-        tables={"cells": _table(findings)}, shown=FACETS_MAX, kpis=_kpis(findings, own),
-        how=how_made(command, found["made_with"]),
+    write_page(
+        out, Path(HTML), f"Sweep: {title}", _CHAPTERS, found, command=command, beside=(CELLS,),
+        maps=maps, flat=flat, everywhere=everywhere, tables={"cells": _table(findings)},
+        shown=FACETS_MAX, kpis=_kpis(findings, own),
     )  # fmt: skip
-    write_page_folder(out, {JSON: as_json(found, indent=1) + "\n", HTML: page}, (CELLS,))
     return found
 
 

@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from engine.report.numbers import as_json, versions
-from engine.report.page.document import CHAPTER, document, how_made, write_page_folder
+from engine.report.numbers import versions
+from engine.report.page import document
+from engine.report.page.document import CHAPTER
 from engine.report.page.figures import (
     BAD,
     CARE,
@@ -17,6 +18,7 @@ from engine.report.page.figures import (
     GOOD,
     NEUTRAL,
     Figure,
+    band,
     digits,
     duration_axis,
     log_axis,
@@ -55,13 +57,6 @@ def write_page(found: Validation, out: Path, command: str) -> None:
     ``command``: that made them.
     """
     plain = as_plain(found, versions())
-    write_page_folder(
-        out, {JSON: as_json(plain, indent=1) + "\n", HTML: page(found, plain, command)}
-    )
-
-
-def page(found: Validation, plain: Mapping[str, Any], command: str) -> str:
-    """The page; ``plain`` is what validate.json holds."""
     kpis, care = key_numbers(found)
     figures = {
         "bounds": _bounds(plain), "offset": _offset(plain), "known": _known(plain),
@@ -72,11 +67,10 @@ def page(found: Validation, plain: Mapping[str, Any], command: str) -> str:
         "deviations": deviation_table(found), "facts": fact_table(plain),
     }  # fmt: skip
     tables = {name: _unbroken(table) for name, table in made.items()}
-    return document(
-        "validate.html", f"Validated: {plain['looked_at']}", _CHAPTERS,
-        [each for each in figures.values() if each is not None], plain, JSON, tables=tables,
-        figures=figures, kpis=kpis, care=care, how=how_made(command, plain["made_with"]), few=FEW,
-        glossary=GLOSSARY, terms=TERMS,
+    document.write_page(
+        out, Path(HTML), f"Validated: {plain['looked_at']}", _CHAPTERS, plain, command=command,
+        tables=tables, figures=figures, kpis=kpis, care=care, few=FEW, glossary=GLOSSARY,
+        terms=TERMS,
     )  # fmt: skip
 
 
@@ -134,15 +128,12 @@ def _offset(plain: Mapping[str, Any]) -> Figure | None:
     x = digits(at / 1e9 for at in series["at_ns"])
     low = [a - b for a, b in zip(series["offset_ns"], series["bound_ns"], strict=True)]
     high = [a + b for a, b in zip(series["offset_ns"], series["bound_ns"], strict=True)]
-    edge = {"x": x, "mode": "lines", "line": {"width": 1, "color": NEUTRAL}, "showlegend": False}
     return Figure(
         "offset", "The clock against the gateway's",
         "Offset of each train's best exchange, less the first one; the band is its bound, half the "
         "round trip and both precisions (R19 Eq 3.14).",
         [
-            {**edge, "y": ms(low), "hoverinfo": "skip"},
-            {**edge, "y": ms(high), "fill": "tonexty", "fillcolor": "rgba(133,139,149,0.18)",
-             "hoverinfo": "skip"},
+            *band(x, ms(low), ms(high), NEUTRAL),
             {"x": x, "y": ms(series["offset_ns"]), "mode": "lines+markers", "name": "offset",
              "marker": {"size": 4}, "line": {"width": 1, "color": COLOURS[0]},
              "hovertemplate": "%{y:.4g} ms after %{x:.3g} s"},

@@ -1,4 +1,4 @@
 """Published evaluations, reproduced: one folder per paper, exposing ``paper() -> Paper``.
 
-See ``engine.report.paper`` for the contract and ``slackwater paper`` for the command.
+See ``slackwater.paper`` for the contract and ``slackwater paper`` for the command.
 """

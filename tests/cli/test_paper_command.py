@@ -10,10 +10,10 @@ import pytest
 
 from engine.cli import paper_command
 from engine.cli.paper_command import known_papers, load
-from engine.report.paper import Finding, Paper, Reproduction, joined
 from engine.scenario import Claim
 from scenarios.papers.r19.paper import paper
 from scenarios.papers.verdicts import judged
+from slackwater.paper import Finding, Paper, Reproduction, joined
 
 Run = Callable[..., Any]
 

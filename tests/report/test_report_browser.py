@@ -119,7 +119,7 @@ def test_headings_sort_links_open_and_folded_figures_are_drawn(
     before = run(cells)
     run("document.querySelectorAll('#windows table.sortable th[scope=col]')[1].click()")
     assert run(cells) == sorted(before, key=float)
-    assert run("return document.querySelectorAll('.hero svg title').length") > 1
+    assert run("return document.querySelectorAll('.hero .plot .scatterlayer .trace').length") > 1
 
 
 OLD = "<script>delete window.DecompressionStream;</script>"

@@ -136,12 +136,12 @@ def test_every_figure_has_a_place_a_title_and_a_caption(rich_run: Any) -> None:
     _, page = report(rich_run)
     names = [spec["name"] for spec in page.script("figure-data")]
     assert names == [
-        "reconciled", "disorder", "holds", "clock-bounds", "clock-0", "clock-1", "clock-2",
-        "windows-0-0", "matches-0",
+        "story-before", "story-after", "reconciled", "disorder", "holds", "clock-bounds",
+        "clock-0", "clock-1", "clock-2", "windows-0-0", "matches-0",
     ]  # fmt: skip
     places = [attrs["id"] for tag, attrs in page.elements if attrs.get("class") == "plot"]
     assert sorted(map(str, places)) == sorted(f"plot-{name}" for name in names)
-    assert [tag for tag, _ in page.elements].count("figcaption") == len(names)
+    assert [tag for tag, _ in page.elements].count("figcaption") == len(names) - 2  # the story's
     for spec in page.script("figure-data"):
         axis = spec["layout"]["yaxis"]
         if not spec["name"].startswith(("matches", "windows", "reconciled", "clock-bounds")):

@@ -14,8 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_agent import records as r
-from engine.report.page.paper_page import Reproduced, write_reproduced
-from engine.report.paper import Finding, PaperRun
 from scenarios.papers.curves import ascending, growth, spread
 from scenarios.papers.l09 import conservative, disk, window_state
 from scenarios.papers.l09.comparison import crossing
@@ -34,6 +32,8 @@ from scenarios.papers.l09.passes import (
 )
 from scenarios.papers.l09.service import busy, keeps_up, latency_seconds, sustained, unit_seconds
 from scenarios.papers.l09.workload import UNIT_NS
+from scenarios.papers.page import Reproduced, write_reproduced
+from slackwater.paper import Finding, PaperRun
 
 SMALL = 0.01
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from engine.report.paper import Finding, PaperRun
 from scenarios.papers.l10.ch3 import runs as runs_ch3
 from scenarios.papers.l10.ch3.workflow import SELECTIVITIES, by_pattern, by_predicate, items
 from scenarios.papers.l10.ch4 import overhead, partition, published
@@ -21,6 +20,7 @@ from scenarios.papers.l10.ch5 import runs as runs_ch5
 from scenarios.papers.l10.ch5.intervals import TYPES as KINDS
 from scenarios.papers.l10.ch5.intervals import WITHIN_NS, intervals
 from scenarios.papers.l10.paper import paper
+from slackwater.paper import Finding, PaperRun
 
 SCALES = {"ch3": 0.01, "ch4": 0.02, "ch5": 0.05}
 FIGURES = {

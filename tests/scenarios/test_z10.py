@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.report.paper import Finding, PaperRun
 from scenarios.papers.z10 import buffer, methods
 from scenarios.papers.z10.grids import holds_with
 from scenarios.papers.z10.methods import (
@@ -26,6 +25,7 @@ from scenarios.papers.z10.methods import (
 )
 from scenarios.papers.z10.paper import paper
 from scenarios.papers.z10.workload import NEGATED, TYPES, WITHIN_NS, Arriving, Shape, arriving
+from slackwater.paper import Finding, PaperRun
 
 POINTS = Shape(400)
 DURABLE = Shape(400, mean_ns=WITHIN_NS // 20)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import re
 from base64 import b64encode
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from engine.errors import UserError
 from engine.extras import need
 from engine.log.whole_file import whole_file
-from engine.report.numbers import Cell, number, percent
+from engine.report.numbers import Cell, as_json, number, percent
 from engine.report.page.figures import Figure
 from engine.report.page.run_tables import versions_text
 from engine.scenario import Table
@@ -41,7 +41,7 @@ class HowMade:
     facts: Table
 
 
-def how_made(command: str, made_with: Mapping[str, str]) -> HowMade:
+def _how_made(command: str, made_with: Mapping[str, str]) -> HowMade:
     """Of a page that is made now, by ``command``, with these versions."""
     made_at = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     rows = (("done on", made_at), ("made with", versions_text(made_with)))
@@ -84,21 +84,6 @@ def check_new_page(out: Path, names: Collection[str]) -> None:
     check_page_folder(out, names)
 
 
-def write_page_folder(out: Path, files: Mapping[str, str], beside: Collection[str] = ()) -> None:
-    """Writes ``files``, content by name, into the folder ``out``, made if absent.
-
-    ``beside``: what it may hold besides.
-
-    Raises:
-        UserError: see ``check_page_folder``.
-    """
-    check_page_folder(out, {*files, *beside})
-    out.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        with whole_file(out / name) as sink:
-            sink.write(content.encode())
-
-
 # A whole page as one HTML file: styles, Plotly, figures and numbers inside; no network.
 #
 # A content security policy forbids every request, so that the page is the same on and off line.
@@ -113,14 +98,53 @@ _QUANTITY: Final = re.compile(
     r"[<>±+-]? ?[0-9][0-9,.]*([ \xa0]?(%|ns|µs|us|ms|s|min|h|d))?( ±.*)?$|\N{EN DASH}$"
 )
 """Cells that stand right: numbers, with thousands apart, a sign, a bound or a percent sign."""
+_TEMPLATES: Final = Path(__file__).parent / "templates"
 _Laid = tuple[str, bool]
 
 
+def write_page(
+    out: Path, template: Path, title: str, chapters: Mapping[str, str],
+    report: Mapping[str, Any], *, command: str = "", beside: Collection[str] = (), **content: Any,
+) -> Path:  # fmt: skip
+    """Writes the page and, beside it, ``report`` as JSON into the folder ``out``, made if absent.
+
+    Args:
+        out: the folder.
+        template: see ``document``; the files have its name.
+        title: its heading.
+        chapters: see ``document``; with ``CHAPTER`` if the template says how it was made.
+        report: plain data, with ``made_with``.
+        command: that makes it again.
+        beside: what else ``out`` may hold.
+        content: what else the template names.
+
+    Returns:
+        the page's path.
+
+    Raises:
+        UserError: see ``check_page_folder``.
+    """
+    json = template.with_suffix(".json").name
+    how = _how_made(command, report["made_with"])
+    page = document(template, title, chapters, report, json, how=how, **content)
+    files = {json: as_json(report, indent=1) + "\n", template.name: page}
+    check_page_folder(out, {*files, *beside})
+    out.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        write_text(out / name, text)
+    return out / template.name
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file that appears whole."""
+    with whole_file(path) as sink:
+        sink.write(text.encode())
+
+
 def document(
-    template: str,
+    template: Path,
     title: str,
     chapters: Mapping[str, str],
-    drawn: Iterable[Figure],
     report: Mapping[str, Any],
     json: str,
     **content: Any,
@@ -128,18 +152,17 @@ def document(
     """The page.
 
     Args:
-        template: in ``templates/``; extends ``page.html``.
+        template: a file, or the name of one in ``templates/``; extends ``page.html``.
         title: its heading.
         chapters: anchor of a section -> its name in the contents.
-        drawn: all whose places the template has.
         report: plain data; all numbers of the page.
         json: name of the file beside the page with the same numbers.
-        content: what else the template names.
+        content: what else the template names; its figures are drawn.
     """
-    return _templates().get_template(template).render(
+    return _templates((_TEMPLATES / template).parent).get_template(template.name).render(
         title=title,
         chapters=chapters,
-        specs=[each.spec() for each in drawn],
+        specs=[each.spec() for each in _figures(content)],
         report=report,
         json=json,
         policy=POLICY,
@@ -156,12 +179,21 @@ def _packed_plotly() -> str:
     return b64encode(gzip.compress(get_plotlyjs().encode(), mtime=0)).decode()
 
 
-def _templates() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
+def _figures(content: Any) -> Iterator[Figure]:
+    """Every figure in what a template names."""
+    if isinstance(content, Figure):
+        yield content
+    elif isinstance(content, Mapping | list | tuple):
+        for each in content.values() if isinstance(content, Mapping) else content:
+            yield from _figures(each)
+
+
+def _templates(folder: Path) -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415
 
     made = Environment(
-        loader=PackageLoader("engine.report.page"), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
+        loader=FileSystemLoader([_TEMPLATES, folder]), autoescape=True,
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     made.policies["json.dumps_kwargs"] = {"ensure_ascii": False, "allow_nan": False}
     made.filters |= {

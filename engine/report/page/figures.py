@@ -322,21 +322,13 @@ def _clock_figure(
     series = source["series"]
     x = digits(time.place(each) for each in series["at_ns"])
     bound = ms(series["bound_ns"])
-    edge: Spec = {"x": x, "mode": "lines", "line": {"width": 1, "color": NEUTRAL}}
     share = percent(source["inside"], source["with_truth"])
     return Figure(
         f"clock-{at}",
         name,
         f"{share} of {number(source['with_truth'])} events inside.",
         [
-            edge | {"y": [-each for each in bound], "hoverinfo": "skip"},
-            edge
-            | {
-                "y": bound,
-                "fill": "tonexty",
-                "fillcolor": "rgba(133,139,149,0.18)",
-                "hovertemplate": "bound ±%{y:.4g} ms",
-            },
+            *band(x, [-each for each in bound], bound, NEUTRAL, "bound ±%{y:.4g} ms"),
             {
                 "x": x,
                 "y": ms(series["error_ns"]),
@@ -399,6 +391,24 @@ def missing_of(found: Mapping[str, Any]) -> list[int]:
     """Of each slice: what happened and never arrived."""
     arrived = zip(found["in_place"], found["late"], found["dropped"], strict=True)
     return [all_of - sum(some) for all_of, some in zip(found["happened"], arrived, strict=True)]
+
+
+def band(
+    x: Sequence[float], low: Sequence[float | None], high: Sequence[float | None], colour: str,
+    hover: str = "",
+) -> list[Spec]:  # fmt: skip
+    """What a value may be; nothing where that is not known, of one point a line's width."""
+    known = [each for each in zip(x, low, high, strict=True) if None not in each]
+    if not known:
+        return []
+    at, *edges = map(list, zip(*known, strict=True))
+    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    edge: Spec = {"x": at, "mode": "lines", "line": {"width": 0.5, "color": colour},
+                  "showlegend": False, "hoverinfo": "skip"}  # fmt: skip
+    upper = {"fill": "tonexty", "fillcolor": f"rgba({red},{green},{blue},0.18)"}
+    if hover:
+        upper |= {"hoverinfo": "all", "hovertemplate": hover}
+    return [edge | {"y": edges[0]}, edge | upper | {"y": edges[1]}]
 
 
 def log_axis(title: str, values: Iterable[float] = ()) -> Spec:

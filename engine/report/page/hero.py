@@ -1,8 +1,7 @@
-"""The first picture of a run's page, as SVG: what was wrong on arrival, and what is left of it.
+"""The first picture of a run's page: what was wrong on arrival, and what is left of it.
 
 Clocks apart and corrected, where clocks were synchronised; else late events before and after; else
 how many came. Two panels side by side, each on a scale of its own that its heading names in words.
-Everything drawn says by a ``<title>`` what it is, without any script.
 """
 
 from __future__ import annotations
@@ -12,13 +11,21 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-from engine.report.numbers import TimeLine, amount, duration, percent, round_step
-from engine.report.page.figures import ARRIVED, BAD, COLOURS, GOOD, NEUTRAL, display_names
+from engine.report.numbers import TimeLine, amount, duration, duration_unit, percent
+from engine.report.page.figures import (
+    ARRIVED,
+    BAD,
+    COLOURS,
+    GOOD,
+    NEUTRAL,
+    Figure,
+    Spec,
+    band,
+    digits,
+    display_names,
+)
 
-WIDTH: Final = 520
-HEIGHT: Final = 250
-_LEFT, _RIGHT, _TOP, _BOTTOM = 74, 10, 12, 30
-_TICKS: Final = 4
+HEIGHT_PX: Final = 250
 _SILENT_SLICES: Final = 4
 """After so many slices of time without an event a band ends."""
 _WORTH: Final = 2
@@ -26,34 +33,11 @@ _WORTH: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Stroke:
-    """A path in ``colour``, as a ``line``, ``band`` or ``solid``; ``title``: what it is."""
-
-    path: str
-    colour: str
-    title: str
-    kind: str = "line"
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """One half: ``word`` above it in large, ``said`` in small; places in px, ticks with texts."""
-
-    word: str
-    said: str
-    shapes: tuple[Stroke, ...]
-    x_ticks: tuple[tuple[float, str], ...]
-    y_ticks: tuple[tuple[float, str], ...]
-    width: int = WIDTH
-    height: int = HEIGHT
-
-
-@dataclass(frozen=True, slots=True)
 class Hero:
-    """The picture: a sentence, its panels, and what one sees."""
+    """A sentence; panels, whose titles are words in large; and what one sees."""
 
     title: str
-    panels: tuple[Panel, ...]
+    panels: tuple[Figure, ...]
     caption: str
 
 
@@ -80,136 +64,72 @@ def _left_of(report: Mapping[str, Any]) -> int:
     return int(max(worst) if worst else report["over_time"]["clocks"]["bound_ns"]["p99"])
 
 
-class _Scale:
-    """Places of values in a panel."""
-
-    def __init__(self, time: TimeLine, xs: Sequence[int], low: float, high: float) -> None:
-        self._time = time
-        self._first, self._last = min(xs), max(xs)
-        room = (high - low) * 0.06 or 1
-        self._low, self._high = low - room, high + room
-
-    def x(self, at_ns: int) -> float:
-        share = (at_ns - self._first) / ((self._last - self._first) or 1)
-        return round(_LEFT + share * (WIDTH - _LEFT - _RIGHT), 1)
-
-    def y(self, value: float) -> float:
-        share = (value - self._low) / (self._high - self._low)
-        return round(HEIGHT - _BOTTOM - share * (HEIGHT - _TOP - _BOTTOM), 1)
-
-    def line(self, xs: Sequence[int], ys: Sequence[float]) -> str:
-        """A path through the points; of one point, a dot."""
-        points = [f"{self.x(x)} {self.y(y)}" for x, y in zip(xs, ys, strict=True)]
-        return f"M{' L'.join(points)}" + ("h.1" if len(points) == 1 else "")
-
-    def band(self, xs: Sequence[int], low: Sequence[float], high: Sequence[float]) -> str:
-        there = [f"{self.x(x)} {self.y(y)}" for x, y in zip(xs, high, strict=True)]
-        back = [f"{self.x(x)} {self.y(y)}" for x, y in zip(xs, low, strict=True)][::-1]
-        return f"M{' L'.join([*there, *back])}Z"
-
-    def bars(self, xs: Sequence[int], ys: Sequence[float]) -> str:
-        """Bars from 0 up, as wide as the points are apart."""
-        width = max((self.x(b) - self.x(a) for a, b in pairwise(xs[:2])), default=8.0)
-        base = self.y(0)
-        return "".join(
-            f"M{self.x(x)} {base}V{self.y(y)}h{max(round(width * 0.9, 1), 1)}V{base}Z"
-            for x, y in zip(xs, ys, strict=True) if y
-        )  # fmt: skip
-
-    def x_ticks(self) -> tuple[tuple[float, str], ...]:
-        ends = (self._first, (self._first + self._last) // 2, self._last)
-        span = self._time.place(self._last) - self._time.place(self._first)
-        digits = max(2 - len(str(int(span))), 0)
-        return tuple(
-            (self.x(at), f"{round(self._time.place(at), digits) or 0:g} {self._time.unit}")
-            for at in ends
-        )
-
-    def y_ticks(self, *, lasts: bool = True) -> tuple[tuple[float, str], ...]:
-        """Round values, as durations or counts, 0 among them."""
-        span = max(abs(self._low), abs(self._high))
-        step: float = 10 ** (len(str(int(span))) - 1)
-        step = next(step * part for part in (0.2, 0.5, 1, 2, 5) if span / (step * part) <= _TICKS)
-        step = round_step(span / _TICKS) if lasts else step
-        count = int(span / step)
-        at = [place * step for place in range(-count, count + 1)]
-        shown = [each for each in at if self._low <= each <= self._high]
-        return tuple(
-            (self.y(each), duration(round(each)) if lasts and each else amount(round(each)))
-            for each in dict.fromkeys(shown)
-        )
+def _panel(place: str, word: str, said: str, data: list[Spec], time: TimeLine, y: Spec) -> Figure:
+    axes = {"xaxis": {"title": {"text": time.title}, "nticks": 5}, "yaxis": {"nticks": 5, **y}}
+    return Figure(f"story-{place}", word, said, data, {**axes, "showlegend": False}, HEIGHT_PX)
 
 
 def _clocks(report: Mapping[str, Any], clocks: Mapping[str, Any], time: TimeLine) -> Hero:
-    sources = clocks["sources"]
+    sources, spread = clocks["sources"], duration(clocks["spread_ns"])
+    apart = {name: (each["at_ns"], each["apart_ns"]) for name, each in sources.items()}
     names = display_names(sources)
-    xs = [at for each in sources.values() for at in each["at_ns"]]
-    apart = [ns for each in sources.values() for ns in each["apart_ns"]]
-    before = _Scale(time, xs, min(*apart, 0), max(*apart, 0))
-    lines = [
-        Stroke(
-            before.line(each["at_ns"], each["apart_ns"]), COLOURS[at % len(COLOURS)],
-            f"{names[name]}: {_ahead(each['apart_ns'][-1])}",
-        )
-        for at, (name, each) in enumerate(sources.items())
-    ]  # fmt: skip
-    zero = Stroke(before.line([min(xs), max(xs)], [0, 0]), NEUTRAL, "the engine's clock")
-    left = Panel(
-        f"{duration(clocks['spread_ns'])} apart", "the clocks by themselves",
-        (zero, *lines), before.x_ticks(), before.y_ticks(),
+    unit, unit_ns = duration_unit(clocks["spread_ns"])
+    left = _panel(
+        "before", f"{spread} apart", "the clocks by themselves",
+        _lines(apart, names, time, unit, unit_ns), time,
+        {"title": {"text": f"ahead by [{unit}]"}, "rangemode": "tozero"},
     )  # fmt: skip
-    after, word, said = _corrected(report, clocks, time, xs)
+    known = {name: (each["series"]["at_ns"], each["series"]["error_ns"])
+             for name, each in report["clock_error"]["sources"].items()
+             if name in sources and each.get("with_truth")}  # fmt: skip
+    widest = clocks["widest"]
+    most = max(widest["bound_ns"])
+    size = max([abs(ns) for _, errors in known.values() for ns in errors] or [most])
+    unit, unit_ns = duration_unit(max(most, size) if known else most)
+    declared = [
+        trace
+        for at, bound in _runs(widest)
+        for trace in band(_places(at, time), [-ns / unit_ns for ns in bound],
+                          [ns / unit_ns for ns in bound], NEUTRAL)
+    ]  # fmt: skip
+    word = duration(_left_of(report)) if known else f"\N{PLUS-MINUS SIGN}{duration(most)}"
+    said = "wrong at most, corrected" if known else "known to, corrected"
+    right = _panel(
+        "after", word, said, [*declared, *_lines(known, names, time, unit, unit_ns)], time,
+        {"title": {"text": f"error [{unit}]"}},
+    )  # fmt: skip
     more = clocks["count"] - len(sources)
     rest = f" Shown: the {len(sources)} that are furthest off." if more > 0 else ""
-    known = report["clock_error"]["known"]
+    truth = report["clock_error"]["known"]
     return Hero(
-        f"Clocks {duration(clocks['spread_ns'])} apart, corrected to {word}",
-        (left, Panel(word, said, *after)),
+        f"Clocks {spread} apart, corrected to {word}",
+        (left, right),
         "Left: each line is a clock against the engine's (0). Right, on a finer scale: "
         + ("how wrong its times still are after correction, in truth; the band is the widest that "
-           "is declared." if known else "how wrong its times may still be after correction.")
+           "is declared." if truth else "how wrong its times may still be after correction.")
         + rest,
     )  # fmt: skip
 
 
-def _ahead(apart_ns: int) -> str:
-    return f"{duration(abs(apart_ns))} {'ahead' if apart_ns > 0 else 'behind'}"
-
-
-_Drawn = tuple[tuple[Stroke, ...], tuple[tuple[float, str], ...], tuple[tuple[float, str], ...]]
-
-
-def _corrected(
-    report: Mapping[str, Any], clocks: Mapping[str, Any], time: TimeLine, xs: Sequence[int]
-) -> tuple[_Drawn, str, str]:
-    """The right panel: shapes and ticks, its word and what that is."""
-    errors = report["clock_error"]["sources"]
-    names = display_names(clocks["sources"])
-    widest = clocks["widest"]
-    most = max(widest["bound_ns"])
-    known = {name: errors[name]["series"] for name in clocks["sources"]
-             if errors.get(name, {}).get("with_truth")}  # fmt: skip
-    size = max([abs(ns) for one in known.values() for ns in one["error_ns"]] or [most])
-    high = max(most, size) if known else most
-    scale = _Scale(time, xs, -high, high)
-    shapes = [
-        Stroke(
-            "".join(scale.band(at, [-ns for ns in bound], bound) for at, bound in _runs(widest)),
-            NEUTRAL, f"declared \N{PLUS-MINUS SIGN}{duration(most)} at most", "band",
-        )
+def _lines(
+    series: Mapping[str, tuple[Sequence[int], Sequence[int]]], names: Mapping[str, str],
+    time: TimeLine, unit: str, unit_ns: int,
+) -> list[Spec]:  # fmt: skip
+    """A line for each source, of one colour in both panels."""
+    places = {name: place for place, name in enumerate(names)}
+    return [
+        {
+            "name": names[name], "x": _places(at, time), "y": digits(ns / unit_ns for ns in values),
+            "mode": "lines" if len(at) > 1 else "markers",
+            "line": {"width": 1.8, "color": COLOURS[places[name] % len(COLOURS)]},
+            "hovertemplate": f"%{{y:.4g}} {unit}",
+        }
+        for name, (at, values) in series.items()
     ]  # fmt: skip
-    shapes += [
-        Stroke(
-            scale.line(one["at_ns"], one["error_ns"]),
-            COLOURS[list(clocks["sources"]).index(name) % len(COLOURS)],
-            f"{names[name]}: wrong by {duration(errors[name]['error_ns']['max'])} at most",
-        )
-        for name, one in known.items()
-    ]  # fmt: skip
-    drawn = (tuple(shapes), scale.x_ticks(), scale.y_ticks())
-    if known:
-        return drawn, duration(_left_of(report)), "wrong at most, corrected"
-    return drawn, f"\N{PLUS-MINUS SIGN}{duration(most)}", "known to, corrected"
+
+
+def _places(times_ns: Sequence[int], time: TimeLine) -> list[float]:
+    return digits(map(time.place, times_ns))
 
 
 def _runs(widest: Mapping[str, Any]) -> Iterator[tuple[list[int], list[int]]]:
@@ -223,23 +143,23 @@ def _runs(widest: Mapping[str, Any]) -> Iterator[tuple[list[int], list[int]]]:
 def _disorder(report: Mapping[str, Any], late: Mapping[str, Sequence[int]], time: TimeLine) -> Hero:
     main = report["run"]["passes"][0]["label"]
     found, left = report["disorder"]["arrived_ref"], report["disorder"]["released"][main]
-    xs = late["at_ns"]
-    top = max(late["before_ns"])
-    scale = _Scale(time, xs, 0, top)
     share = percent(found["out_of_order"], found["events"])
     rest = percent(left["out_of_order"], left["events"])
+    unit, unit_ns = duration_unit(max(late["before_ns"]))
+    scale = {"title": {"text": f"late by [{unit}]"},
+             "range": [0, 1.06 * max(late["before_ns"]) / unit_ns]}  # fmt: skip
 
-    def panel(word: str, said: str, ys: Sequence[int], colour: str) -> Panel:
-        shape = Stroke(scale.bars(xs, ys), colour, f"at most {duration(max(ys))} late", "solid")
-        return Panel(word, said, (shape,), scale.x_ticks(), scale.y_ticks())
+    def panel(place: str, word: str, said: str, ns: Sequence[int], colour: str) -> Figure:
+        bars = _bars(late["at_ns"], [each / unit_ns for each in ns], colour, time, f".4g}} {unit}")
+        return _panel(place, word, said, bars, time, scale)
 
     hold = report["holds"][main]["hold_ns"]["p95"]
     cost = f", held {duration(hold)} (p95)" if hold and report["run"]["arrival_given"] else ""
     return Hero(
         f"{share} out of order on arrival, {rest if left['out_of_order'] else 'none'} afterwards",
         (
-            panel(share, "out of order, as they arrived", late["before_ns"], ARRIVED),
-            panel(rest, f"out of order, as released{cost}", late["after_ns"],
+            panel("before", share, "out of order, as they arrived", late["before_ns"], ARRIVED),
+            panel("after", rest, f"out of order, as released{cost}", late["after_ns"],
                   BAD if left["out_of_order"] else GOOD),
         ),
         "Bars: by how much the latest event of each moment lay behind one that had come, or been "
@@ -247,15 +167,24 @@ def _disorder(report: Mapping[str, Any], late: Mapping[str, Sequence[int]], time
     )  # fmt: skip
 
 
+def _bars(
+    at_ns: Sequence[int], values: Sequence[float], colour: str, time: TimeLine, shown: str
+) -> list[Spec]:
+    """``shown``: the format of a value, and what follows it."""
+    return [
+        {
+            "type": "bar", "x": _places(at_ns, time), "y": digits(values), "name": "",
+            "marker": {"color": colour}, "hovertemplate": f"%{{y:{shown}",
+        }
+    ]  # fmt: skip
+
+
 def _counts(report: Mapping[str, Any], time: TimeLine) -> Hero:
     found = report["over_time"]["reconciled"]
-    xs, ys = found["starts_ns"], found["in_place"]
-    scale = _Scale(time, xs, 0, max(ys))
-    shape = Stroke(scale.bars(xs, ys), COLOURS[0], f"{amount(sum(ys))} events", "solid")
-    panel = Panel(
-        f"{amount(sum(ys))} events", f"in moments of {duration(found['width_ns'])}", (shape,),
-        scale.x_ticks(), scale.y_ticks(lasts=False),
-    )  # fmt: skip
+    bars = _bars(found["starts_ns"], found["in_place"], COLOURS[0], time, ",} events")
+    said = f"in moments of {duration(found['width_ns'])}"
+    word = f"{amount(sum(found['in_place']))} events"
+    panel = _panel("counts", word, said, bars, time, {"title": {"text": "events"}})
     main = report["run"]["passes"][0]["label"]
     counts = report["conservation"]["passes"][main]["total"]
     aside = counts["quarantined_future"] + counts["quarantined_jump"]

@@ -13,6 +13,7 @@ from engine.report.page.figures import (
     NEUTRAL,
     Figure,
     Spec,
+    band,
     digits,
     log_axis,
     short,
@@ -47,18 +48,23 @@ def _chart_figure(name: str, chart: Mapping[str, Any]) -> Figure:
             trace
             for at, series in enumerate(chart["series"])
             if series["x"]
-            for trace in (*_band(at, series), _chart_trace(at, series))
+            for trace in (
+                *(
+                    band(
+                        digits(series["x"]),
+                        series["low"],
+                        series["high"],
+                        COLOURS[at % len(COLOURS)],
+                    )
+                    if series["low"]
+                    else ()
+                ),
+                _chart_trace(at, series),
+            )
         ],
         {"xaxis": _axis(chart, "x"), "yaxis": _axis(chart, "y")},
         height_px=_HEIGHT_PX,
     )
-
-
-def _band(at: int, series: Mapping[str, Any]) -> list[Spec]:
-    points = [
-        {"low": low, "high": high} for low, high in zip(series["low"], series["high"], strict=True)
-    ]
-    return band(digits(series["x"]), points, COLOURS[at % len(COLOURS)]) if points else []
 
 
 def _chart_trace(at: int, series: Mapping[str, Any]) -> Spec:
@@ -138,7 +144,8 @@ def _window_figure(
             time.place(round(each["start_ns"] + shift * (each["end_ns"] - each["start_ns"])))
             for each in points
         )
-        data += [*band(x, points, colour), _values(one["key"], x, points, colour)]
+        low, high = ([each[side] for each in points] for side in ("low", "high"))
+        data += [*band(x, low, high, colour), _values(one["key"], x, points, colour)]
         for kind, chosen, value in (
             ("truth", [each["truth"] is not None for each in points], "truth"),
             ("events missing", [bool(each["missing"]) for each in points], "value"),
@@ -161,29 +168,6 @@ def _scaled(point: Mapping[str, Any], factor: float) -> dict[str, Any]:
         **point,
         **{key: point[key] if point[key] is None else point[key] * factor for key in of},
     }
-
-
-def band(x: list[float], points: Sequence[Any], colour: str) -> list[Spec]:
-    """All that the clocks' errors could have made of the values; one point is a line's width."""
-    known = [each["low"] is not None and each["high"] is not None for each in points]
-    if not any(known):
-        return []
-    at = [place for place, is_known in zip(x, known, strict=True) if is_known]
-    edges = [[each[side] for each, is_known in zip(points, known, strict=True) if is_known]
-             for side in ("low", "high")]  # fmt: skip
-    return [
-        {
-            "x": at, "y": edge, "mode": "lines", "line": {"width": 0.5, "color": colour},
-            "showlegend": False, "hoverinfo": "skip",
-        }
-        | ({"fill": "tonexty", "fillcolor": _faint(colour)} if place else {})
-        for place, edge in enumerate(edges)
-    ]  # fmt: skip
-
-
-def _faint(colour: str) -> str:
-    red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
-    return f"rgba({red},{green},{blue},0.2)"
 
 
 _MARKS: Final = {"truth": ("diamond-open", 9), "events missing": ("x-thin-open", 9)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from engine.clocks.arrivals import SLOW_NS, slow_text
@@ -66,11 +67,7 @@ def page(report: Mapping[str, Any], *, against: bool = False) -> str:
     run, over = report["run"], report["over_time"]
     since = "arrival" if run["arrival_given"] else "event"
     time = TimeLine.of(run["first_arrival_ns"], run["last_arrival_ns"], since)
-    disorder, holds = disorder_figure(report["disorder"]), hold_figure(report["holds"])
-    reconciled, picture = reconciled_figure(over["reconciled"], time), hero(report, time)
-    clocks, bounds = clock_figures(report["clock_error"], time), bound_figure(report["clock_error"])
-    windows = window_figures(report["windows"], time, report["units"])
-    matches = match_figures(report["matches"], time)
+    picture = hero(report, time)
     charts = [*timeline_figures(report["timelines"]), *chart_figures(report["charts"])]
     clocks_of = report["clock_error"]["sources"]
     slow = _slow(clocks_of)
@@ -82,22 +79,24 @@ def page(report: Mapping[str, Any], *, against: bool = False) -> str:
         "clocks": report["clock_error"]["known"] or over["clocks"] or slow,
     }  # fmt: skip
     return document(
-        "run.html",
+        Path("run.html"),
         str(report["title"]),
         {name: heading for name, heading in _CHAPTERS.items() if found.get(name, True)},
-        [each for each in (reconciled, disorder, holds if found["holds"] else None,
-                           *((bounds, *clocks) if found["clocks"] else ()), *windows, *matches,
-                           *charts)
-         if each],
         shown,
         "report.json",
         said=(_colour(report), _word(report)),
         since=since,
         against=against,
         hero=picture,
+        panels=picture and picture.panels,
         figures={
-            "reconciled": reconciled, "disorder": disorder, "holds": holds, "clocks": clocks,
-            "bounds": bounds, "windows": windows, "matches": matches, "charts": charts,
+            "reconciled": reconciled_figure(over["reconciled"], time),
+            "disorder": disorder_figure(report["disorder"]),
+            "holds": hold_figure(report["holds"]) if found["holds"] else None,
+            "bounds": bound_figure(report["clock_error"]),
+            "clocks": clock_figures(report["clock_error"], time),
+            "windows": window_figures(report["windows"], time, report["units"]),
+            "matches": match_figures(report["matches"], time), "charts": charts,
         },
         matches=[
             (query, listed := match_list(each, f"matches-{at}", time), how_many(each, listed))

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from engine.report.numbers import Cell, as_json, plain, versions
-from engine.report.page.document import CHAPTER, document, how_made, write_page_folder
+from engine.report.numbers import Cell, plain, versions
+from engine.report.page.document import CHAPTER, write_page
 from engine.report.page.figures import COLOURS, Figure, digits, ms
 from engine.scenario import Table
 from engine.validate.logs.clock_reports import ClockReport, remarks
@@ -59,13 +59,10 @@ def as_plain(found: Sequence[ClockReport], looked_at: str) -> dict[str, Any]:
 def write_clocks(found: Sequence[ClockReport], looked_at: str, out: Path, command: str) -> None:
     """Writes ``clocks.json`` and ``clocks.html`` into ``out``, made if absent."""
     report = as_plain(found, looked_at)
-    figure = _over_time(found)
-    page = document(
-        HTML, f"Clocks of {Path(looked_at).name}", _CHAPTERS, [figure] if figure else [], report,
-        JSON, figure=figure, table=clocks_table(found), headline=headline(found),
-        how=how_made(command, report["made_with"]),
+    write_page(
+        out, Path(HTML), f"Clocks of {Path(looked_at).name}", _CHAPTERS, report, command=command,
+        figure=_over_time(found), table=clocks_table(found), headline=headline(found),
     )  # fmt: skip
-    write_page_folder(out, {JSON: as_json(report, indent=1) + "\n", HTML: page})
 
 
 def headline(found: Sequence[ClockReport]) -> str:

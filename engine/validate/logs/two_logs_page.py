@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from engine.report.numbers import Kpi, amount, as_json, percent, plain, versions
-from engine.report.page.document import CHAPTER, document, how_made, write_page_folder
+from engine.report.numbers import Kpi, amount, percent, plain, versions
+from engine.report.page.document import CHAPTER, write_page
 from engine.report.page.figures import COLOURS, Figure, duration_axis, ms
 from engine.validate.logs.two_logs import SourceBeside, TwoLogs
 from engine.validate.spoken import duration
@@ -26,14 +26,11 @@ def write_two_logs(found: TwoLogs, a: Path, b: Path, out: Path, command: str) ->
     report: dict[str, Any] = {
         "a": str(a), "b": str(b), **plain(found), "made_with": versions(),
     }  # fmt: skip
-    figure = _later(found)
-    page = document(
-        HTML, f"Two logs: {a.name} and {b.name}", _CHAPTERS, [figure] if figure else [], report,
-        JSON, kpis=list(_tiles(found)), figure=figure, table=beside_table(found),
+    write_page(
+        out, Path(HTML), f"Two logs: {a.name} and {b.name}", _CHAPTERS, report, command=command,
+        kpis=list(_tiles(found)), figure=_later(found), table=beside_table(found),
         median=duration(found.median_ns), headline=_headline(found),
-        how=how_made(command, report["made_with"]),
     )  # fmt: skip
-    write_page_folder(out, {JSON: as_json(report, indent=1) + "\n", HTML: page})
 
 
 def _headline(found: TwoLogs) -> str:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from engine.report.numbers import as_json, plain, versions
-from engine.report.page.document import anchor, document, spoken, write_page_folder
-from engine.report.page.paper_page import HTML as PAPER_HTML
-from engine.report.page.paper_page import Reproduced
+from engine.report.numbers import plain, versions
+from engine.report.page.document import anchor, spoken, write_page
 from engine.scenario import Claim, Table
+from scenarios.papers.page import HTML as PAPER_HTML
+from scenarios.papers.page import TEMPLATES, Reproduced
 
 HTML: Final = "papers.html"
 JSON: Final = "papers.json"
@@ -32,10 +32,25 @@ def write_overview(found: Mapping[str, Reproduced], out: Path) -> Path:
     Raises:
         UserError: see ``check_page_folder``.
     """
-    data = as_plain(found)
-    files = {JSON: as_json(data, indent=1) + "\n", HTML: page(found, data)}
-    write_page_folder(out, files, beside=found)
-    return out / HTML
+    tables = {
+        name: Table(
+            "",
+            _HEADINGS,
+            tuple(
+                (
+                    spoken(of), claim.text, _verdict(claim),
+                    claim.published, claim.ours,
+                )
+                for of, claim in each.claims
+            ),
+        )
+        for name, each in found.items()
+    }  # fmt: skip
+    chapters = {"verdict": "Verdict"} | {anchor(name): name for name in found}
+    return write_page(
+        out, TEMPLATES / HTML, "What became of the papers' claims", chapters, as_plain(found),
+        beside=found, found=found, tables=tables,
+    )  # fmt: skip
 
 
 def headline(found: Mapping[str, Reproduced]) -> str:
@@ -72,26 +87,3 @@ def as_plain(found: Mapping[str, Reproduced]) -> dict[str, Any]:
 def _verdict(claim: Claim) -> str:
     """With a mark where it rests on a choice of ours."""
     return ("holds" if claim.holds else "does not hold") + (" *" if claim.rests else "")
-
-
-def page(found: Mapping[str, Reproduced], data: Mapping[str, Any]) -> str:
-    """The page; ``data`` is what papers.json holds."""
-    tables = {
-        name: Table(
-            "",
-            _HEADINGS,
-            tuple(
-                (
-                    spoken(of), claim.text, _verdict(claim),
-                    claim.published, claim.ours,
-                )
-                for of, claim in each.claims
-            ),
-        )
-        for name, each in found.items()
-    }  # fmt: skip
-    chapters = {"verdict": "Verdict"} | {anchor(name): name for name in found}
-    return document(
-        "papers.html", "What became of the papers' claims", chapters, [], data, JSON,
-        found=found, tables=tables,
-    )  # fmt: skip

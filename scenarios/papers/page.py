@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from engine.report.numbers import as_json, plain, versions
-from engine.report.page.document import anchor, document, spoken, write_page_folder
-from engine.report.paper import Finding, Paper
+from engine.report.numbers import plain, versions
+from engine.report.page.document import anchor, spoken, write_page
 from engine.scenario import Claim, Table
+from slackwater.paper import Finding, Paper
 
 HTML: Final = "paper.html"
 JSON: Final = "paper.json"
+TEMPLATES: Final = Path(__file__).parent / "templates"
 FORMAT: Final = 1
 """Of paper.json; rises when a field changes its meaning."""
 
@@ -67,9 +68,29 @@ def write_reproduced(found: Reproduced, out: Path) -> Path:
     Raises:
         UserError: see ``check_page_folder``.
     """
-    data = as_plain(found)
-    write_page_folder(out, {JSON: as_json(data, indent=1) + "\n", HTML: page(found, data)})
-    return out / HTML
+    chapters = {"verdict": "Verdict", "setting": "How to read this", "choices": "Our choices"}
+    chapters |= {anchor(name): spoken(name) for name in found.findings}
+    facts = (("paper", found.paper.citation), *found.paper.setting.items())
+    choices = tuple(
+        (spoken(name), claim.text, "holds" if claim.holds else "does not hold", claim.rests)
+        for name, claim in found.claims
+        if claim.rests
+    )
+    return write_page(
+        out,
+        TEMPLATES / HTML,
+        found.paper.title,
+        chapters,
+        as_plain(found),
+        figures=[each.figures for each in found.findings.values()],
+        made=found.made,
+        claims=found.claims,
+        findings=found.findings,
+        tables={
+            "setting": Table("", ("", ""), facts),
+            "choices": Table("", ("figure", "claim", "verdict", "choice, and its range"), choices),
+        },
+    )
 
 
 def as_plain(found: Reproduced) -> dict[str, Any]:
@@ -97,30 +118,3 @@ def as_plain(found: Reproduced) -> dict[str, Any]:
         }
     )
     return data
-
-
-def page(found: Reproduced, data: Mapping[str, Any]) -> str:
-    """The page; ``data`` is what paper.json holds."""
-    chapters = {"verdict": "Verdict", "setting": "How to read this", "choices": "Our choices"}
-    chapters |= {anchor(name): spoken(name) for name in found.findings}
-    facts = (("paper", found.paper.citation), *found.paper.setting.items())
-    choices = tuple(
-        (spoken(name), claim.text, "holds" if claim.holds else "does not hold", claim.rests)
-        for name, claim in found.claims
-        if claim.rests
-    )
-    return document(
-        "paper.html",
-        found.paper.title,
-        chapters,
-        [each for finding in found.findings.values() for each in finding.figures],
-        data,
-        JSON,
-        made=found.made,
-        claims=found.claims,
-        findings=found.findings,
-        tables={
-            "setting": Table("", ("", ""), facts),
-            "choices": Table("", ("figure", "claim", "verdict", "choice, and its range"), choices),
-        },
-    )
