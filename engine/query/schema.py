@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from engine.errors import UserError
@@ -273,33 +273,10 @@ def _references(text: str) -> list[s.Reference]:
                 nodes += references
             case Join(condition=node) if node is not None:
                 nodes.append(node)
-    found = [reference for node in nodes for reference in _inside(node)]
+    inside = (part for node in nodes for part in s.inside(node))
+    found = [part for part in inside if isinstance(part, s.Reference)]
     return sorted(found, key=_start)
 
 
 def _start(reference: s.Reference) -> Span:
     return reference.at
-
-
-def _inside(node: s.Node) -> Iterator[s.Reference]:
-    match node:
-        case s.Reference():
-            yield node
-        case s.Negative(term=term):
-            yield from _inside(term)
-        case s.Binary(left=left, right=right):
-            yield from _inside(left)
-            yield from _inside(right)
-        case s.Among(item=item):
-            yield from _inside(item)
-        case s.IsNull(item=item) | s.Like(item=item):
-            yield from _inside(item)
-        case s.Junction(terms=terms) | s.Call(arguments=terms):
-            for term in terms:
-                yield from _inside(term)
-        case s.CaseNode(operand=operand, whens=whens, otherwise=otherwise):
-            for part in (operand, *(part for when in whens for part in when), otherwise):
-                if part is not None:
-                    yield from _inside(part)
-        case s.Number() | s.Literal() | s.Null():
-            return

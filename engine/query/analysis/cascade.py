@@ -310,18 +310,7 @@ def _names(parsed: s.EventQuery | s.SelectQuery) -> Iterator[s.Name]:
                 yield left.stream
                 yield right.stream
     if isinstance(parsed, s.EventQuery):
-        yield from _types(parsed.pattern)
-
-
-def _types(node: s.PatternNode) -> Iterator[s.Name]:
-    match node:
-        case s.StepNode(type=name):
-            yield name
-        case s.NegatedNode(part=part):
-            yield from _types(part)
-        case s.GroupNode(parts=parts) | s.IseqNode(parts=parts):
-            for part in parts:
-                yield from _types(part)
+        yield from (each.type for each in s.inside(parsed.pattern) if isinstance(each, s.StepNode))
 
 
 # Queries by name, as a scenario has them: each a statement or several, whichever read others.

@@ -18,9 +18,7 @@ from engine.query.language.syntax import (
     CheckNode,
     HistoryBy,
     OccurrenceNode,
-    RegularNode,
     RepetitionNode,
-    TraceNode,
     Under,
 )
 from engine.query.monitor_plan import (
@@ -139,7 +137,7 @@ def _attribute(reference: s.Reference, text: str) -> Attribute:
     return Attribute(attribute_name(parts[-1].text, own=own))
 
 
-def _expression(node: TraceNode, context: Context) -> Regular:
+def _expression(node: s.TraceNode, context: Context) -> Regular:
     match node:
         case OccurrenceNode(type=event_type, where=where):
             if where is None:
@@ -152,7 +150,7 @@ def _expression(node: TraceNode, context: Context) -> Regular:
         case RepetitionNode(part=part, times=times, times_at=at):
             least, most = _TIMES.get(times) or _counted(times, at, context)
             return Repetition(_expression(part, context), least, most)
-        case RegularNode(op=op, parts=parts):
+        case s.Operation(op=op, parts=parts):
             return _GROUPS[op](tuple(_expression(part, context) for part in parts))
 
 

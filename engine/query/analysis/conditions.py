@@ -173,11 +173,6 @@ def likeness_of(node: s.Call, item: Typed, pattern: Expression, context: Context
     return Likeness(_text(item, node.arguments[0].at, context), pattern.value, regular=True)
 
 
-def like_of(node: s.Like, item: Typed, context: Context) -> Likeness:
-    """``item LIKE pattern``."""
-    return Likeness(_text(item, node.item.at, context), str(node.pattern.value))
-
-
 def _text(item: Typed, at: Span, context: Context) -> Expression:
     if item.kind not in _WANTED["text"]:
         hint = to_take(item.kind, _WANTED["text"], item.expression)
@@ -223,31 +218,13 @@ def _nested(node: Expression | Predicate | None) -> int:
 
 def with_names(node: s.Node, named: Callable[[s.Call], s.Node]) -> s.Node:
     """``node`` with what ``named`` gives in place of each call of anything but a function."""
-
-    def inner(part: s.Node) -> s.Node:
-        return with_names(part, named)
-
+    parts = tuple(with_names(part, named) for part in s.parts_of(node))
     match node:
-        case s.Call(function=function, arguments=arguments):
-            if function.text.lower() in FUNCTIONS and not node.star:
-                return node._replace(arguments=tuple(map(inner, arguments)))
-            return named(node)
-        case s.IsNull(item=item) | s.Like(item=item):
-            return node._replace(item=inner(item))
-        case s.CaseNode(operand=operand, whens=whens, otherwise=otherwise):
-            return node._replace(
-                operand=None if operand is None else inner(operand),
-                whens=tuple(s.When(inner(when), inner(then)) for when, then in whens),
-                otherwise=None if otherwise is None else inner(otherwise),
-            )
-        case s.Junction(terms=terms):
-            return node._replace(terms=tuple(map(inner, terms)))
-        case s.Binary(left=left, right=right):
-            return node._replace(left=inner(left), right=inner(right))
-        case s.Negative(term=term):
-            return node._replace(term=inner(term))
-        case s.Among(item=item, options=options):
-            return node._replace(item=inner(item), options=tuple(map(inner, options)))
+        case s.Call(function=function, star=star):
+            plain = function.text.lower() in FUNCTIONS and not star
+            return node._replace(arguments=parts) if plain else named(node)
+        case s.Operation():
+            return node._replace(parts=parts)
     return node
 
 
@@ -263,8 +240,8 @@ COMPARISONS: Final = ("=", "!=", "<", "<=", ">", ">=")
 
 def _conjuncts(node: s.Node) -> list[s.Node]:
     """The terms that AND joins at the top of ``node``, in written order."""
-    if isinstance(node, s.Junction) and node.op == "and":
-        return [inner for term in node.terms for inner in _conjuncts(term)]
+    if isinstance(node, s.Operation) and node.op == "and":
+        return [inner for term in node.parts for inner in _conjuncts(term)]
     return [node]
 
 
@@ -290,30 +267,32 @@ def condition(node: s.Node, context: Context) -> Predicate:
         UserError: ``node`` is a value rather than a condition, or compares text with numbers.
     """
     match node:
-        case s.Junction(op="not"):
-            inner = condition(node.terms[0], context)
+        case s.Operation("not", (term,)):
+            inner = condition(term, context)
             match inner:
                 case Logic(op="not", terms=(Presence() as there,)):
                     return there
             return Logic("not", (inner,))
-        case s.Junction():
+        case s.Operation("and" | "or" as op, parts):
             terms: list[Predicate] = []
-            for term in node.terms:
+            for term in parts:
                 inner = condition(term, context)
-                same = isinstance(inner, Logic) and inner.op == node.op
+                same = isinstance(inner, Logic) and inner.op == op
                 terms.extend(inner.terms if same and isinstance(inner, Logic) else (inner,))
-            return Logic(node.op, tuple(terms))
-        case s.Among():
+            return Logic(op, tuple(terms))
+        case s.Operation("in"):
             return _checked(_membership(node, context), node, context)
-        case s.IsNull(item=item):
+        case s.Operation("is null", (item,)):
             return Logic("not", (Presence(_typed(item, context).expression),))
-        case s.Like(item=item):
-            return _checked(like_of(node, _typed(item, context), context), node, context)
-        case s.Call() if node.function.text.lower() == REGEXP_LIKE and len(node.arguments) == 2:
-            text, pattern = (_typed(each, context) for each in node.arguments)
-            found = likeness_of(node, text, pattern.expression, context)
+        case s.Operation("like", (item, pattern)):
+            assert isinstance(pattern, s.Literal)
+            found = Likeness(_text(_typed(item, context), item.at, context), str(pattern.value))
             return _checked(found, node, context)
-        case s.Binary() if node.op in COMPARISONS:
+        case s.Call() if node.function.text.lower() == REGEXP_LIKE and len(node.arguments) == 2:
+            text, like = (_typed(each, context) for each in node.arguments)
+            found = likeness_of(node, text, like.expression, context)
+            return _checked(found, node, context)
+        case s.Operation() if node.op in COMPARISONS:
             return _checked(_comparison(node, context), node, context)
         case _:
             typed = _typed(node, context)
@@ -329,8 +308,8 @@ def _checked(predicate: Predicate, node: s.Node, context: Context) -> Predicate:
     return predicate
 
 
-def _comparison(node: s.Binary, context: Context) -> Predicate:
-    left, right = _typed(node.left, context), _typed(node.right, context)
+def _comparison(node: s.Operation[s.Node], context: Context) -> Predicate:
+    left, right = (_typed(part, context) for part in node.parts)
     left, right = paired(left, right, node.at, context)
     op, one, other = node.op, left.expression, right.expression
     if isinstance(other, FunctionCall) and other.function == "abs":
@@ -420,10 +399,10 @@ def _check_unit(number: s.Number, context: Context) -> None:
         raise context.refuse(number.unit.at, message, near or hint) from None
 
 
-def _membership(node: s.Among, context: Context) -> Membership:
-    item = _typed(node.item, context)
+def _membership(node: s.Operation[s.Node], context: Context) -> Membership:
+    item = _typed(node.parts[0], context)
     options: list[Constant] = []
-    for option in node.options:
+    for option in node.parts[1:]:
         right = paired(item, _typed(option, context), option.at, context)[1]
         if not isinstance(right.expression, Constant):
             raise context.refuse(option.at, "IN takes constants only", "as in x IN (4, 8)")
@@ -445,17 +424,16 @@ def _typed(node: s.Node, context: Context) -> Typed:
             return Typed(attribute, context.kinds.get(attribute.name, ValueKind.ANY))
         case s.Number():
             return _number(node, 1, node.at, context)
-        case s.Literal(value=bool() as truth):
-            return Typed(Constant(truth), ValueKind.TRUTH)
-        case s.Literal(value=text):
-            return Typed(Constant(text), ValueKind.TEXT)
-        case s.Negative():
-            return _negative(node, context)
-        case s.Binary() if node.op not in COMPARISONS:
+        case s.Literal(value=value):
+            if value is None:
+                hint = "ask whether a value is there by IS NULL or IS NOT NULL"
+                raise context.refuse(node.at, "nothing is compared or calculated with NULL", hint)
+            kind = ValueKind.TRUTH if isinstance(value, bool) else ValueKind.TEXT
+            return Typed(Constant(value), kind)
+        case s.Operation("-", (term,)):
+            return _negative(node, term, context)
+        case s.Operation("+" | "-" | "*" | "/" | "%"):
             return _arithmetic(node, context)
-        case s.Null():
-            hint = "ask whether a value is there by IS NULL or IS NOT NULL"
-            raise context.refuse(node.at, "nothing is compared or calculated with NULL", hint)
         case s.Call() if (collected := context.collected(node)) is not None:
             return collected
         case s.Call():
@@ -463,27 +441,26 @@ def _typed(node: s.Node, context: Context) -> Typed:
             return call_of(
                 node, [(_typed(each, context), each.at) for each in node.arguments], context
             )
-        case s.CaseNode():
+        case s.Operation("case"):
             return _case(node, context)
-        case s.Binary() | s.Among() | s.Junction() | s.IsNull() | s.Like():
+        case s.Operation():
             hint = "1 where it holds: CASE WHEN v > 3 THEN 1 ELSE 0 END"
             raise context.refuse(node.at, "a value is needed here, and this is a condition", hint)
 
 
-def _case(node: s.CaseNode, context: Context) -> Typed:
-    whens: list[tuple[Predicate, Typed | None, Span]] = []
-    for when, then in node.whens:
-        asked = when
-        if node.operand is not None:
-            asked = s.Binary("=", node.operand, when, when.at, when.depth)
-        whens.append((condition(asked, context), _or_null(then, context), then.at))
-    otherwise = None if node.otherwise is None else _or_null(node.otherwise, context)
-    last = None if otherwise is None or node.otherwise is None else (otherwise, node.otherwise.at)
-    return case_of(whens, last, node.at, context)
+def _case(node: s.Operation[s.Node], context: Context) -> Typed:
+    *pairs, otherwise = node.parts
+    whens = [
+        (condition(when, context), _or_null(then, context), then.at)
+        for when, then in zip(pairs[::2], pairs[1::2], strict=True)
+    ]
+    last = _or_null(otherwise, context)
+    return case_of(whens, None if last is None else (last, otherwise.at), node.at, context)
 
 
 def _or_null(node: s.Node, context: Context) -> Typed | None:
-    return None if isinstance(node, s.Null) else _typed(node, context)
+    null = isinstance(node, s.Literal) and node.value is None
+    return None if null else _typed(node, context)
 
 
 def _number(node: s.Number, sign: int, at: Span, context: Context) -> Typed:
@@ -499,11 +476,11 @@ def _number(node: s.Number, sign: int, at: Span, context: Context) -> Typed:
     return Typed(Constant(number), ValueKind.BARE)
 
 
-def _negative(node: s.Negative, context: Context) -> Typed:
-    if isinstance(node.term, s.Number):
-        return _number(node.term, -1, node.at, context)
-    term = _typed(node.term, context)
-    _check_operand(term, node.term.at, context)
+def _negative(node: s.Node, of: s.Node, context: Context) -> Typed:
+    if isinstance(of, s.Number):
+        return _number(of, -1, node.at, context)
+    term = _typed(of, context)
+    _check_operand(term, of.at, context)
     if isinstance(term.expression, Constant):
         assert isinstance(term.expression.value, int | float)
         return Typed(_negated(term.expression.value, node.at, context), term.kind)
@@ -521,13 +498,13 @@ def _check_operand(operand: Typed, at: Span, context: Context) -> None:
         raise context.refuse(at, f"this is {operand.kind}, and + - * / % take numbers", hint)
 
 
-def _arithmetic(node: s.Binary, context: Context) -> Typed:
-    left, right = _typed(node.left, context), _typed(node.right, context)
-    _check_operand(left, node.left.at, context)
-    _check_operand(right, node.right.at, context)
+def _arithmetic(node: s.Operation[s.Node], context: Context) -> Typed:
+    left, right = (_typed(part, context) for part in node.parts)
+    for side, part in zip((left, right), node.parts, strict=True):
+        _check_operand(side, part.at, context)
     zero = isinstance(right.expression, Constant) and not right.expression.value
     if node.op in "/%" and zero:
-        raise context.refuse(node.right.at, "division by zero")
+        raise context.refuse(node.parts[1].at, "division by zero")
     kinds = {left.kind, right.kind}
     if node.op in "+-%":
         left, right = paired(left, right, node.at, context)

@@ -65,17 +65,10 @@ _TIMES: Final[dict[tuple[str, ...], tuple[int, int | None]]] = {
 def asks_for_repetition(parsed: s.EventQuery) -> bool:
     """Whether a step repeats or is optional, or the query limits its matches."""
     words = ContiguityClause | SkipClause | LimitClause
-    return any(isinstance(each, words) for each in parsed.clauses) or _repeats(parsed.pattern)
-
-
-def _repeats(node: s.PatternNode) -> bool:
-    match node:
-        case s.StepNode():
-            return node.often is not None
-        case s.NegatedNode():
-            return _repeats(node.part)
-        case s.GroupNode() | s.IseqNode():
-            return any(map(_repeats, node.parts))
+    steps = (each for each in s.inside(parsed.pattern) if isinstance(each, s.StepNode))
+    return any(isinstance(each, words) for each in parsed.clauses) or any(
+        step.often is not None for step in steps
+    )
 
 
 def repeat_plan(

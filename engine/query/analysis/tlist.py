@@ -107,8 +107,8 @@ class Restrictions:
     def _conjuncts(self, nodes: Iterable[s.TListNode]) -> Iterator[s.TListNode]:
         """Each restriction for itself: a chain is several, of which each may name another step."""
         for node in nodes:
-            if isinstance(node, s.TListJunction) and node.op == "and":
-                yield from self._conjuncts(node.terms)
+            if isinstance(node, s.Operation) and node.op == "and":
+                yield from self._conjuncts(node.parts)
             elif isinstance(node, s.EndpointChain):
                 for one, op, two in zip(node.ends, node.ops, node.ends[1:], strict=False):
                     yield s.EndpointChain((one, two), (op,), (one.at[0], two.at[1]), node.depth)
@@ -116,11 +116,7 @@ class Restrictions:
                 yield node
 
     def _literals(self, node: s.TListNode) -> Iterator[Literal]:
-        if isinstance(node, s.TListJunction):
-            for term in node.terms:
-                yield from self._literals(term)
-        else:
-            yield node
+        return (each for each in s.inside(node) if not isinstance(each, s.Operation))
 
     def _negated_in(self, node: s.TListNode) -> int | None:
         """The one negated step that a restriction names, if it names one."""
@@ -308,17 +304,17 @@ class Restrictions:
 
 
 def _count(node: s.TListNode) -> int:
-    if not isinstance(node, s.TListJunction):
+    if not isinstance(node, s.Operation):
         return 1
-    counts = [_count(term) for term in node.terms]
+    counts = [_count(term) for term in node.parts]
     return sum(counts) if node.op == "or" else prod(counts)
 
 
 def _ways(node: s.TListNode) -> list[tuple[Literal, ...]]:
     """The literals of each alternative of ``node``."""
-    if not isinstance(node, s.TListJunction):
+    if not isinstance(node, s.Operation):
         return [(node,)]
-    ways = [_ways(term) for term in node.terms]
+    ways = [_ways(term) for term in node.parts]
     if node.op == "or":
         return [way for each in ways for way in each]
     return [tuple(literal for way in chosen for literal in way) for chosen in product(*ways)]

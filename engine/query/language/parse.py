@@ -28,11 +28,9 @@ from engine.query.language.syntax import (
     OrderBy,
     PartitionBy,
     Ranked,
-    RegularNode,
     RepetitionNode,
     SkipClause,
     StepIndex,
-    TraceNode,
     Under,
 )
 
@@ -151,11 +149,17 @@ def _parser() -> Lark:
     )  # fmt: skip
 
 
-def _deeper(at: Span, *nodes: s.Node | s.PatternNode | s.TListNode | TraceNode) -> int:
+def _deeper(at: Span, *nodes: s.Node | s.PatternNode | s.TListNode | s.TraceNode) -> int:
     depth = 1 + max(node.depth for node in nodes)
     if depth > MAX_DEPTH:
         raise _TooDeepError(at)
     return depth
+
+
+def _operation(op: str, *parts: Any, at: Span | None = None) -> s.Operation[Any]:
+    """``at``: where it is more than its parts."""
+    at = at or over(parts[0].at, parts[-1].at)
+    return s.Operation(op, parts, at, _deeper(at, *parts))
 
 
 @v_args(inline=True)
@@ -197,21 +201,11 @@ class _Build(RepetitionRules):
         return s.Relation(str(word).upper(), at_of(word), numbers)
 
     def iseq(self, op: Token, *rest: Any) -> s.IseqNode:
-        kinds = s.EndpointChain | s.AllenNode | s.TListJunction
-        restrictions = tuple(entry for entry in rest if isinstance(entry, kinds))
-        parts = rest[len(restrictions) :]
+        kinds = s.StepNode | s.NegatedNode | s.GroupNode | s.IseqNode
+        parts = tuple(entry for entry in rest if isinstance(entry, kinds))
+        restrictions = rest[: -len(parts)]
         depth = _deeper(at_of(op), *restrictions, *parts)
         return s.IseqNode(restrictions, parts, at_of(op), depth)
-
-    def one_of(self, *terms: s.TListNode) -> s.TListJunction:
-        return self._restrictions("or", terms)
-
-    def all_of(self, *terms: s.TListNode) -> s.TListJunction:
-        return self._restrictions("and", terms)
-
-    def _restrictions(self, op: str, terms: tuple[s.TListNode, ...]) -> s.TListJunction:
-        at = over(terms[0].at, terms[-1].at)
-        return s.TListJunction(op, terms, at, _deeper(at, *terms))
 
     def endpoints(self, *rest: Any) -> s.EndpointChain:
         ends = rest[0::2]
@@ -258,20 +252,15 @@ class _Build(RepetitionRules):
         at = event_type.at if where is None else over(event_type.at, where.at)
         return OccurrenceNode(event_type, where, at, 0 if where is None else _deeper(at, where))
 
-    def choice(self, *rest: Any) -> RegularNode:
-        return self._parted(rest)
+    def choice(self, *rest: Any) -> s.Operation[s.TraceNode]:
+        return _operation(str(rest[1]), *rest[0::2])
 
     interleaving = chain = choice
-
-    def _parted(self, rest: tuple[Any, ...]) -> RegularNode:
-        parts = rest[0::2]
-        at = over(parts[0].at, parts[-1].at)
-        return RegularNode(str(rest[1]), parts, at, _deeper(at, *parts))
 
     def times(self, *words: Token) -> tuple[Token, ...]:
         return words
 
-    def repetition(self, part: TraceNode, words: tuple[Token, ...]) -> RepetitionNode:
+    def repetition(self, part: s.TraceNode, words: tuple[Token, ...]) -> RepetitionNode:
         at = over(part.at, at_of(words[-1]))
         written = tuple(str(word) for word in words)
         return RepetitionNode(part, written, over(at_of(words[0]), at), at, _deeper(at, part))
@@ -338,77 +327,65 @@ class _Build(RepetitionRules):
             return s.EmitClause(at_of(word), "early", when)
         return s.EmitClause(at_of(word), str(when).lower(), None)
 
-    def either(self, *terms: s.Node) -> s.Junction:
-        return self._junction("or", terms)
+    def either(self, *terms: Any) -> s.Operation[Any]:
+        return _operation("or", *terms)
 
-    def both(self, *terms: s.Node) -> s.Junction:
-        return self._junction("and", terms)
+    def both(self, *terms: Any) -> s.Operation[Any]:
+        return _operation("and", *terms)
 
-    def not_(self, word: Token, term: s.Node) -> s.Junction:
-        at = over(at_of(word), term.at)
-        return s.Junction("not", (term,), at, _deeper(at, term))
+    one_of, all_of = either, both
 
-    def _junction(self, op: str, terms: tuple[s.Node, ...]) -> s.Junction:
-        at = over(terms[0].at, terms[-1].at)
-        return s.Junction(op, terms, at, _deeper(at, *terms))
+    def not_(self, word: Token, term: s.Node) -> s.Operation[s.Node]:
+        return _operation("not", term, at=over(at_of(word), term.at))
 
-    def compare(self, left: s.Node, op: Token, right: s.Node) -> s.Binary:
-        return self._binary({"==": "=", "<>": "!="}.get(str(op), str(op)), left, right)
+    def compare(self, left: s.Node, op: Token, right: s.Node) -> s.Operation[s.Node]:
+        return _operation({"==": "=", "<>": "!="}.get(str(op), str(op)), left, right)
 
-    def _binary(self, op: str, left: s.Node, right: s.Node) -> s.Binary:
-        at = over(left.at, right.at)
-        return s.Binary(op, left, right, at, _deeper(at, left, right))
+    def among(self, item: s.Node, *options: s.Node) -> s.Operation[s.Node]:
+        return _operation("in", item, *options)
 
-    def among(self, item: s.Node, *options: s.Node) -> s.Among:
-        at = over(item.at, options[-1].at)
-        return s.Among(item, options, at, _deeper(at, item, *options))
+    def not_among(self, item: s.Node, _not: Token, *options: s.Node) -> s.Operation[s.Node]:
+        return _operation("not", self.among(item, *options))
 
-    def not_among(self, item: s.Node, _not: Token, *options: s.Node) -> s.Junction:
-        inside = self.among(item, *options)
-        return s.Junction("not", (inside,), inside.at, _deeper(inside.at, inside))
-
-    def between(self, item: s.Node, *rest: Any) -> s.Junction:
+    def between(self, item: s.Node, *rest: Any) -> s.Operation[s.Node]:
         """Two comparisons; ``rest``: perhaps NOT, the lower bound and the upper one."""
         *negated, low, high = rest
-        inside = self.both(self._binary(">=", item, low), self._binary("<=", item, high))
+        inside = self.both(_operation(">=", item, low), _operation("<=", item, high))
         return self.not_(negated[0], inside) if negated else inside
 
-    def like(self, item: s.Node, *rest: Token) -> s.Like | s.Junction:
+    def like(self, item: s.Node, *rest: Token) -> s.Operation[s.Node]:
         *negated, pattern = rest
-        text = self.text(pattern)
-        at = over(item.at, text.at)
-        inside = s.Like(item, text, at, _deeper(at, item))
+        inside = _operation("like", item, self.text(pattern))
         return self.not_(negated[0], inside) if negated else inside
 
-    def is_null(self, item: s.Node, *rest: Token) -> s.IsNull | s.Junction:
+    def is_null(self, item: s.Node, *rest: Token) -> s.Operation[s.Node]:
         *negated, null = rest
-        at = over(item.at, at_of(null))
-        inside = s.IsNull(item, at, _deeper(at, item))
+        inside = _operation("is null", item, at=over(item.at, at_of(null)))
         return self.not_(negated[0], inside) if negated else inside
 
-    def null(self, word: Token) -> s.Null:
-        return s.Null(at_of(word))
+    def null(self, word: Token) -> s.Literal:
+        return s.Literal(None, at_of(word))
 
-    def when(self, when: s.Node, then: s.Node) -> s.When:
-        return s.When(when, then)
+    def when(self, *when_and_then: s.Node) -> tuple[s.Node, ...]:
+        return when_and_then
 
-    def case(self, word: Token, *rest: Any) -> s.CaseNode:
+    def case(self, word: Token, *rest: Any) -> s.Operation[s.Node]:
         """``rest``: perhaps an operand, the pairs of WHEN, perhaps that of ELSE, and END."""
         *parts, end = rest
-        whens = tuple(part for part in parts if isinstance(part, s.When))
-        operand = None if isinstance(parts[0], s.When) else parts[0]
-        otherwise = None if isinstance(parts[-1], s.When) else parts[-1]
-        at = over(at_of(word), at_of(end))
-        inside = [node for when in whens for node in when]
-        inside += [node for node in (operand, otherwise) if node is not None]
-        return s.CaseNode(operand, whens, otherwise, at, _deeper(at, *inside))
+        operand = parts.pop(0) if type(parts[0]) is not tuple else None
+        otherwise = parts.pop() if type(parts[-1]) is not tuple else s.Literal(None, at_of(end))
+        pairs = [
+            (when if operand is None else _operation("=", operand, when, at=when.at), then)
+            for when, then in parts
+        ]
+        inside = [node for pair in pairs for node in pair]
+        return _operation("case", *inside, otherwise, at=over(at_of(word), at_of(end)))
 
-    def arithmetic(self, left: s.Node, op: Token, right: s.Node) -> s.Binary:
-        return self._binary(str(op), left, right)
+    def arithmetic(self, left: s.Node, op: Token, right: s.Node) -> s.Operation[s.Node]:
+        return _operation(str(op), left, right)
 
-    def negative(self, minus: Token, term: s.Node) -> s.Negative:
-        at = over(at_of(minus), term.at)
-        return s.Negative(term, at, _deeper(at, term))
+    def negative(self, minus: Token, term: s.Node) -> s.Operation[s.Node]:
+        return _operation("-", term, at=over(at_of(minus), term.at))
 
     def number(self, value: Token, *rest: Token) -> s.Number:
         if not rest:

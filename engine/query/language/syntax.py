@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from engine.query.language.mistakes import Span
+
+_N = TypeVar("_N")
 
 # What a SELECT reads: streams one beside the other, or two that are joined.
 
@@ -52,15 +55,6 @@ class OccurrenceNode(NamedTuple):
     depth: int
 
 
-class RegularNode(NamedTuple):
-    """``op`` is ``,`` | ``|`` | ``&``, of two or more parts."""
-
-    op: str
-    parts: tuple[TraceNode, ...]
-    at: Span
-    depth: int
-
-
 class RepetitionNode(NamedTuple):
     """``part`` as often as the words ``times`` say: ``* + ?``, or numbers and a comma."""
 
@@ -69,9 +63,6 @@ class RepetitionNode(NamedTuple):
     times_at: Span
     at: Span
     depth: int
-
-
-TraceNode = OccurrenceNode | RegularNode | RepetitionNode
 
 
 class Under(NamedTuple):
@@ -211,86 +202,24 @@ class Number(NamedTuple):
 
 
 class Literal(NamedTuple):
-    """Text or a truth value."""
+    """Text, a truth value, or NULL."""
 
-    value: str | bool
+    value: str | bool | None
     at: Span
     depth: int = 0
 
 
-class Negative(NamedTuple):
-    """``- term``."""
+class Operation(NamedTuple, Generic[_N]):
+    """``op`` of ``parts``.
 
-    term: Node
-    at: Span
-    depth: int
-
-
-class Null(NamedTuple):
-    """``NULL``."""
-
-    at: Span
-    depth: int = 0
-
-
-class IsNull(NamedTuple):
-    """``item IS NULL``."""
-
-    item: Node
-    at: Span
-    depth: int
-
-
-class Like(NamedTuple):
-    """``item LIKE pattern``."""
-
-    item: Node
-    pattern: Literal
-    at: Span
-    depth: int
-
-
-class When(NamedTuple):
-    """``WHEN when THEN then``."""
-
-    when: Node
-    then: Node
-
-
-class CaseNode(NamedTuple):
-    """``CASE [operand] WHEN ... THEN ... ELSE otherwise END``."""
-
-    operand: Node | None
-    whens: tuple[When, ...]
-    otherwise: Node | None
-    at: Span
-    depth: int
-
-
-class Binary(NamedTuple):
-    """Arithmetic (``+ - * / %``) or a comparison (``= != < <= > >=``)."""
+    In conditions and values: a comparison (``= != < <= > >=``), arithmetic (``+ - * / %``; ``-`` of
+    one part), ``and``, ``or``, ``not``, ``is null``, ``in`` (an item and its options), ``like`` (an
+    item and a text), ``case`` (each WHEN with its THEN, and behind them ELSE). In a TList: ``and``,
+    ``or``. In a constraint: ``,``, ``|``, ``&``.
+    """
 
     op: str
-    left: Node
-    right: Node
-    at: Span
-    depth: int
-
-
-class Among(NamedTuple):
-    """``item IN (options)``."""
-
-    item: Node
-    options: tuple[Node, ...]
-    at: Span
-    depth: int
-
-
-class Junction(NamedTuple):
-    """``op`` is ``and`` | ``or`` (two or more terms) | ``not`` (one term)."""
-
-    op: str
-    terms: tuple[Node, ...]
+    parts: tuple[_N, ...]
     at: Span
     depth: int
 
@@ -306,10 +235,8 @@ class Call(NamedTuple):
     distinct: bool = False
 
 
-Node = (
-    Reference | Number | Literal | Null | Negative | Binary | Among | IsNull | Like | Junction
-    | Call | CaseNode
-)  # fmt: skip
+Node = Reference | Number | Literal | Call | Operation["Node"]
+TraceNode = OccurrenceNode | RepetitionNode | Operation["TraceNode"]
 
 
 class StepNode(NamedTuple):
@@ -379,16 +306,7 @@ class AllenNode(NamedTuple):
     depth: int = 0
 
 
-class TListJunction(NamedTuple):
-    """``op`` is ``and`` | ``or``, of two or more restrictions."""
-
-    op: str
-    terms: tuple[TListNode, ...]
-    at: Span
-    depth: int
-
-
-TListNode = EndpointChain | AllenNode | TListJunction
+TListNode = EndpointChain | AllenNode | Operation["TListNode"]
 
 
 class IseqNode(NamedTuple):
@@ -401,6 +319,25 @@ class IseqNode(NamedTuple):
 
 
 PatternNode = StepNode | NegatedNode | GroupNode | IseqNode
+
+
+def parts_of(node: object) -> tuple[Any, ...]:
+    """The nodes of the same kind that ``node`` is made of."""
+    match node:
+        case Operation(parts=parts) | GroupNode(parts=parts) | IseqNode(parts=parts):
+            return parts
+        case Call(arguments=parts):
+            return parts
+        case NegatedNode(part=part):
+            return (part,)
+    return ()
+
+
+def inside(node: _N) -> Iterator[_N]:
+    """``node`` and all below it, in written order."""
+    yield node
+    for part in parts_of(node):
+        yield from inside(part)
 
 
 class Duration(NamedTuple):

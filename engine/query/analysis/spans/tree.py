@@ -27,18 +27,11 @@ _SHORT: Final = {
 
 def is_tree(node: s.PatternNode) -> bool:
     """Whether the pattern is one of intervals: it has a PAL or a relation."""
-    match node:
-        case s.GroupNode():
-            words = {relation.word for relation in node.relations}
-            return (
-                node.op == "PAL"
-                or words > {","}
-                or bool(words - {","})
-                or any(map(is_tree, node.parts))
-            )
-        case s.NegatedNode():
-            return is_tree(node.part)
-    return False
+    return not isinstance(node, s.IseqNode) and any(
+        each.op == "PAL" or any(relation.word != "," for relation in each.relations)
+        for each in s.inside(node)
+        if isinstance(each, s.GroupNode)
+    )
 
 
 class TreePattern(Pattern):
