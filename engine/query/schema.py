@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from engine.errors import UserError
-from engine.query.analysis.typed import to_compare, to_take
+from engine.query.analysis.typed import attribute_of, to_compare, to_take
 from engine.query.fields import (
     FIELDS,
     KIND_OF_TYPE,
-    OWN,
     ValueKind,
-    attribute_name,
     attributes_in,
     attributes_of,
     comparable,
@@ -243,13 +241,9 @@ def refuse_named(plan: Plan, attribute: Attribute, message: str, hint: str) -> U
 
 
 def _means(reference: s.Reference, attribute: Attribute) -> bool:
-    *before, last = reference.parts
-    own = bool(before) and before[-1].text == OWN and not before[-1].quoted
-    if attribute_name(last.text, own=own) != attribute.name:
-        return False
-    before = before[: len(before) - own]
+    before, name = attribute_of(reference.parts)
     alias = None if attribute.alias is None else step_and_role(attribute.alias)[0]
-    return not before or alias in {None, before[0].text}
+    return name == attribute.name and (not before or alias in {None, before[0].text})
 
 
 def _references(text: str) -> list[s.Reference]:

@@ -19,10 +19,9 @@ from engine.query.analysis.roles import (
 )
 from engine.query.analysis.selection import select_plan
 from engine.query.analysis.spans.tree import TreePattern, is_tree
-from engine.query.analysis.typed import Context, only
-from engine.query.fields import OWN, attribute_name
+from engine.query.analysis.typed import Context, attribute_of, member_of, only
 from engine.query.language import syntax as s
-from engine.query.language.mistakes import Span, closest, listed, refuse
+from engine.query.language.mistakes import Reader, closest, listed, refuse
 from engine.query.language.parse import parse
 from engine.query.language.syntax import Join, Under
 from engine.query.plan import Attribute, Group, OrPlan, Part, Plan, PointRelation, SeqPlan, Step
@@ -98,7 +97,7 @@ def _plain(group: Group) -> bool:
     return group.op == "SEQ" and all(isinstance(part, int) for part in group.parts)
 
 
-class _Event:
+class _Event(Reader):
     """The analysis of one EVENT query."""
 
     def __init__(self, parsed: s.EventQuery, text: str, time_unit: str) -> None:
@@ -218,7 +217,7 @@ class _Event:
                 alias = bare.steps[between.step].alias
                 message = f"{alias!r} is negated and at an end: nothing says how far"
                 hint = "add WITHIN: it must not occur that long before the last, or after the first"
-                raise self._refuse(pattern.spans[list(self.steps).index(alias)], message, hint)
+                raise self.refuse(pattern.spans[list(self.steps).index(alias)], message, hint)
 
     def _check_alternatives(
         self, bare: list[SeqPlan], terms: list[Term], entries: list[Returned]
@@ -232,38 +231,25 @@ class _Event:
         for each in spoken:
             if not any(each.aliases <= aliases for aliases in branches):
                 message = "this names steps of which no match has all: they are alternatives"
-                raise self._refuse(each.at, message, "write one for each alternative")
+                raise self.refuse(each.at, message, "write one for each alternative")
         for aliases in branches:
             if entries and not any(entry.aliases <= aliases for entry in entries):
                 names = [alias for alias, step in self.steps.items() if not step.negated]
                 left = next(alias for alias in names if alias in aliases)
                 message = "a match of another alternative has nothing of what is returned"
-                raise self._refuse(entries[0].at, message, f"return something of {left!r} too")
-
-    def _refuse(self, at: Span, message: str, hint: str = "") -> UserError:
-        return refuse(self.text, at, message, hint)
+                raise self.refuse(entries[0].at, message, f"return something of {left!r} too")
 
     def _resolve(self, reference: s.Reference) -> Attribute:
-        parts = reference.parts
-        alias, *rest = parts
+        alias = reference.parts[0]
         if alias.text not in self.steps:
-            bare = len(parts) == 1 or (len(parts) == 2 and alias.text == OWN and not alias.quoted)
-            if not bare:
+            before, name = attribute_of(reference.parts)
+            if before:
                 message = f"there is no step named {alias.text!r}"
-                raise self._refuse(alias.at, message, self._known_steps(alias.text))
+                raise self.refuse(alias.at, message, self._known_steps(alias.text))
             if len(self.steps) > 1:
                 raise self._unqualified(reference)
-            return Attribute(self._name(parts, reference), next(iter(self.steps)))
-        if not rest:
-            message = f"{alias.text!r} is a step, not a value"
-            raise self._refuse(alias.at, message, f"name one of its attributes: {alias.text}.ts")
-        return Attribute(self._name(tuple(rest), reference), alias.text)
-
-    def _name(self, parts: tuple[s.Name, ...], reference: s.Reference) -> str:
-        own = len(parts) == 2 and parts[0].text == OWN and not parts[0].quoted
-        if len(parts) > 1 and not own:
-            raise self._refuse(reference.at, "too many dots", 'as in a.v, a.attrs.v or a."x.y"')
-        return attribute_name(parts[-1].text, own=own)
+            return Attribute(name, next(iter(self.steps)))
+        return Attribute(member_of(reference, self.text, "a step"), alias.text)
 
     def _unqualified(self, reference: s.Reference) -> UserError:
         name = reference.parts[-1]
@@ -273,7 +259,7 @@ class _Event:
             text = "'" + name.text.replace("'", "''") + "'"
             hint = f"text goes in single quotes: {text}; as an attribute, {hint}"
         message = f"which step's {name.text!r} is meant?"
-        return self._refuse(reference.at, message, hint)
+        return self.refuse(reference.at, message, hint)
 
     def _known_steps(self, wrong: str) -> str:
         steps = list(self.steps)
@@ -286,5 +272,5 @@ class _Event:
             return None
         if clause.number.text not in {"0", "1"}:
             hint = "0 waits until results are correct, 1 gives them at once"
-            raise self._refuse(clause.number.at, "REALTIME is 0 or 1", hint)
+            raise self.refuse(clause.number.at, "REALTIME is 0 or 1", hint)
         return int(clause.number.text)

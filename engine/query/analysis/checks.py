@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from engine.errors import UserError
 from engine.query.analysis.conditions import condition, duration_ns, value, with_names
 from engine.query.analysis.roles import ROLES_OF_ALL, RepeatedNames
-from engine.query.analysis.typed import Context, only
+from engine.query.analysis.typed import Context, attribute_of, only
 from engine.query.clocked import is_clocked
-from engine.query.fields import OWN, attribute_name, attributes_in
+from engine.query.fields import attributes_in
 from engine.query.language import syntax as s
 from engine.query.language.mistakes import Span, closest, listed, refuse
 from engine.query.language.syntax import (
@@ -129,12 +129,11 @@ def _timeout(under: Under, context: Context) -> int | None:
 
 
 def _attribute(reference: s.Reference, text: str) -> Attribute:
-    parts = reference.parts
-    own = len(parts) == 2 and parts[0].text == OWN and not parts[0].quoted
-    if len(parts) > 1 and not own:
+    before, name = attribute_of(reference.parts)
+    if before:
         message = "a constraint names attributes of an event as they are"
-        raise refuse(text, reference.at, message, f"write {parts[-1].text}")
-    return Attribute(attribute_name(parts[-1].text, own=own))
+        raise refuse(text, reference.at, message, f"write {reference.parts[-1].text}")
+    return Attribute(name)
 
 
 def _expression(node: s.TraceNode, context: Context) -> Regular:
@@ -300,9 +299,9 @@ class _Reading:
         if rest and first.text in self.aliases:
             if self.repeated is not None:
                 return self.repeated.one_value(reference)
-            own = len(rest) == 2 and rest[0].text == OWN and not rest[0].quoted
-            if len(rest) == 1 or own:
-                return Attribute(attribute_name(rest[-1].text, own=own), first.text)
+            before, name = attribute_of(rest)
+            if not before:
+                return Attribute(name, first.text)
         raise self._unknown(reference)
 
     def _unknown(self, reference: s.Reference) -> UserError:

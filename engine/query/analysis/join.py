@@ -13,15 +13,14 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from engine.errors import UserError
 from engine.query.analysis.conditions import duration_ns, terms_of, value
 from engine.query.analysis.consistency import check_pattern
 from engine.query.analysis.selection import Window
-from engine.query.analysis.typed import Context, only
+from engine.query.analysis.typed import Context, attribute_of, member_of, only
 from engine.query.clocked import is_clocked
-from engine.query.fields import OWN, attribute_name, attributes_in, with_attributes
+from engine.query.fields import attributes_in, with_attributes
 from engine.query.language import syntax as s
-from engine.query.language.mistakes import Span, closest, refuse
+from engine.query.language.mistakes import Reader, Span, closest
 from engine.query.language.other_dialects import JOINS
 from engine.query.language.syntax import From, Join, JoinSide, OrderBy
 from engine.query.plan import (
@@ -88,7 +87,7 @@ def join_plan(parsed: s.SelectQuery, text: str, time_unit: str, name: str) -> Jo
     return _Join(parsed, text, time_unit).plan(name)
 
 
-class _Join:
+class _Join(Reader):
     """The analysis of one join."""
 
     def __init__(self, parsed: s.SelectQuery, text: str, time_unit: str) -> None:
@@ -98,7 +97,7 @@ class _Join:
         sources = [c for c in parsed.clauses if isinstance(c, From | Join)]
         if len(sources) > 1:
             hint = "two streams are joined: FROM a JOIN b; join a third with a query of its own"
-            raise self._refuse(sources[1].at, "FROM is given twice", hint)
+            raise self.refuse(sources[1].at, "FROM is given twice", hint)
         self.join = joins[0]
         self.kind = JoinKind(self.join.kind)
         self.aliases = self._aliases()
@@ -109,12 +108,12 @@ class _Join:
             if isinstance(clause, s.EmitClause):
                 message = "EMIT is for windows; a join emits a row when its pair is known"
                 hint = "leave EMIT out; --barrier says how long rows are held back"
-                raise self._refuse(clause.at, message, hint)
+                raise self.refuse(clause.at, message, hint)
             if isinstance(clause, s.GroupBy | s.Having | OrderBy):
                 words = {s.GroupBy: "GROUP BY", s.Having: "HAVING", OrderBy: "ORDER BY ... LIMIT"}
                 word = words[type(clause)]
                 message = f"{word} is of windows; a join gives rows"
-                raise self._refuse(clause.at, message, f"leave {word} out; {_OF_ROWS}")
+                raise self.refuse(clause.at, message, f"leave {word} out; {_OF_ROWS}")
         within_ns, window_ns = self._extent()
         on = self._terms(self.join.condition)
         where = self._terms(getattr(only(clauses, s.Where, self.text), "condition", None))
@@ -149,43 +148,33 @@ class _Join:
 
     # ---- names ----------------------------------------------------------------------------------
 
-    def _refuse(self, at: Span, message: str, hint: str = "") -> UserError:
-        return refuse(self.text, at, message, hint)
-
     def _aliases(self) -> tuple[str, str]:
         left, right = self.join.left, self.join.right
         word = left.alias
         if word is not None and not word.quoted and word.text.lower() in _ELSEWHERE:
             message = f"there is no {word.text.upper()} JOIN"
-            raise self._refuse(word.at, message, _ELSEWHERE[word.text.lower()])
+            raise self.refuse(word.at, message, _ELSEWHERE[word.text.lower()])
         if _named(left).text == _named(right).text:
             message = f"both sides are named {_named(left).text!r}"
             hint = "give each an alias of its own, as in FROM events a JOIN events b"
-            raise self._refuse(_named(right).at, message, hint)
+            raise self.refuse(_named(right).at, message, hint)
         return _named(left).text, _named(right).text
 
     def _resolve(self, reference: s.Reference) -> Attribute:
-        first, *rest = reference.parts
+        first = reference.parts[0]
         if first.text not in self.aliases:
-            bare = not rest or (len(rest) == 1 and first.text == OWN and not first.quoted)
             known = " and ".join(self.aliases)
-            if not bare:
+            if attribute_of(reference.parts)[0]:
                 near = closest(first.text, self.aliases)
                 hint = f"the sides are {known}" + (f"; {near}" if near else "")
-                raise self._refuse(first.at, f"no side is named {first.text!r}", hint)
+                raise self.refuse(first.at, f"no side is named {first.text!r}", hint)
             written = self.text[reference.at[0] : reference.at[1]]
             hint = f"write {self.aliases[0]}.{written} or {self.aliases[1]}.{written}"
             last = reference.parts[-1]
             if last.quoted:
                 hint = "text goes in single quotes: '" + last.text.replace("'", "''") + "'"
-            raise self._refuse(reference.at, f"which side's {last.text!r} is meant?", hint)
-        if not rest:
-            message = f"{first.text!r} is a side of the join, not a value"
-            raise self._refuse(first.at, message, f"name one of its attributes: {first.text}.ts")
-        own = len(rest) == 2 and rest[0].text == OWN and not rest[0].quoted
-        if len(rest) > 1 and not own:
-            raise self._refuse(reference.at, "too many dots", 'as in a.v, a.attrs.v or a."x.y"')
-        return Attribute(attribute_name(rest[-1].text, own=own), first.text)
+            raise self.refuse(reference.at, f"which side's {last.text!r} is meant?", hint)
+        return Attribute(member_of(reference, self.text, "a side of the join"), first.text)
 
     # ---- clauses --------------------------------------------------------------------------------
 
@@ -195,22 +184,22 @@ class _Join:
         within = only(clauses, s.Within, self.text)
         windows = [c for c in clauses if isinstance(c, Window)]
         if len(windows) > 1:
-            raise self._refuse(windows[1].at, "WINDOW is given twice", "keep one of them")
+            raise self.refuse(windows[1].at, "WINDOW is given twice", "keep one of them")
         if within is not None and windows:
             message = "a join goes by WITHIN or by WINDOW, not by both"
-            raise self._refuse(max(within.at, windows[0].at), message, "keep one of them")
+            raise self.refuse(max(within.at, windows[0].at), message, "keep one of them")
         if within is not None:
             return duration_ns(within.duration, self.context, "WITHIN"), None
         if not windows:
             message = "nothing says how far apart in time two partners may be"
-            raise self._refuse(self.join.join_at, message, "add, for example, WITHIN 10 s")
+            raise self.refuse(self.join.join_at, message, "add, for example, WITHIN 10 s")
         window = windows[0]
         if not isinstance(window, s.TimeWindow) or window.every is not None:
             hint = "use WINDOW TUMBLING, or WITHIN, which has no borders"
-            raise self._refuse(window.at, "a join takes no such window", hint)
+            raise self.refuse(window.at, "a join takes no such window", hint)
         if window.drift is not None:
             hint = "leave DRIFT out; the certainty of each row says what depends on the clocks"
-            raise self._refuse(window.at, "DRIFT is of aggregates; a join gives rows", hint)
+            raise self.refuse(window.at, "DRIFT is of aggregates; a join gives rows", hint)
         size = duration_ns(window.size, self.context, "the window")
         return size, size
 
@@ -220,7 +209,7 @@ class _Join:
         for predicate, at in terms_of(node, self.context):
             sides = frozenset(self.aliases.index(str(a.alias)) for a in attributes_in(predicate))
             if not sides:
-                raise self._refuse(at, "this condition names no event", "leave it out")
+                raise self.refuse(at, "this condition names no event", "leave it out")
             found.append(_Term(predicate, sides, at))
         return found
 
@@ -237,7 +226,7 @@ class _Join:
                 if _is_null(term.predicate):
                     message = f"events without a {alias!r} alone are those of an ANTI JOIN"
                     hint = "as in FROM a ANTI JOIN b ON a.x = b.x, which gives columns of a"
-                raise self._refuse(term.at, message, hint)
+                raise self.refuse(term.at, message, hint)
 
     def _selected(self) -> tuple[Computed, ...]:
         """The columns of a row; none: ``SELECT *``."""
@@ -247,15 +236,15 @@ class _Join:
                 message = "a join gives rows and aggregates nothing"
                 example = ", ".join(f"{alias}.ts" for alias in self.aliases)
                 hint = f"name attributes of the two sides, as in {example}; {_OF_ROWS}"
-                raise self._refuse(item.value.at, message, hint)
+                raise self.refuse(item.value.at, message, hint)
             expression = value(item.value, self.context)
             named = {str(attribute.alias) for attribute in attributes_in(expression)}
             if not named:
-                raise self._refuse(item.value.at, "this is the same for every row", "leave it out")
+                raise self.refuse(item.value.at, "this is the same for every row", "leave it out")
             if self.kind is JoinKind.ANTI and self.aliases[1] in named:
                 message = f"ANTI JOIN gives events that have no {self.aliases[1]!r}"
                 hint = f"name attributes of {self.aliases[0]!r} alone"
-                raise self._refuse(item.value.at, message, hint)
+                raise self.refuse(item.value.at, message, hint)
             columns.append((item, expression))
         plain = [e.name for item, e in columns if isinstance(e, Attribute) and item.label is None]
         found: list[Computed] = []
@@ -266,7 +255,7 @@ class _Join:
             if any(label == other.label for other in found):
                 at = item.label.at if item.label else item.value.at
                 hint = "give one of them another name with AS"
-                raise self._refuse(at, f"two columns are named {label!r}", hint)
+                raise self.refuse(at, f"two columns are named {label!r}", hint)
             found.append(Computed(label, expression))
         return tuple(found)
 

@@ -9,13 +9,12 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from engine.errors import UserError
 from engine.query.analysis.conditions import terms_of
 from engine.query.analysis.typed import Context, unsupported
 from engine.query.clocked import is_clocked
 from engine.query.fields import OWN, attributes_in
 from engine.query.language import syntax as s
-from engine.query.language.mistakes import Span, refuse
+from engine.query.language.mistakes import Reader, Span, refuse
 from engine.query.plan import Attribute, Comparison, Group, Logic, Part, Predicate, Step, TreePart
 from engine.query.shape import leaves, unscoped
 from engine.stream.timeline import ANY_TYPE
@@ -30,7 +29,7 @@ STEPS_MAX: Final = 60
 BRANCHES_MAX: Final = 64
 
 
-class Pattern:
+class Pattern(Reader):
     """The steps of a pattern in written order, and ``tree``, their groups (OR included).
 
     Raises:
@@ -70,9 +69,6 @@ class Pattern:
                 hint = "inside AND a negated step goes between two others: SEQ(A a, !N n, B b)"
                 raise self.refuse(self.spans[place], message, hint)
         return found
-
-    def refuse(self, at: Span, message: str, hint: str = "") -> UserError:
-        return refuse(self.text, at, message, hint)
 
     def _part(self, node: s.PatternNode, parent: str) -> Part:
         match node:

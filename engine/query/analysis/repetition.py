@@ -10,7 +10,6 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from engine.errors import UserError
 from engine.query.analysis.conditions import condition, duration_ns
 from engine.query.analysis.pattern import Term, either_types, read_terms
 from engine.query.analysis.roles import (
@@ -24,7 +23,7 @@ from engine.query.analysis.typed import Context, only
 from engine.query.clocked import is_clocked
 from engine.query.fields import attributes_in, parts_of, with_alias
 from engine.query.language import syntax as s
-from engine.query.language.mistakes import Span, refuse
+from engine.query.language.mistakes import Reader, Span
 from engine.query.language.syntax import (
     ContiguityClause,
     From,
@@ -82,7 +81,7 @@ def repeat_plan(
     return _RepeatQuery(parsed, text, time_unit).plan(name, realtime)
 
 
-class _RepeatQuery:
+class _RepeatQuery(Reader):
     """The analysis of one query."""
 
     def __init__(self, parsed: s.EventQuery, text: str, time_unit: str) -> None:
@@ -137,20 +136,20 @@ class _RepeatQuery:
             for relation in pattern.relations:
                 if relation.word != ",":
                     hint = "write ',': with repetition and CONTIGUITY, steps are points"
-                    raise self._refuse(relation.at, f"{relation.word} relates intervals", hint)
+                    raise self.refuse(relation.at, f"{relation.word} relates intervals", hint)
         for part in parts:
             self._read_part(part, negated=False)
         positive = [alias for alias, step in self.steps.items() if not step.negated]
         if all(self.often[alias].least == 0 for alias in positive):
             message = "every step of this pattern may be missing"
-            raise self._refuse(pattern.at, message, "at least one must occur: write + for *")
+            raise self.refuse(pattern.at, message, "at least one must occur: write + for *")
 
     def _read_part(self, node: s.PatternNode, *, negated: bool) -> None:
         match node:
             case s.StepNode(type=kind, alias=alias, often=often):
                 if negated and often is not None:
                     message = "a negated step must not occur at all, so it does not repeat"
-                    raise self._refuse(often.at, message, f"write !{kind.text}")
+                    raise self.refuse(often.at, message, f"write !{kind.text}")
                 self._add(kind, alias or kind, (), often, negated=negated)
             case s.GroupNode(alias=s.Name() as alias):
                 types = either_types(node, self.text)
@@ -162,12 +161,12 @@ class _RepeatQuery:
                 else:
                     self._read_part(part, negated=True)
             case s.NegatedNode():
-                raise self._refuse(node.at, "this step is negated twice", "write one !")
+                raise self.refuse(node.at, "this step is negated twice", "write one !")
             case _:
                 word = node.op if isinstance(node, s.GroupNode) else "ISEQ"
                 message = f"{word}(...) cannot be in a pattern whose steps repeat"
                 hint = "such a pattern is one SEQ of steps; of two types: OR(A, B) x"
-                raise self._refuse(node.at, message, hint)
+                raise self.refuse(node.at, message, hint)
 
     def _add(
         self, kind: s.Name, named: s.Name, types: tuple[str, ...], often: OftenNode | None, *,
@@ -175,9 +174,9 @@ class _RepeatQuery:
     ) -> None:  # fmt: skip
         if named.text in self.steps:
             hint = "give each an alias of its own"
-            raise self._refuse(named.at, f"two steps are named {named.text!r}", hint)
+            raise self.refuse(named.at, f"two steps are named {named.text!r}", hint)
         if len(self.steps) == STEPS_MAX:
-            raise self._refuse(named.at, f"a pattern with repetition has at most {STEPS_MAX} steps")
+            raise self.refuse(named.at, f"a pattern with repetition has at most {STEPS_MAX} steps")
         self.steps[named.text] = Step(named.text, kind.text, negated, types=types)
         self.spans[named.text] = named.at
         self.often[named.text] = Often() if often is None else self._times(often)
@@ -188,7 +187,7 @@ class _RepeatQuery:
         least, most = _TIMES.get(often.words) or self._counted(often)
         if most == 1 and often.array:
             hint = "leave [] out, or write + for one and more"
-            raise self._refuse(often.at, "this step has one event at most, so it is no list", hint)
+            raise self.refuse(often.at, "this step has one event at most, so it is no list", hint)
         return Often(least, most)
 
     def _counted(self, often: OftenNode) -> tuple[int, int | None]:
@@ -197,15 +196,15 @@ class _RepeatQuery:
         others = [word for word in often.words if word not in {"{", "}", ",", *numbers}]
         if others or any(int(word) > TIMES_MAX for word in numbers):
             message = f"a number of times is whole and at most {TIMES_MAX:,}"
-            raise self._refuse(often.at, message, "for any number write *, for one and more +")
+            raise self.refuse(often.at, message, "for any number write *, for one and more +")
         least = int(numbers[0])
         most = int(numbers[1]) if len(numbers) == 2 else None if "," in often.words else least
         if most == 0:
             hint = "write !, as in SEQ(A a, !B b, C c), or leave the step out"
-            raise self._refuse(often.at, "this step never occurs", hint)
+            raise self.refuse(often.at, "this step never occurs", hint)
         if most is not None and most < least:
             message = f"at least {least} and at most {most} times is never"
-            raise self._refuse(often.at, message, f"did you mean {{{most},{least}}}?")
+            raise self.refuse(often.at, message, f"did you mean {{{most},{least}}}?")
         return least, most
 
     def _read_until(self) -> None:
@@ -214,13 +213,13 @@ class _RepeatQuery:
                 continue
             if not self.often[alias].repeats:
                 message = f"{alias!r} does not repeat, so nothing ends it"
-                raise self._refuse(often.until.at, message, "put the condition into WHERE")
+                raise self.refuse(often.until.at, message, "put the condition into WHERE")
             own = RepeatedNames(self.text, {alias: self.steps[alias]}, {alias: Often()})
             context = Context(self.text, self.time_unit, own.resolve, own.collected)
             until = condition(often.until, context)
             if is_clocked(until):
                 message = "UNTIL asks of an event alone, and clocks may err in its time"
-                raise self._refuse(often.until.at, message, "compare attributes")
+                raise self.refuse(often.until.at, message, "compare attributes")
             self.often[alias] = replace(self.often[alias], until=until)
 
     def _check_ends(self) -> None:
@@ -232,7 +231,7 @@ class _RepeatQuery:
             if self.steps[alias].negated and not present[0] < place < present[-1]:
                 message = f"{alias!r} is negated and may be at an end: nothing says how far"
                 hint = "add WITHIN: it must not occur that long before the last, or after the first"
-                raise self._refuse(self.spans[alias], message, hint)
+                raise self.refuse(self.spans[alias], message, hint)
 
     # ---- conditions --------------------------------------------------------------------------
     def _conditions(self, context: Context) -> tuple[dict[str, Predicate], tuple[Predicate, ...]]:
@@ -263,18 +262,18 @@ class _RepeatQuery:
             hint = (
                 f"name one of them by index, of the other first({each[1]}.v) or last({each[1]}.v)"
             )
-            raise self._refuse(term.at, message, hint)
+            raise self.refuse(term.at, message, hint)
         if each and negated:
             message = f"{negated[0]!r} is negated: which event of {each[0]!r} is meant?"
             hint = f"compare with first({each[0]}.v) or last({each[0]}.v)"
-            raise self._refuse(term.at, message, hint)
+            raise self.refuse(term.at, message, hint)
         if _calculates_with_collected(term.predicate):
             message = "functions take values of events, and this one takes what is made of several"
             hint = "compare sum, avg, min, max and count as they are, or with + - * /"
-            raise self._refuse(term.at, message, hint)
+            raise self.refuse(term.at, message, hint)
         if len(negated) > 1:
             message = f"this joins two negated steps, {negated[0]} and {negated[1]}"
-            raise self._refuse(term.at, message, "compare each with a positive step")
+            raise self.refuse(term.at, message, "compare each with a positive step")
 
     # ---- what is given -----------------------------------------------------------------------
     def _returned(self, names: RepeatedNames) -> tuple[list[Returned], bool]:
@@ -291,16 +290,13 @@ class _RepeatQuery:
             return None
         if any(isinstance(each, SkipClause) for each in self.parsed.clauses):
             hint = "leave one of them out"
-            raise self._refuse(clause.at, "LIMIT and SKIP both choose among matches", hint)
+            raise self.refuse(clause.at, "LIMIT and SKIP both choose among matches", hint)
         text = clause.number.text
         if not text.isdecimal() or not 0 < int(text) <= LIMIT_MAX:
             message = f"LIMIT is a whole number from 1 to {LIMIT_MAX:,}"
             hint = "so many matches are given of those with the same last event, the earliest"
-            raise self._refuse(clause.number.at, message, hint)
+            raise self.refuse(clause.number.at, message, hint)
         return int(text)
-
-    def _refuse(self, at: Span, message: str, hint: str = "") -> UserError:
-        return refuse(self.text, at, message, hint)
 
 
 _SKIPS: Final = {"last": Skip.PAST_LAST, "next": Skip.TO_NEXT}

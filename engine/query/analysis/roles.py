@@ -8,13 +8,12 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from engine.errors import UserError
 from engine.query.analysis.conditions import value
 from engine.query.analysis.pattern import Term
-from engine.query.analysis.typed import Context, Typed, only
-from engine.query.fields import FIELDS, OWN, ValueKind, attribute_name, attributes_in
+from engine.query.analysis.typed import Context, Typed, attribute_of, member_of, only
+from engine.query.fields import FIELDS, ValueKind, attribute_name, attributes_in
 from engine.query.language import syntax as s
-from engine.query.language.mistakes import Span, closest, listed, refuse
+from engine.query.language.mistakes import Reader, Span, closest, listed, refuse
 from engine.query.language.syntax import From, PartitionBy
 from engine.query.plan import Attribute, Comparison, Computed, Constant, Membership, Step
 from engine.query.render import render_expression
@@ -97,7 +96,7 @@ ROLES_OF_ALL: Final = {FIRST, LAST, *COLLECTED}
 _NUMBERS: Final = {"sum", "avg", "min", "max"}
 
 
-class RepeatedNames:
+class RepeatedNames(Reader):
     """Names of a pattern with these ``steps``, by alias, and how ``often`` each occurs."""
 
     def __init__(self, text: str, steps: Mapping[str, Step], often: Mapping[str, Often]) -> None:
@@ -115,7 +114,7 @@ class RepeatedNames:
             return self._once(reference, alias, name)
         if reference.step_index is None:
             message = f"{alias!r} repeats: which of its events is meant?"
-            raise self._refuse(reference.at, message, self._choices(alias, name))
+            raise self.refuse(reference.at, message, self._choices(alias, name))
         return Attribute(name, with_role(alias, self._index(reference, alias)))
 
     def returned(self, reference: s.Reference) -> Attribute:
@@ -123,7 +122,7 @@ class RepeatedNames:
         alias, name = self._parts(reference)
         if reference.step_index is not None:
             message = "RETURN has values of whole matches"
-            raise self._refuse(reference.at, message, self._choices(alias, name, of_match=True))
+            raise self.refuse(reference.at, message, self._choices(alias, name, of_match=True))
         return Attribute(name, alias)
 
     def one_value(self, reference: s.Reference) -> Attribute:
@@ -135,13 +134,13 @@ class RepeatedNames:
         if reference.step_index is not None:
             alias, name = self._parts(reference)
             message = "a CHECK has values of whole matches"
-            raise self._refuse(reference.at, message, self._choices(alias, name, of_match=True))
+            raise self.refuse(reference.at, message, self._choices(alias, name, of_match=True))
         found = self.returned(reference)
         alias = str(found.alias)
         if self.often[alias].repeats:
             message = f"{alias!r} repeats, so this has several values"
             hint = self._choices(alias, found.name, of_match=True)
-            raise self._refuse(reference.at, message, hint)
+            raise self.refuse(reference.at, message, hint)
         return found
 
     def checked(self, entry: Returned) -> Returned:
@@ -158,7 +157,7 @@ class RepeatedNames:
             alias, role = step_and_role(each)
             if not role and self.often[alias].repeats:
                 message = f"{alias!r} repeats, so this has several values"
-                raise self._refuse(entry.at, message, self._choices(alias, "v", of_match=True))
+                raise self.refuse(entry.at, message, self._choices(alias, "v", of_match=True))
         return entry
 
     def collected(self, call: s.Call) -> Typed | None:
@@ -178,19 +177,19 @@ class RepeatedNames:
         ):
             hint = "as in count(a)" if function == COUNT else f"as in {function}(a.v)"
             hint += "; a[i - 1].v is of the event before a[i]" if len(call.arguments) > 1 else ""
-            raise self._refuse(call.at, f"{function} takes a step that repeats", hint)
+            raise self.refuse(call.at, f"{function} takes a step that repeats", hint)
         if function == COUNT:
             counted = with_role(self._counted(argument), COUNT)
             return Typed(Attribute("seq", counted, argument.at), ValueKind.NUMBER)
         alias, name = self._parts(argument)
         if not self.often[alias].repeats:
             message = f"{alias!r} does not repeat"
-            raise self._refuse(argument.at, message, f"write {alias}.{name}")
+            raise self.refuse(argument.at, message, f"write {alias}.{name}")
         kind = FIELDS.get(name, ValueKind.ANY)
         if function in _NUMBERS and kind in {ValueKind.TIME, ValueKind.TEXT}:
             message = f"{name!r} is {kind}, and {function} takes numbers"
             hint = f"first({alias}.{name}) and last({alias}.{name}) are its least and largest"
-            raise self._refuse(argument.at, message, hint if kind == ValueKind.TIME else "")
+            raise self.refuse(argument.at, message, hint if kind == ValueKind.TIME else "")
         kind = ValueKind.NUMBER if function in _NUMBERS else kind
         at = argument.parts[-1].at
         return Typed(Attribute(name, with_role(alias, function), at), kind)
@@ -205,31 +204,25 @@ class RepeatedNames:
         for reference in clause.references if clause else ():
             name = partition_name(reference, self.text, self.steps)
             if name in found:
-                raise self._refuse(reference.at, "this is there twice", "leave one out")
+                raise self.refuse(reference.at, "this is there twice", "leave one out")
             found.append(name)
         return tuple(found)
 
     # ---- parts -------------------------------------------------------------------------------
     def _parts(self, reference: s.Reference) -> tuple[str, str]:
-        alias, *rest = reference.parts
+        alias = reference.parts[0]
         if alias.text not in self.steps:
             if len(reference.parts) == 1 and len(self.steps) == 1:
                 return next(iter(self.steps)), attribute_name(alias.text, own=False)
             near = closest(alias.text, self.steps)
             hint = f"the steps are {listed(self.steps)}" + (f"; {near}" if near else "")
-            raise self._refuse(alias.at, f"there is no step named {alias.text!r}", hint)
-        if not rest:
-            hint = f"name one of its attributes: {alias.text}.ts"
-            raise self._refuse(alias.at, f"{alias.text!r} is a step, not a value", hint)
-        own = len(rest) == 2 and rest[0].text == OWN and not rest[0].quoted
-        if len(rest) > 1 and not own:
-            raise self._refuse(reference.at, "too many dots", 'as in a.v, a.attrs.v or a."x.y"')
-        return alias.text, attribute_name(rest[-1].text, own=own)
+            raise self.refuse(alias.at, f"there is no step named {alias.text!r}", hint)
+        return alias.text, member_of(reference, self.text, "a step")
 
     def _once(self, reference: s.Reference, alias: str, name: str) -> Attribute:
         if reference.step_index is not None:
             hint = f"write {alias}.{name}, or {alias} with + behind its type"
-            raise self._refuse(reference.step_index.at, f"{alias!r} does not repeat", hint)
+            raise self.refuse(reference.step_index.at, f"{alias!r} does not repeat", hint)
         return Attribute(name, alias)
 
     def _index(self, reference: s.Reference, alias: str) -> str:
@@ -237,19 +230,19 @@ class RepeatedNames:
         assert index is not None
         if index.variable is None or index.variable.text.lower() != "i":
             hint = f"{alias}[i] is each event, {alias}[i - 1] the one before; first(), last()"
-            raise self._refuse(index.at, "an index is i or i - 1", hint)
+            raise self.refuse(index.at, "an index is i or i - 1", hint)
         if index.less > 1:
             hint = f"compare {alias}[i] with {alias}[i - 1]"
-            raise self._refuse(index.at, "neighbours are compared, not events further apart", hint)
+            raise self.refuse(index.at, "neighbours are compared, not events further apart", hint)
         return BEFORE if index.less else EACH
 
     def _counted(self, argument: s.Reference) -> str:
         alias = argument.parts[0]
         if len(argument.parts) > 1 or alias.text not in self.steps:
             hint = f"the steps are {listed(self.steps)}, as in count({next(iter(self.steps))})"
-            raise self._refuse(argument.at, "count takes a step", hint)
+            raise self.refuse(argument.at, "count takes a step", hint)
         if self.often[alias.text] == Often():
-            raise self._refuse(argument.at, f"{alias.text!r} occurs once", "leave this out")
+            raise self.refuse(argument.at, f"{alias.text!r} occurs once", "leave this out")
         return alias.text
 
     def _choices(self, alias: str, name: str, *, of_match: bool = False) -> str:
@@ -259,9 +252,6 @@ class RepeatedNames:
         each, before = f"{alias}[i].{name} for each", f"{alias}[i - 1].{name} for the one before"
         return f"write {each}, {before}, {aggregates}"
 
-    def _refuse(self, at: Span, message: str, hint: str = "") -> UserError:
-        return refuse(self.text, at, message, hint)
-
 
 def partition_name(reference: s.Reference, text: str, steps: Mapping[str, Step]) -> str:
     """The attribute that an entry of PARTITION BY names.
@@ -269,13 +259,11 @@ def partition_name(reference: s.Reference, text: str, steps: Mapping[str, Step])
     Raises:
         UserError: it is a step's, or a time.
     """
-    *before, last = reference.parts
-    own = len(before) == 1 and before[0].text == OWN and not before[0].quoted
-    if (before and not own) or reference.step_index is not None:
+    before, name = attribute_of(reference.parts)
+    if before or reference.step_index is not None:
         step = before[0].text if before and before[0].text in steps else "a step"
         message = f"PARTITION BY names an attribute of all events, not of {step}"
-        raise refuse(text, reference.at, message, f"write {last.text}")
-    name = attribute_name(last.text, own=own)
+        raise refuse(text, reference.at, message, f"write {reference.parts[-1].text}")
     if FIELDS.get(name) == ValueKind.TIME:
         hint = "partition by an attribute, or by source, stream or type"
         raise refuse(text, reference.at, f"{name!r} is a time", hint)

@@ -7,13 +7,12 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from engine.errors import UserError
 from engine.query.analysis.conditions import condition, duration_ns, terms_of, value_of, with_names
 from engine.query.analysis.consistency import check_select
-from engine.query.analysis.typed import Context, only
-from engine.query.fields import FIELDS, OWN, ValueKind, attribute_name, attributes_in
+from engine.query.analysis.typed import Context, attribute_of, is_own, only
+from engine.query.fields import FIELDS, ValueKind, attributes_in
 from engine.query.language import syntax as s
-from engine.query.language.mistakes import Span, closest, listed, refuse
+from engine.query.language.mistakes import Reader, Span, closest, listed
 from engine.query.language.syntax import From, OrderBy
 from engine.query.plan import (
     AGGREGATES,
@@ -278,7 +277,7 @@ def _is_function(call: s.Call) -> bool:
     return call.function.text.lower() in FUNCTIONS
 
 
-class _Select:
+class _Select(Reader):
     """The analysis of one SELECT query."""
 
     def __init__(self, parsed: s.SelectQuery, text: str, time_unit: str) -> None:
@@ -328,67 +327,63 @@ class _Select:
             group_by=group_by,
         )
 
-    def _refuse(self, at: Span, message: str, hint: str = "") -> UserError:
-        return refuse(self.text, at, message, hint)
-
     def _window(self) -> Window:
         """The window, after what has no operator yet was refused."""
         clauses = self.parsed.clauses
         windows = [c for c in clauses if isinstance(c, Window)]
         if len(windows) > 1:
-            raise self._refuse(windows[1].at, "WINDOW is given twice", "keep one of them")
+            raise self.refuse(windows[1].at, "WINDOW is given twice", "keep one of them")
         sources = [c for c in clauses if isinstance(c, From)]
         if len(sources) > 1:
             hint = "name all streams in one: FROM a, b"
-            raise self._refuse(sources[1].at, "FROM is given twice", hint)
+            raise self.refuse(sources[1].at, "FROM is given twice", hint)
         within = only(clauses, s.Within, self.text)
         if within is not None:
             hint = "a window has its length: WINDOW TUMBLING 10 s"
             if len(self.streams) > 1:
                 hint = "two streams beside one another: FROM a JOIN b ON a.x = b.x WITHIN 10 s"
-            raise self._refuse(within.at, "WITHIN is of patterns and joins", hint)
+            raise self.refuse(within.at, "WITHIN is of patterns and joins", hint)
         if not self.parsed.items:
             hint = f"name aggregates, as in SELECT count(*); {_EVENTS}"
-            raise self._refuse(self.parsed.at, "nothing is aggregated", hint)
+            raise self.refuse(self.parsed.at, "nothing is aggregated", hint)
         if not windows:
             plain = all(isinstance(item.value, s.Reference) for item in self.parsed.items)
             hint = "add, for example, WINDOW TUMBLING 10 s" + (f"; {_EVENTS}" if plain else "")
-            raise self._refuse(self.parsed.at, "a SELECT needs a WINDOW", hint)
+            raise self.refuse(self.parsed.at, "a SELECT needs a WINDOW", hint)
         return windows[0]
 
     def _streams(self, clause: From | None) -> tuple[str, ...]:
         found: list[str] = []
         for stream in clause.streams if clause else ():
             if stream.text in found:
-                raise self._refuse(stream.at, f"stream {stream.text!r} is named twice")
+                raise self.refuse(stream.at, f"stream {stream.text!r} is named twice")
             found.append(stream.text)
         return tuple(found)
 
     def _resolve(self, reference: s.Reference) -> Attribute:
-        parts = list(reference.parts)
-        if len(parts) > 1 and not (parts[0].text == OWN and not parts[0].quoted):
-            stream = parts.pop(0)
+        before, name = attribute_of(reference.parts)
+        if before and not is_own(before[0]):
+            stream, *before = before
             if stream.text not in self.called:
                 message = f"there is no stream named {stream.text!r} in FROM"
                 near = closest(stream.text, self.called)
                 hint = f"there is {listed(sorted(self.called))}" if self.called else ""
-                raise self._refuse(stream.at, message, near or hint)
+                raise self.refuse(stream.at, message, near or hint)
             if len(self.streams) > 1:
                 message = "streams named in one FROM are read as one"
                 word = self.text[stream.at[0] : stream.at[1]]
                 hint = f"leave out {word}.; two beside one another: FROM a JOIN b ON a.x = b.x"
-                raise self._refuse(stream.at, message, hint)
-        own = len(parts) == 2 and parts[0].text == OWN and not parts[0].quoted
-        if len(parts) > 1 and not own:
-            raise self._refuse(reference.at, "too many dots", 'as in v, attrs.v or "x.y"')
-        return Attribute(attribute_name(parts[-1].text, own=own))
+                raise self.refuse(stream.at, message, hint)
+        if before:
+            raise self.refuse(reference.at, "too many dots", 'as in v, attrs.v or "x.y"')
+        return Attribute(name)
 
     def _group_by(self, clause: s.GroupBy | None) -> tuple[Attribute, ...]:
         found: list[Attribute] = []
         for reference in clause.references if clause else ():
             attribute = self._resolve(reference)
             if attribute in found:
-                raise self._refuse(reference.at, "this is grouped by twice")
+                raise self.refuse(reference.at, "this is grouped by twice")
             found.append(attribute)
         return tuple(found)
 
@@ -398,7 +393,7 @@ class _Select:
         terms: list[tuple[Predicate, Span]] = []
         for predicate, at in terms_of(clause.condition, self.context):
             if next(attributes_in(predicate), None) is None:
-                raise self._refuse(at, "this condition names no attribute", "leave it out")
+                raise self.refuse(at, "this condition names no attribute", "leave it out")
             terms.append((predicate, at))
         check_select(terms, self.context)
         predicates = tuple(predicate for predicate, _ in terms)
@@ -417,11 +412,11 @@ class _Select:
             if any(aggregate.label == other.label for other in found):
                 at = item.label.at if item.label else item.value.at
                 hint = "give one of them another name with AS"
-                raise self._refuse(at, f"two results are named {aggregate.label!r}", hint)
+                raise self.refuse(at, f"two results are named {aggregate.label!r}", hint)
             found.append(aggregate)
         if not found:
             at = self.parsed.items[0].value.at
-            raise self._refuse(at, "nothing is aggregated", "add, for example, count(*)")
+            raise self.refuse(at, "nothing is aggregated", "add, for example, count(*)")
         return tuple(found)
 
     def _hidden(self, aggregates: Sequence[Aggregate]) -> tuple[Aggregate, ...]:
@@ -435,7 +430,7 @@ class _Select:
                 name = aggregate.function
                 message = f"{name} is one event's value: those of LOW, MIDDLE and HIGH have no mean"
                 hint = "tell each of the three: DRIFT EACH; or leave DRIFT out"
-                raise self._refuse(at, message, hint)
+                raise self.refuse(at, message, hint)
 
     def _computed(self, item: s.Item) -> Aggregate:
         """Arithmetic of aggregates, which are worked out whether they are selected or not."""
@@ -450,7 +445,7 @@ class _Select:
             if name in self.named:
                 return Attribute(name)
             hint = f"write avg({name}); of a group's own attribute, max({name})"
-            raise self._refuse(reference.at, f"{name!r} is beside aggregates", hint)
+            raise self.refuse(reference.at, f"{name!r} is beside aggregates", hint)
 
         before = len(self.worked_out)
         node = with_names(item.value, named)
@@ -458,13 +453,11 @@ class _Select:
             if isinstance(item.value, s.Call):
                 name = item.value.function.text
                 hint = f"as in avg({name}(v)), or {name}(avg(v))"
-                raise self._refuse(item.value.at, f"this {name} is not aggregated", hint)
-            raise self._refuse(item.value.at, "this is not aggregated", "as in max(v) - min(v)")
+                raise self.refuse(item.value.at, f"this {name} is not aggregated", hint)
+            raise self.refuse(item.value.at, "this is not aggregated", "as in max(v) - min(v)")
         typed = value_of(node, replace(self.context, resolve=resolve, kinds={}))
         if typed.kind == ValueKind.TEXT:
-            raise self._refuse(
-                item.value.at, "this is text", "arithmetic of aggregates is a number"
-            )
+            raise self.refuse(item.value.at, "this is text", "arithmetic of aggregates is a number")
         made = typed.expression
         label = item.label.text if item.label else computed_text(made, {n: n for n in self.named})
         return Aggregate(COMPUTED, made, label)
@@ -477,10 +470,10 @@ class _Select:
             hint = f"write avg({name}), or add GROUP BY {name}"
             if name.lower() in _OF_WINDOW:
                 hint = "leave it out: each result has its window's start and end"
-            raise self._refuse(reference.at, message, hint)
+            raise self.refuse(reference.at, message, hint)
         if item.label is not None and item.label.text != attribute.name:
             hint = "leave AS out; to rename it, CREATE STREAM t AS EVENT A a RETURN a.v AS name"
-            raise self._refuse(item.label.at, "a group has the name of its attribute", hint)
+            raise self.refuse(item.label.at, "a group has the name of its attribute", hint)
 
     def _own(self, call: s.Call) -> Aggregate:
         return self._aggregate(call, None)
@@ -491,10 +484,10 @@ class _Select:
             near = closest(function, AGGREGATES)
             hint = f"the aggregates are {', '.join(AGGREGATES)}" + (f"; {near}" if near else "")
             message = f"unknown aggregate {call.function.text!r}"
-            raise self._refuse(call.function.at, message, ELSEWHERE.get(function, hint))
+            raise self.refuse(call.function.at, message, ELSEWHERE.get(function, hint))
         if call.distinct and function != "count":
             hint = "count(DISTINCT v) counts different values"
-            raise self._refuse(call.at, f"only count takes DISTINCT, not {function}", hint)
+            raise self.refuse(call.at, f"only count takes DISTINCT, not {function}", hint)
         parameter, by = None, None
         arguments = call.arguments
         if function == "quantile":
@@ -503,13 +496,13 @@ class _Select:
         if function in _BY:
             if call.star or len(arguments) != 2:
                 hint = f"as in {function}(name, v): name where v is {function[:3]}imal"
-                raise self._refuse(call.at, f"{function} takes two attributes", hint)
+                raise self.refuse(call.at, f"{function} takes two attributes", hint)
             argument, by = self._argument(function, arguments[0]), self._by(function, arguments[1])
         elif call.star and function == "count":
             argument = None
         elif call.star or len(arguments) != 1:
             hint = f"as in {function}(v)" + (", or count(*)" if function == "count" else "")
-            raise self._refuse(call.at, f"{function} takes one attribute", hint)
+            raise self.refuse(call.at, f"{function} takes one attribute", hint)
         else:
             argument = self._argument(function, arguments[0])
         made = Aggregate(
@@ -522,15 +515,13 @@ class _Select:
         typed = value_of(node, self.context)
         by = typed.expression
         if next(attributes_in(by), None) is None:
-            raise self._refuse(node.at, "this is the same for every event", "name an attribute")
+            raise self.refuse(node.at, "this is the same for every event", "name an attribute")
         if isinstance(by, Attribute) and FIELDS.get(by.name) == ValueKind.TEXT:
             hint = f"as in {function}({by.name}, v)"
-            raise self._refuse(
-                node.at, f"{by.name!r} is text, and {function} goes by numbers", hint
-            )
+            raise self.refuse(node.at, f"{by.name!r} is text, and {function} goes by numbers", hint)
         if typed.kind == ValueKind.TEXT:
             hint = "length(...) is a number"
-            raise self._refuse(node.at, f"this is text, and {function} goes by numbers", hint)
+            raise self.refuse(node.at, f"this is text, and {function} goes by numbers", hint)
         return by
 
     def _argument(self, function: str, node: s.Node) -> Expression:
@@ -538,22 +529,22 @@ class _Select:
         argument = typed.expression
         if next(attributes_in(argument), None) is None:
             hint = "count(*) counts events" if function == "count" else "name an attribute"
-            raise self._refuse(node.at, "this is the same for every event", hint)
+            raise self.refuse(node.at, "this is the same for every event", hint)
         named = argument.name if isinstance(argument, Attribute) else ""
         if function not in TAKES_TEXT and FIELDS.get(named) == ValueKind.TEXT:
             message = f"{named!r} is text, and {function} takes numbers"
-            raise self._refuse(node.at, message, f"count({named}) counts its values")
+            raise self.refuse(node.at, message, f"count({named}) counts its values")
         if function not in TAKES_TEXT and typed.kind == ValueKind.TEXT:
             hint = "length(...) is a number; count, first and last take text"
-            raise self._refuse(node.at, f"this is text, and {function} takes numbers", hint)
+            raise self.refuse(node.at, f"this is text, and {function} takes numbers", hint)
         return argument
 
     def _parameter(self, call: s.Call) -> float:
         hint = "as in quantile(v, 0.9)"
         if call.star or len(call.arguments) != 2:
             message = "quantile takes an attribute and a share between 0 and 1"
-            raise self._refuse(call.at, message, hint)
+            raise self.refuse(call.at, message, hint)
         share = call.arguments[1]
         if isinstance(share, s.Number) and share.unit is None and 0 <= float(share.text) <= 1:
             return float(share.text)
-        raise self._refuse(share.at, "the share of a quantile lies between 0 and 1", hint)
+        raise self.refuse(share.at, "the share of a quantile lies between 0 and 1", hint)

@@ -20,7 +20,7 @@ from engine.query.endpoints import order as o
 from engine.query.endpoints.order import relation_named
 from engine.query.fields import attributes_in
 from engine.query.language import syntax as s
-from engine.query.language.mistakes import Span, closest, listed, refuse
+from engine.query.language.mistakes import Reader, Span, closest, listed
 from engine.query.plan import Attribute, Comparison, Logic, PointRelation, Predicate, Step
 
 ALTERNATIVES_MAX: Final = 64
@@ -61,7 +61,7 @@ class _Written:
         return len(self.spans) - 1
 
 
-class Restrictions:
+class Restrictions(Reader):
     """The analysis of one TList.
 
     Args:
@@ -131,7 +131,7 @@ class Restrictions:
         if len(negated) > 1:
             one, two = (self.steps[number].alias for number in negated[:2])
             message = f"this relates two negated steps, {one} and {two}"
-            raise self._refuse(node.at, message, "relate each to a step that occurs")
+            raise self.refuse(node.at, message, "relate each to a step that occurs")
         return negated[0] if negated else None
 
     def _step(self, name: s.Name) -> int:
@@ -145,11 +145,11 @@ class Restrictions:
         if typed:
             aliases = [self.steps[n].alias for n in typed]
             message = f"which {name.text} is meant?"
-            raise self._refuse(name.at, message, f"write {' or '.join(aliases)}")
+            raise self.refuse(name.at, message, f"write {' or '.join(aliases)}")
         known = list(self._number)
         near = closest(name.text, known)
         hint = f"the steps are {listed(known)}" + (f"; {near}" if near else "")
-        raise self._refuse(name.at, f"there is no step named {name.text!r}", hint)
+        raise self.refuse(name.at, f"there is no step named {name.text!r}", hint)
 
     # ---- alternatives --------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class Restrictions:
         count = prod(_count(node) for node in nodes)
         if count > ALTERNATIVES_MAX:
             message = f"the ORs make {count} combinations; at most {ALTERNATIVES_MAX} are answered"
-            raise self._refuse(nodes[0].at, message, "split it into several queries")
+            raise self.refuse(nodes[0].at, message, "split it into several queries")
         found = []
         edges = {
             id(literal): list(self._edges(literal))
@@ -191,7 +191,7 @@ class Restrictions:
             left, right = self._step(literal.left), self._step(literal.right)
             if left == right:
                 message = f"this relates {literal.left.text} to itself"
-                raise self._refuse(literal.at, message, "a relation is between two steps")
+                raise self.refuse(literal.at, message, "a relation is between two steps")
             for mine, op, other in relation_named(literal.word):
                 place = self._written.add(literal.at, op)
                 one, two = 2 * left + _ENDS.index(mine), 2 * right + _ENDS.index(other)
@@ -203,9 +203,9 @@ class Restrictions:
             sign = "=" if op == "==" else op
             if sign in {"!=", "<>"}:
                 hint = "write (x < y OR x > y), or < <= = >= >"
-                raise self._refuse(at, f"end points are not related by {op}", hint)
+                raise self.refuse(at, f"end points are not related by {op}", hint)
             if points[number] == points[number + 1]:
-                raise self._refuse(at, "this relates an end point to itself", "name two of them")
+                raise self.refuse(at, "this relates an end point to itself", "name two of them")
             place = self._written.add(at, sign)
             yield from o.edges_of(points[number], sign, points[number + 1], place)
 
@@ -232,7 +232,7 @@ class Restrictions:
         if any(edge.place == o.OWN for edge in found):
             hint += f"{'; ' if hint else ''}an interval starts no later than it ends"
         message = f"these end points go round in a circle: {' '.join(words)}"
-        return self._refuse(at, message, hint)
+        return self.refuse(at, message, hint)
 
     # ---- what comes of it ----------------------------------------------------------------------
 
@@ -277,7 +277,7 @@ class Restrictions:
         if not bounded and not (reach[2 * number + 1, [*starts, *ends]] > 0).any():
             message = f"nothing says up to when !{alias} counts"
             hint = f"add WITHIN, or say before what it ends, as in {alias}.te < {self._first()}.ts"
-            raise self._refuse(self.spans[number], message, hint)
+            raise self.refuse(self.spans[number], message, hint)
 
     def _first(self) -> str:
         return next(step.alias for step in self.steps if not step.negated)
@@ -298,9 +298,6 @@ class Restrictions:
 
     def _point(self, point: int) -> str:
         return f"{self.steps[point // 2].alias}.{_ENDS[point % 2]}"
-
-    def _refuse(self, at: Span, message: str, hint: str = "") -> UserError:
-        return refuse(self.text, at, message, hint)
 
 
 def _count(node: s.TListNode) -> int:

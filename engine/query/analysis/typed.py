@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import TypeVar
 
 from msgspec import Struct, field
 
 from engine.errors import UserError
-from engine.query.fields import FIELDS, ValueKind, comparable
+from engine.query.fields import FIELDS, OWN, ValueKind, attribute_name, comparable
 from engine.query.language import syntax as s
 from engine.query.language.mistakes import Span, refuse
 from engine.query.plan import Arithmetic, Attribute, Constant, Expression
@@ -143,6 +143,37 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+# Names: ``v``, ``alias.v``, ``attrs.v``, ``alias.attrs.v``.
+
+
+def is_own(name: s.Name) -> bool:
+    """Whether it is the word that stands for an event's own attributes."""
+    return name.text == OWN and not name.quoted
+
+
+def attribute_of(parts: Sequence[s.Name]) -> tuple[list[s.Name], str]:
+    """What is before an attribute, and its name in a plan."""
+    *before, last = parts
+    own = bool(before) and is_own(before[-1])
+    return before[: len(before) - own], attribute_name(last.text, own=own)
+
+
+def member_of(reference: s.Reference, text: str, owner: str) -> str:
+    """The name of the attribute of what ``reference`` names first, which is ``owner``.
+
+    Raises:
+        UserError: it names no attribute, or one of an attribute.
+    """
+    alias, *rest = reference.parts
+    if not rest:
+        hint = f"name one of its attributes: {alias.text}.ts"
+        raise refuse(text, alias.at, f"{alias.text!r} is {owner}, not a value", hint)
+    before, name = attribute_of(rest)
+    if before:
+        raise refuse(text, reference.at, "too many dots", 'as in a.v, a.attrs.v or a."x.y"')
+    return name
 
 
 # Checks that EVENT and SELECT queries share: clauses given twice, and what is not built yet.

@@ -61,6 +61,16 @@ def refuse(text: str, at: Span, message: str, hint: str = "") -> UserError:
     return UserError("\n".join(lines))
 
 
+class Reader:
+    """What reads a query's ``text``."""
+
+    text: str
+
+    def refuse(self, at: Span, message: str, hint: str = "") -> UserError:
+        """The error to raise for the piece ``at``."""
+        return refuse(self.text, at, message, hint)
+
+
 def _picture(line: str, column: int, length: int) -> tuple[str, str]:
     """The line, cut around the place when it is long, and the carets below it."""
     start = 0
