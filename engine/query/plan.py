@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar, Final
@@ -276,6 +277,16 @@ class Logic(Struct, frozen=True):
 
 Expression = Attribute | Constant | Arithmetic | FunctionCall | Case
 Predicate = Comparison | Membership | Presence | Likeness | Logic
+
+
+def combined(op: str, terms: Sequence[Predicate]) -> Predicate:
+    """``terms``, of which there is one at least, joined by ``and`` or ``or``."""
+    return terms[0] if len(terms) == 1 else Logic(op, tuple(terms))
+
+
+def conjunction(terms: Sequence[Predicate]) -> Predicate | None:
+    """All of ``terms``; None if there are none."""
+    return combined("and", terms) if terms else None
 
 
 class Step(Struct, frozen=True):

@@ -19,12 +19,12 @@ import numpy as np
 from msgspec.structs import replace
 
 from engine.kernels.records import record
-from engine.pattern.compiled.table_builder import Builder, conjunction, exact_and_clocked
+from engine.pattern.compiled.table_builder import Builder, exact_and_clocked
 from engine.pattern.compiled.tables import Layout, SamePlan
 from engine.pattern.search.machine import FLOAT, INT, TEXT, Programs
 from engine.pattern.search.stacks import Stacks
 from engine.query.fields import attributes_in, with_alias, with_attributes
-from engine.query.plan import Attribute, Predicate, Step
+from engine.query.plan import Attribute, Predicate, Step, conjunction
 from engine.query.repeat_plan import (
     BEFORE,
     COLLECTED,

@@ -162,10 +162,3 @@ def exact_and_clocked(step: Step) -> tuple[list[Predicate], list[Predicate]]:
     terms = where.terms if isinstance(where, Logic) and where.op == "and" else (where,)
     known = [term for term in terms if term is not None]
     return [t for t in known if not is_clocked(t)], [t for t in known if is_clocked(t)]
-
-
-def conjunction(terms: list[Predicate]) -> Predicate | None:
-    """All of ``terms``; None if there are none."""
-    if len(terms) < 2:
-        return terms[0] if terms else None
-    return Logic("and", tuple(terms))

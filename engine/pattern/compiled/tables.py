@@ -26,11 +26,20 @@ from engine.pattern.compiled.relations import (
     soon_after,
     starts_before,
 )
-from engine.pattern.compiled.table_builder import Builder, Read, conjunction, exact_and_clocked
+from engine.pattern.compiled.table_builder import Builder, Read, exact_and_clocked
 from engine.query.clocked import is_clocked
 from engine.query.endpoints.joins import IBP, check_index, in_order
 from engine.query.fields import attributes_in
-from engine.query.plan import Attribute, Comparison, Logic, Plan, Predicate, SeqPlan, Step
+from engine.query.plan import (
+    Attribute,
+    Comparison,
+    Logic,
+    Plan,
+    Predicate,
+    SeqPlan,
+    Step,
+    conjunction,
+)
 from engine.query.shape import Between, Shape, of_intervals, shape_of
 from engine.stream.timeline import ANY_TYPE
 

@@ -21,7 +21,7 @@ from engine.query.analysis.selection import select_plan
 from engine.query.analysis.spans.tree import TreePattern, is_tree
 from engine.query.analysis.typed import Context, attribute_of, member_of, only
 from engine.query.language import syntax as s
-from engine.query.language.mistakes import Reader, closest, listed, refuse
+from engine.query.language.mistakes import QueryReader, closest, listed, refuse
 from engine.query.language.parse import parse
 from engine.query.language.syntax import Join, Under
 from engine.query.plan import Attribute, Group, OrPlan, Part, Plan, PointRelation, SeqPlan, Step
@@ -97,7 +97,7 @@ def _plain(group: Group) -> bool:
     return group.op == "SEQ" and all(isinstance(part, int) for part in group.parts)
 
 
-class _Event(Reader):
+class _Event(QueryReader):
     """The analysis of one EVENT query."""
 
     def __init__(self, parsed: s.EventQuery, text: str, time_unit: str) -> None:

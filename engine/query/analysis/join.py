@@ -20,7 +20,7 @@ from engine.query.analysis.typed import Context, attribute_of, member_of, only
 from engine.query.clocked import is_clocked
 from engine.query.fields import attributes_in, with_attributes
 from engine.query.language import syntax as s
-from engine.query.language.mistakes import Reader, Span, closest
+from engine.query.language.mistakes import QueryReader, Span, closest
 from engine.query.language.other_dialects import JOINS
 from engine.query.language.syntax import From, Join, JoinSide, OrderBy
 from engine.query.plan import (
@@ -39,6 +39,7 @@ from engine.query.plan import (
     Presence,
     SeqPlan,
     Step,
+    conjunction,
 )
 from engine.query.render import render_expression
 from engine.query.shape import JOINED
@@ -87,7 +88,7 @@ def join_plan(parsed: s.SelectQuery, text: str, time_unit: str, name: str) -> Jo
     return _Join(parsed, text, time_unit).plan(name)
 
 
-class _Join(Reader):
+class _Join(QueryReader):
     """The analysis of one join."""
 
     def __init__(self, parsed: s.SelectQuery, text: str, time_unit: str) -> None:
@@ -280,7 +281,8 @@ class _Join(Reader):
             elif key not in equalities:
                 equalities.append(key)
         steps = tuple(
-            replace(step, where=_all(asked)) for step, asked in zip(bare.steps, own, strict=True)
+            replace(step, where=conjunction(asked))
+            for step, asked in zip(bare.steps, own, strict=True)
         )
         return replace(bare, steps=steps, equalities=tuple(equalities), others=(*others, *same))
 
@@ -300,7 +302,7 @@ class _Join(Reader):
         if _KEPT[self.kind][1 - side]:
             # As a partner it must be what ON asks of it, which else it need not.
             asked = [t.predicate for t in on if t.sides == frozenset({1 - side})]
-            absent = replace(absent, where=_all([_renamed(p, other, absent) for p in asked]))
+            absent = replace(absent, where=conjunction([_renamed(p, other, absent) for p in asked]))
         elif other.where is not None:
             absent = replace(absent, where=_renamed(other.where, other, absent))
         others: list[Predicate] = []
@@ -336,12 +338,6 @@ def _aggregates(node: s.Node) -> bool:
 
 def _named(source: JoinSide) -> s.Name:
     return source.alias or source.stream
-
-
-def _all(terms: list[Predicate]) -> Predicate | None:
-    if not terms:
-        return None
-    return terms[0] if len(terms) == 1 else Logic("and", tuple(terms))
 
 
 def _same_window(aliases: tuple[str, str], size_ns: int) -> Predicate:

@@ -14,8 +14,17 @@ from engine.query.analysis.typed import Context, unsupported
 from engine.query.clocked import is_clocked
 from engine.query.fields import OWN, attributes_in
 from engine.query.language import syntax as s
-from engine.query.language.mistakes import Reader, Span, refuse
-from engine.query.plan import Attribute, Comparison, Group, Logic, Part, Predicate, Step, TreePart
+from engine.query.language.mistakes import QueryReader, Span, refuse
+from engine.query.plan import (
+    Attribute,
+    Comparison,
+    Group,
+    Part,
+    Predicate,
+    Step,
+    TreePart,
+    combined,
+)
 from engine.query.shape import leaves, unscoped
 from engine.stream.timeline import ANY_TYPE
 
@@ -29,7 +38,7 @@ STEPS_MAX: Final = 60
 BRANCHES_MAX: Final = 64
 
 
-class Pattern(Reader):
+class Pattern(QueryReader):
     """The steps of a pattern in written order, and ``tree``, their groups (OR included).
 
     Raises:
@@ -282,13 +291,9 @@ def split(terms: Sequence[Term], steps: Sequence[Step], *, shared: bool = False)
     for place, term in enumerate(terms):
         _sort_in(term, place, parts)
     groups = _groups(parts, [step.alias for step in steps], negated, shared=shared)
-    where = {alias: _all(single) for alias, single in parts.single.items()}
+    where = {alias: combined("and", single) for alias, single in parts.single.items()}
     others = tuple(predicate for _, predicate in sorted(parts.others, key=lambda entry: entry[0]))
     return Split(where, groups, others)
-
-
-def _all(terms: list[Predicate]) -> Predicate:
-    return terms[0] if len(terms) == 1 else Logic("and", tuple(terms))
 
 
 def _sort_in(term: Term, place: int, parts: _Parts) -> None:

@@ -23,7 +23,7 @@ from engine.query.analysis.typed import Context, only
 from engine.query.clocked import is_clocked
 from engine.query.fields import attributes_in, parts_of, with_alias
 from engine.query.language import syntax as s
-from engine.query.language.mistakes import Reader, Span
+from engine.query.language.mistakes import QueryReader, Span
 from engine.query.language.syntax import (
     ContiguityClause,
     From,
@@ -37,9 +37,9 @@ from engine.query.plan import (
     Expression,
     FunctionCall,
     Likeness,
-    Logic,
     Predicate,
     Step,
+    combined,
 )
 from engine.query.repeat_plan import (
     BEFORE,
@@ -81,7 +81,7 @@ def repeat_plan(
     return _RepeatQuery(parsed, text, time_unit).plan(name, realtime)
 
 
-class _RepeatQuery(Reader):
+class _RepeatQuery(QueryReader):
     """The analysis of one query."""
 
     def __init__(self, parsed: s.EventQuery, text: str, time_unit: str) -> None:
@@ -248,10 +248,7 @@ class _RepeatQuery(Reader):
                 single.setdefault(alias, []).append(with_alias(term.predicate, alias))  # no role
             else:
                 others.append(term.predicate)
-        where = {
-            alias: terms[0] if len(terms) == 1 else Logic("and", tuple(terms))
-            for alias, terms in single.items()
-        }
+        where = {alias: combined("and", terms) for alias, terms in single.items()}
         return where, tuple(others)
 
     def _check(self, term: Term, named: set[tuple[str, str]]) -> None:

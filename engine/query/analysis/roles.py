@@ -13,7 +13,7 @@ from engine.query.analysis.pattern import Term
 from engine.query.analysis.typed import Context, Typed, attribute_of, member_of, only
 from engine.query.fields import FIELDS, ValueKind, attribute_name, attributes_in
 from engine.query.language import syntax as s
-from engine.query.language.mistakes import Reader, Span, closest, listed, refuse
+from engine.query.language.mistakes import QueryReader, Span, closest, listed, refuse
 from engine.query.language.syntax import From, PartitionBy
 from engine.query.plan import Attribute, Comparison, Computed, Constant, Membership, Step
 from engine.query.render import render_expression
@@ -96,7 +96,7 @@ ROLES_OF_ALL: Final = {FIRST, LAST, *COLLECTED}
 _NUMBERS: Final = {"sum", "avg", "min", "max"}
 
 
-class RepeatedNames(Reader):
+class RepeatedNames(QueryReader):
     """Names of a pattern with these ``steps``, by alias, and how ``often`` each occurs."""
 
     def __init__(self, text: str, steps: Mapping[str, Step], often: Mapping[str, Often]) -> None:

@@ -12,7 +12,7 @@ from engine.query.analysis.consistency import check_select
 from engine.query.analysis.typed import Context, attribute_of, is_own, only
 from engine.query.fields import FIELDS, ValueKind, attributes_in
 from engine.query.language import syntax as s
-from engine.query.language.mistakes import Reader, Span, closest, listed
+from engine.query.language.mistakes import QueryReader, Span, closest, listed
 from engine.query.language.syntax import From, OrderBy
 from engine.query.plan import (
     AGGREGATES,
@@ -24,11 +24,11 @@ from engine.query.plan import (
     Drift,
     Emit,
     Expression,
-    Logic,
     Predicate,
     Ranking,
     WindowKind,
     WindowPlan,
+    combined,
 )
 from engine.query.render import computed_text, default_label
 from engine.query.values import FUNCTIONS
@@ -277,7 +277,7 @@ def _is_function(call: s.Call) -> bool:
     return call.function.text.lower() in FUNCTIONS
 
 
-class _Select(Reader):
+class _Select(QueryReader):
     """The analysis of one SELECT query."""
 
     def __init__(self, parsed: s.SelectQuery, text: str, time_unit: str) -> None:
@@ -396,8 +396,7 @@ class _Select(Reader):
                 raise self.refuse(at, "this condition names no attribute", "leave it out")
             terms.append((predicate, at))
         check_select(terms, self.context)
-        predicates = tuple(predicate for predicate, _ in terms)
-        return predicates[0] if len(predicates) == 1 else Logic("and", predicates)
+        return combined("and", [predicate for predicate, _ in terms])
 
     def _aggregates(self, group_by: tuple[Attribute, ...]) -> tuple[Aggregate, ...]:
         found: list[Aggregate] = []

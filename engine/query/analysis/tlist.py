@@ -20,8 +20,8 @@ from engine.query.endpoints import order as o
 from engine.query.endpoints.order import relation_named
 from engine.query.fields import attributes_in
 from engine.query.language import syntax as s
-from engine.query.language.mistakes import Reader, Span, closest, listed
-from engine.query.plan import Attribute, Comparison, Logic, PointRelation, Predicate, Step
+from engine.query.language.mistakes import QueryReader, Span, closest, listed
+from engine.query.plan import Attribute, Comparison, Logic, PointRelation, Predicate, Step, combined
 
 ALTERNATIVES_MAX: Final = 64
 Literal = s.EndpointChain | s.AllenNode
@@ -61,7 +61,7 @@ class _Written:
         return len(self.spans) - 1
 
 
-class Restrictions(Reader):
+class Restrictions(QueryReader):
     """The analysis of one TList.
 
     Args:
@@ -262,10 +262,7 @@ class Restrictions(Reader):
                 Logic("and", tuple(each for way in more for each in way))
             ):
                 more[0].append(self._comparison(o.Restriction(2 * negated, "<=", 2 * negated + 1)))
-            ways: list[Predicate] = [
-                each[0] if len(each) == 1 else Logic("and", tuple(each)) for each in more
-            ]
-            asked.append(Logic("or", tuple(ways)))
+            asked.append(Logic("or", tuple(combined("and", each) for each in more)))
         at = self.node.at
         return [Term(each, frozenset(_aliases(each)), at) for each in asked]
 

@@ -261,6 +261,14 @@ def closure(steps: int, edges: Iterable[Edge]) -> np.ndarray:
     return reach
 
 
+def entail(reach: np.ndarray, edge: Edge) -> None:
+    """Adds ``edge``, and what follows of it, to a closure that does not contradict it."""
+    into, out = reach[:, edge.below].copy(), reach[edge.above].copy()
+    into[edge.below] = out[edge.above] = UPTO
+    chains = np.maximum(np.maximum.outer(into, out), edge.label)
+    np.maximum(reach, np.where(np.logical_and.outer(into, out), chains, NOTHING), out=reach)
+
+
 def contradicts(reach: np.ndarray) -> bool:
     """Whether an end point would be below itself."""
     return bool((np.diagonal(reach) == LESS).any())

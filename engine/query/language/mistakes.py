@@ -61,7 +61,7 @@ def refuse(text: str, at: Span, message: str, hint: str = "") -> UserError:
     return UserError("\n".join(lines))
 
 
-class Reader:
+class QueryReader:
     """What reads a query's ``text``."""
 
     text: str

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import permutations
+from itertools import permutations, product
 from typing import Final, NamedTuple
 
+import numpy as np
 from msgspec.structs import replace
 
 from engine.query.analysis.pattern import Term
 from engine.query.analysis.spans.tree import SEQUEL, TreePattern, leaves, renumbered
+from engine.query.endpoints.order import (
+    KNOWN,
+    LESS,
+    UPTO,
+    Edge,
+    closure,
+    entail,
+    implied,
+    relation_named,
+)
 from engine.query.fields import attributes_in
 from engine.query.plan import (
     Attribute,
@@ -18,7 +29,6 @@ from engine.query.plan import (
     Computed,
     Group,
     IntervalLink,
-    Logic,
     PointRelation,
     Predicate,
     Scope,
@@ -26,12 +36,11 @@ from engine.query.plan import (
     Step,
     Tree,
     TreePlan,
+    combined,
 )
 
-# What is known of the order of end points, and what follows of it.
-#
-# A point is ``2 * step`` (its start) or ``2 * step + 1`` (its end). A fact says that one point is
-# before another, or not after it. Known facts are kept closed: whatever follows is known too.
+# What is known of the order of end points (``engine.query.endpoints.order``). A point is
+# ``2 * step`` (its start) or ``2 * step + 1`` (its end).
 
 
 class Fact(NamedTuple):
@@ -40,6 +49,16 @@ class Fact(NamedTuple):
     low: int
     high: int
     strict: bool
+
+    @property
+    def edge(self) -> Edge:
+        """As a closure has it."""
+        return Edge(self.low, self.high, LESS if self.strict else UPTO, KNOWN)
+
+    @property
+    def opposite(self) -> Fact:
+        """What contradicts it."""
+        return Fact(self.high, self.low, not self.strict)
 
 
 def start(step: int) -> int:
@@ -52,39 +71,9 @@ def end(step: int) -> int:
     return 2 * step + 1
 
 
-@dataclass(slots=True)
-class Facts:
-    """``after[p]``: bits of the points that are not before p; ``beyond[p]``: that are after it."""
-
-    after: list[int]
-    beyond: list[int]
-
-    @classmethod
-    def of(cls, steps: int) -> Facts:
-        """No step ends before it begins, and nothing else is known."""
-        after = [(1 << p) | (1 << (p | 1)) for p in range(2 * steps)]
-        return cls(after, [0] * len(after))
-
-    def knows(self, fact: Fact) -> bool:
-        """Whether ``fact`` follows of what is known."""
-        known = self.beyond if fact.strict else self.after
-        return bool(known[fact.low] >> fact.high & 1)
-
-    def excludes(self, fact: Fact) -> bool:
-        """Whether ``fact`` contradicts what is known."""
-        return self.knows(Fact(fact.high, fact.low, not fact.strict))
-
-    def add(self, fact: Fact) -> None:
-        """``fact`` is known from now on, and what follows of it."""
-        if self.knows(fact):
-            return
-        low, high, strict = fact
-        later, much_later = self.after[high], self.beyond[high]
-        for point, seen in enumerate(self.after):
-            if seen >> low & 1:
-                self.after[point] |= later
-                sure = strict or self.beyond[point] >> low & 1
-                self.beyond[point] |= later if sure else much_later
+def knows(facts: np.ndarray, fact: Fact) -> bool:
+    """Whether ``fact`` follows of ``facts``, a closure."""
+    return implied(facts, fact.low, fact.high, fact.edge.label)
 
 
 # What a tree asks of end points, as relations, conditions and scopes (SPEC 4.8).
@@ -130,70 +119,33 @@ def clauses_of(left: Side, right: Side, link: IntervalLink, *, strict: bool) -> 
     All points of a last of the left must be, and of a first one of them; at the right it is the
     other way round.
     """
-    alls = left.points if left.latest else right.points
-    if left.latest and not right.latest:
-        for low in left.points:
-            yield from (Clause((Fact(low, high, strict),), link) for high in right.points)
-    elif left.latest:
-        yield from (
-            Clause(tuple(Fact(low, high, strict) for high in right.points), link) for low in alls
-        )
-    elif not right.latest:
-        yield from (
-            Clause(tuple(Fact(low, high, strict) for low in left.points), link) for high in alls
-        )
-    else:
-        every = tuple(Fact(low, high, strict) for low in left.points for high in right.points)
-        yield Clause(every, link)
+    lows = [(point,) for point in left.points] if left.latest else [left.points]
+    highs = [right.points] if right.latest else [(point,) for point in right.points]
+    for some, others in product(lows, highs):
+        yield Clause(tuple(Fact(low, high, strict) for low in some for high in others), link)
 
 
 def related(
     word: str, left: tuple[int, ...], right: tuple[int, ...], link: IntervalLink
 ) -> list[Clause]:
     """The relation ``word`` of the parts with the steps ``left`` and ``right`` (L10 Table 5.1)."""
-    x, y = (_Part(steps) for steps in (left, right))
-
-    def before(low: Side, high: Side) -> list[Clause]:
-        return [*clauses_of(low, high, link, strict=True)]
-
-    def same(one: Side, two: Side) -> list[Clause]:
-        both = [*clauses_of(one, two, link, strict=False)]
-        return [*both, *clauses_of(two, one, link, strict=False)]
-
     if word in INVERSE:
         return related(INVERSE[word], right, left, link)
-    match word:
-        case "AFTER":
-            return before(y.last, x.first)
-        case "CONTAIN":
-            return [*before(x.first, y.first), *before(y.last, x.last)]
-        case "DURING":
-            return [*before(y.first, x.first), *before(x.last, y.last)]
-        case "OVERLAP":
-            meets = before(y.first, x.last)
-            return [*before(x.first, y.first), *meets, *before(x.last, y.last)]
-        case "MEET":
-            return same(x.last, y.first)
-        case "START":
-            return [*same(x.first, y.first), *before(x.last, y.last)]
-        case "FINISH":
-            return [*before(y.first, x.first), *same(x.last, y.last)]
-        case "EQUAL":
-            return [*same(x.first, y.first), *same(x.last, y.last)]
-        case _:
-            return before(x.last, y.first)
+    found: list[Clause] = []
+    for mine, op, other in relation_named("BEFORE" if word == "," else word):
+        one, two = _side(left, mine), _side(right, other)
+        if op == ">":
+            one, two = two, one
+        found += clauses_of(one, two, link, strict=op != "=")
+        if op == "=":
+            found += clauses_of(two, one, link, strict=False)
+    return found
 
 
-class _Part(NamedTuple):
-    steps: tuple[int, ...]
-
-    @property
-    def first(self) -> Side:
-        return Side(tuple(map(start, self.steps)), latest=False)
-
-    @property
-    def last(self) -> Side:
-        return Side(tuple(map(end, self.steps)), latest=True)
+def _side(steps: tuple[int, ...], point: str) -> Side:
+    """Where a part of these ``steps`` begins or ends (``ts``, ``te``)."""
+    latest = point == "te"
+    return Side(tuple(map(end if latest else start, steps)), latest)
 
 
 def _counted(x: int, y: int) -> tuple[tuple[Fact, ...], ...]:
@@ -244,7 +196,7 @@ def meaning_of(tree: Tree, steps: Sequence[Step]) -> Meaning:
     asked: list[Clause] = []
     counted: list[tuple[tuple[int, ...], int, IntervalLink]] = []
     _walk(tree, found, asked, counted, outermost=True)
-    facts = Facts.of(len(steps))
+    facts = closure(len(steps), ())
     asked = _settled(asked, facts)
     options = [_assignments(left, right, link, facts) for left, right, link in counted]
     for each, (_, _, link) in zip(options, counted, strict=True):
@@ -265,13 +217,14 @@ def meaning_of(tree: Tree, steps: Sequence[Step]) -> Meaning:
         for fact in stated.values()
     ]
     several = [of.facts for of in asked if len(of.facts) > 1]
-    found.conditions = [_any([_compared(fact, name) for fact in facts]) for facts in several]
+    found.conditions = [
+        combined("or", [_compared(fact, name) for fact in facts]) for facts in several
+    ]
     for each in options:
         if len(each) > 1:
             needed += [fact for facts in each for fact in facts]
-            found.conditions.append(
-                _any([_all([_compared(fact, name) for fact in facts]) for facts in each])
-            )
+            ways = [[_compared(fact, name) for fact in facts] for facts in each]
+            found.conditions.append(combined("or", [combined("and", way) for way in ways]))
     found.starts, found.ends = _halves(found, needed)
     return found
 
@@ -337,7 +290,7 @@ def _scope(
     )  # fmt: skip
 
 
-def _narrowed(scope: Scope, facts: Facts) -> Scope:
+def _narrowed(scope: Scope, facts: np.ndarray) -> Scope:
     """Without the steps that never begin first: between two of a scope's ends these do not count.
     At an end of the pattern, where all of ``after`` do, they are those that never begin last.
     """
@@ -351,7 +304,7 @@ def _narrowed(scope: Scope, facts: Facts) -> Scope:
                 else Fact(start(x), start(place), False)
                 for x in others
             )  # fmt: skip
-            if not any(map(facts.knows, known)):
+            if not any(knows(facts, fact) for fact in known):
                 kept.append(place)
         return tuple(kept)
 
@@ -359,7 +312,7 @@ def _narrowed(scope: Scope, facts: Facts) -> Scope:
     return Scope(scope.step, after, firsts(scope.before))
 
 
-def _settled(asked: list[Clause], facts: Facts) -> list[Clause]:
+def _settled(asked: list[Clause], facts: np.ndarray) -> list[Clause]:
     """The clauses that are left once those of one fact are known; adds these to ``facts``."""
     left, again = asked, True
     while again:
@@ -367,13 +320,13 @@ def _settled(asked: list[Clause], facts: Facts) -> list[Clause]:
         kept = list[Clause]()
         for clause in left:
             single = len(clause.facts) == 1
-            if any(map(facts.knows, clause.facts)) and not single:
+            if any(knows(facts, fact) for fact in clause.facts) and not single:
                 continue
-            possible = tuple(fact for fact in clause.facts if not facts.excludes(fact))
+            possible = tuple(fact for fact in clause.facts if not knows(facts, fact.opposite))
             if not possible:
                 raise ContradictionError(clause.link, "this can never be, beside the rest")
-            if len(possible) == 1 and not facts.knows(possible[0]):
-                facts.add(possible[0])
+            if len(possible) == 1 and not knows(facts, possible[0]):
+                entail(facts, possible[0].edge)
                 again = True
             kept.append(Clause(possible, clause.link))
         left = kept
@@ -381,7 +334,7 @@ def _settled(asked: list[Clause], facts: Facts) -> list[Clause]:
 
 
 def _assignments(
-    left: tuple[int, ...], right: int, link: IntervalLink, facts: Facts
+    left: tuple[int, ...], right: int, link: IntervalLink, facts: np.ndarray
 ) -> list[tuple[Fact, ...]]:
     """Which steps may be how related to the right one for the five counts to hold."""
     assert link.counts is not None
@@ -404,17 +357,17 @@ def _assignments(
     return found
 
 
-def _possible(wanted: tuple[Fact, ...], facts: Facts) -> bool:
-    tried = Facts([*facts.after], [*facts.beyond])
+def _possible(wanted: tuple[Fact, ...], facts: np.ndarray) -> bool:
+    tried = facts.copy()
     for fact in wanted:
-        if tried.excludes(fact):
+        if knows(tried, fact.opposite):
             return False
-        tried.add(fact)
+        entail(tried, fact.edge)
     return True
 
 
 def _implied(
-    places: tuple[int, ...], stated: dict[tuple[int, int], Fact], facts: Facts
+    places: tuple[int, ...], stated: dict[tuple[int, int], Fact], facts: np.ndarray
 ) -> dict[tuple[int, int], Fact]:
     """What follows for steps without a stated relation; it narrows the search."""
     related = {frozenset((low >> 1, high >> 1)) for low, high in stated}
@@ -424,7 +377,7 @@ def _implied(
             continue
         for low in (end(x), start(x)):
             fact = Fact(low, start(y), True)
-            if facts.knows(fact):
+            if knows(facts, fact):
                 found[low, start(y)] = fact
                 break
     return found
@@ -451,14 +404,6 @@ def _namer(steps: Sequence[Step]) -> Callable[[int], Attribute]:
 
 def _compared(fact: Fact, name: Callable[[int], Attribute]) -> Predicate:
     return Comparison("<" if fact.strict else "<=", name(fact.low), name(fact.high))
-
-
-def _any(terms: list[Predicate]) -> Predicate:
-    return terms[0] if len(terms) == 1 else Logic("or", tuple(terms))
-
-
-def _all(terms: list[Predicate]) -> Predicate:
-    return terms[0] if len(terms) == 1 else Logic("and", tuple(terms))
 
 
 # The plan of a pattern of intervals: a branch for each alternative of its ORs.
