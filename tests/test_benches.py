@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from bench.mass import GOALS, Goal
+from bench.soak.watched import family
 
 BENCH = Path(__file__).resolve().parent.parent / "bench"
 LITTLE: dict[str, dict[str, Any]] = {
@@ -72,3 +74,15 @@ def test_a_benchmark_runs(
     monkeypatch.setattr(sys, "argv", ["bench", *arguments])
     assert not module.main()
     assert capsys.readouterr().out.count("\n") >= 1
+
+
+def test_a_family_of_processes_that_come_and_go_is_looked_for_without_a_fault() -> None:
+    """One of 40 kill rounds ended by it: a child was gone between its number and its children."""
+    shell = subprocess.Popen(["/bin/sh", "-c", "while :; do /bin/true & /bin/true; done"])
+    try:
+        found = [family(shell.pid) for _ in range(3000)]
+    finally:
+        shell.kill()
+        shell.wait()
+    assert any(found)
+    assert family(shell.pid) == []

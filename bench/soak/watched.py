@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
@@ -98,9 +99,11 @@ class Watched:
 
 
 def family(pid: int) -> list[int]:
-    """The children of a process, theirs, and so on."""
-    threads = Path(f"/proc/{pid}/task").glob("*/children")
-    own = [int(each) for thread in threads for each in thread.read_text().split()]
+    """The children of a process, theirs, and so on; one that has just ended has none."""
+    own: list[int] = []
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for thread in Path(f"/proc/{pid}/task").glob("*/children"):
+            own.extend(map(int, thread.read_text().split()))
     return [*own, *(other for each in own for other in family(each))]
 
 
