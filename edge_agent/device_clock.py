@@ -19,7 +19,7 @@ Sans-IO: the agent's monotonic clock is handed in. Times in ns.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -31,6 +31,8 @@ NS_PER_S: Final = 10**9
 WINDOW_MESSAGES: Final = 3
 """A window has so many messages at least."""
 LEVELS_MAX: Final = 40
+EPOCHS_KEPT: Final = 64
+"""Of a device: so many starts of it may wait in an agent that is off line."""
 SAY_AGAIN_NS: Final = 60 * NS_PER_S
 _NARROWER: Final = 8
 """A bound that is narrower by this part of itself is said at once."""
@@ -71,6 +73,26 @@ def device_of(clock: str) -> str:
     'monitor'
     """
     return clock.rpartition("#")[0] or clock
+
+
+def closed_clocks(clocks: Collection[str]) -> set[str]:
+    """Those of epochs that are over for long: a device has ``EPOCHS_KEPT`` newer ones.
+
+    >>> sorted(closed_clocks(["watch", *(f"monitor#{n}" for n in range(66)), "monitor#1.2"]))
+    ['monitor#0', 'monitor#1', 'monitor#1.2']
+    """
+    epochs: dict[str, dict[int, list[str]]] = {}
+    for clock in clocks:
+        device, _, name = clock.rpartition("#")
+        number = name.partition(".")[0]
+        if device and number.isdecimal():
+            epochs.setdefault(device, {}).setdefault(int(number), []).append(clock)
+    return {
+        clock
+        for of in epochs.values()
+        for number in sorted(of)[:-EPOCHS_KEPT]
+        for clock in of[number]
+    }
 
 
 def is_in_doubt(clock: str) -> bool:

@@ -296,7 +296,12 @@ class Chain:
         sync = SyncPoint.of(record)
         if record.get(r.OFFSET) is not None and self.settings.order.time != "ts":
             self.clocks.learn(sync)
+            self._forget_seen(self.clocks.forget_closed(sync.clock_name))
         self._order.announce(sync)
+
+    def _forget_seen(self, clocks: list[int]) -> None:
+        for seen in self._clocks_seen.values():
+            seen.forget(clocks)
 
     def _run(self, parts: list[Columns], lengths: list[int], output: ChainOutput) -> None:
         """Order what has gathered, then hand it to every operator."""
@@ -326,9 +331,7 @@ class Chain:
                 self._hand_on(order.process(part, end - start), output, halves)
                 gone = order.forget()
                 if len(gone):
-                    for seen in self._clocks_seen.values():
-                        seen.forget(list(gone))
-                    self.clocks.forget(list(gone))
+                    self._forget_seen([*gone, *self.clocks.forget(list(gone))])
                 start = end
             self._ask_readers(lambda operator: operator.advance(now), output)
             if self._cascade is not None:

@@ -26,6 +26,8 @@ from msgspec import Struct, field, structs
 from msgspec.structs import replace
 
 from edge_agent import records as r
+from edge_agent.device_clock import EPOCHS_KEPT as EPOCHS_KEPT_OF_DEVICE
+from edge_agent.device_clock import closed_clocks, device_of
 from edge_agent.records import TIME_MAX_NS, UNC_MAX_NS
 from engine.clocks.bound import SiteClocks
 from engine.clocks.choice import ClockChoice
@@ -159,6 +161,8 @@ class SourceClocks:
         self._known: dict[str, _Known] = {}
         self._users: dict[int, set[int]] = {}
         """Code of a clock that is not its source's own: codes of the sources that have named it."""
+        self._devices: dict[str, set[str]] = {}
+        """By device, the clocks of its epochs that are known."""
         self._forgotten_delay = 0
         self.site = SiteClocks(default_uncertainty_ns)
         self.refuted = Refuted()
@@ -201,10 +205,10 @@ class SourceClocks:
         """Codes of the synchronised clocks, and of those that records have named."""
         return np.array([*map(self.strings.code, self._known), *self._users], np.int64)
 
-    def forget(self, sources: list[int]) -> None:
+    def forget(self, sources: list[int]) -> list[int]:
         """Sources, by code, of which no event is held any more; ``t_a`` goes on counting them.
 
-        So are the clocks that they alone have named.
+        So are the clocks that they alone have named. Gives the codes of all.
         """
         unused = list[int]()
         for clock, users in self._users.items():
@@ -213,12 +217,32 @@ class SourceClocks:
         for clock in unused:
             del self._users[clock]
         own = [code for code in sources if code not in self._users]
-        self._forget([*own, *(code for code in unused if code not in own)])
+        gone = [*own, *(code for code in unused if code not in own)]
+        self._forget(gone)
+        return gone
+
+    def forget_closed(self, name: str) -> list[int]:
+        """A sync of the clock ``name`` came: those of epochs of its device that are over for long
+        are forgotten; gives their codes. Events of them that are held know what they need.
+        """
+        device = device_of(name)
+        if device == name or name in self._declared:
+            return []
+        mine = self._devices.setdefault(device, set())
+        mine.add(name)
+        closed = closed_clocks(mine) if len(mine) > EPOCHS_KEPT_OF_DEVICE else set()
+        gone = sorted(self.strings.code(clock) for clock in closed)
+        for code in gone:
+            self._users.pop(code, None)
+        self._forget(gone)
+        return gone
 
     def _forget(self, codes: list[int]) -> None:
         """Clocks that stamp no event any more."""
         for code in codes:
-            known = self._known.pop(self.strings.text(code) or "", None)
+            name = self.strings.text(code) or ""
+            known = self._known.pop(name, None)
+            self._forget_epoch(name)
             if known is not None:
                 self._forgotten_delay = max(self._forgotten_delay, known.delay)
                 self.site.forget(code)
@@ -228,6 +252,13 @@ class SourceClocks:
         for name in self._declared:
             if name not in self._known:
                 self._declare(name)
+
+    def _forget_epoch(self, name: str) -> None:
+        of = self._devices.get(device_of(name))
+        if of is not None:
+            of.discard(name)
+            if not of:
+                del self._devices[device_of(name)]
 
     def learn(self, sync: SyncPoint) -> None:
         """Take over ``sync``."""
@@ -532,6 +563,10 @@ class SourceClocks:
             for clock, (delay, report, line, samples, *counts) in state["known"].items()
         }
         self._users = {clock: set(users) for clock, users in state["users"].items()}
+        self._devices = {}
+        for name in self._known:
+            if (device := device_of(name)) != name and name not in self._declared:
+                self._devices.setdefault(device, set()).add(name)
         self.clocks = state["clocks"].copy()
         self.site.restore(state["site"])
 

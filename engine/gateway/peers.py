@@ -13,6 +13,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from edge_agent.device_clock import closed_clocks
 from edge_agent.messages import HELLO_MAX, PULL_BACK, Hello
 from edge_agent.ntp import NtpKeys
 from edge_agent.sequence import AHEAD
@@ -165,12 +166,16 @@ class Source:
         return self.site, self.name
 
     def named(self, clocks: Iterable[str], most: int) -> bool:
-        """Remembers the clocks that a message names; False: they would be more than ``most``."""
+        """Remembers the clocks that a message names; False: they would be more than ``most``, not
+        counting those that are over.
+        """
         if self.clocks.issuperset(clocks):
             return True
         together = self.clocks.union(clocks)
         if len(together) > most:
-            return False
+            together -= closed_clocks(together)
+            if len(together) > most:
+                return False
         self.clocks = together
         return True
 

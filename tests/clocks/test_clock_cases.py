@@ -218,6 +218,33 @@ def test_clock_04_what_is_missing_at_the_front_may_lie_anywhere_before() -> None
     assert missing == dict.fromkeys(range(0, 1125, 25), 3) | {1200: 0}
 
 
+def test_epochs_of_a_device_that_are_over_for_long_are_forgotten() -> None:
+    """Each start of the monitor is a clock; the chain knows 64 of them, and of others nothing."""
+    chosen = ChainSettings(
+        parse_order("none"), (query("EVENT SEQ(A a, B b) WITHIN 100"),), guards=Guards(None),
+        clock=ClockChoice(exact=False),
+    )  # fmt: skip
+    chain, found, at = Chain(chosen, "main"), list[Record](), 0
+    for n in range(300):
+        clock, at = f"p/monitor#{n}", n * 1000
+        rows = [
+            sync("q", 0), sync("p", 0, clock=clock, offset=at, arrival=at + 50),
+            event("p", "A", 10, seq=2 * n, clock=clock, arrival=at + 50),
+            event("q", "B", at + 20, seq=n, arrival=at + 50),
+        ]  # fmt: skip
+        for row in rows:
+            found += chain.process([frame([row | {"arrival": at + 50}])]).results[0]
+        chain = Chain.restored(chosen, "main", chain.snapshot())
+    assert [each["certainty"] for each in found] == ["confirmed"] * 300
+    assert len(chain.counters()["clocks"]) <= 66
+    for n, certainty in ((299, ["confirmed"]), (240, ["confirmed"]), (0, ["unknown"])):
+        late = event("p", "A", 15, seq=1000 + n, clock=f"p/monitor#{n}", arrival=at + 60)
+        if certainty == ["unknown"]:  # its offset would be 0
+            late["ts"] = at + 15
+        last = chain.process([frame([late])]).results[0]
+        assert [each["certainty"] for each in last] == certainty, n
+
+
 def test_alerts_of_traces_that_mix_an_unknown_clock_are_unknown() -> None:
     text = "EVENT SEQ(A a, B b) UNDER CONSTRAINT flow FOR TRACE BY id AS (A | B)*"
     trace = [

@@ -195,6 +195,19 @@ def test_clocks_of_a_source_have_an_end() -> None:
     ]  # fmt: skip
 
 
+def test_a_device_that_starts_again_and_again_does_not_use_them_up() -> None:
+    bench = Bench(clocks_max=200)
+    bench.join("c", a_hello(can=(m.CLOCKS,)))
+    data = a_data(0, 1)
+    bench.say("c", SYNC)
+    for n in range(500):
+        bench.say("c", m.Sync(n + 1, 5, 5, 5, 5, 5, f"x#{n}"))
+        bench.say("c", data._replace(first_seq=n, clocks=m.Texts([f"x#{n}", "y"], None)))
+    bench.core.finish(0)
+    assert ("main", "d", "clocks_max") not in bench.core.counts
+    assert sum(kind == 0 for (kind,) in bench.log.rows("kind")) == 500
+
+
 def test_codes_of_clocks_lie_in_their_dictionary() -> None:
     bench = Bench()
     bench.join("c", a_hello(can=(m.CLOCKS,)))
