@@ -334,7 +334,7 @@ class AskedOperator:
         at = rows[REF_END][first]
         return Gaps(
             first, rows["source"][first].astype(np.int64), rows["stream"][first].astype(np.int64),
-            np.zeros(len(first), np.int64), count, at - self._beside, at + self._beside,
+            *[np.zeros(len(first), np.int64)] * 2, count, at - self._beside, at + self._beside,
             np.searchsorted(steps.row, first, "right"),
         )  # fmt: skip
 

@@ -179,13 +179,15 @@ class Gaps(Struct):
 
     Of the batch's progress steps, the first ``steps[i]`` came before gap ``i`` was known.
 
-    ``count[i]`` events of ``source[i]`` and ``stream[i]``, numbered from ``first_seq[i]``, whose
-    ref lies between ``low[i]`` and ``high[i]`` (their neighbours').
+    ``count[i]`` events of ``source[i]``, ``stream[i]`` and ``incarnation[i]``, numbered from
+    ``first_seq[i]``, that happened between ``low[i]`` and ``high[i]``: when their neighbours did,
+    whatever their clock errs by; ``low`` is not above ``high``.
     """
 
     row: np.ndarray = field(default_factory=_no_ints)
     source: np.ndarray = field(default_factory=_no_ints)
     stream: np.ndarray = field(default_factory=_no_ints)
+    incarnation: np.ndarray = field(default_factory=_no_ints)
     first_seq: np.ndarray = field(default_factory=_no_ints)
     count: np.ndarray = field(default_factory=_no_ints)
     low: np.ndarray = field(default_factory=_no_ints)

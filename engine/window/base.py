@@ -30,7 +30,14 @@ from engine.window.output.computed import (
 from engine.window.output.results import WindowResults, text_codes
 from engine.window.output.table import RankedGroups
 from engine.window.progress import ClockMoves, WindowClock, some_gaps
-from engine.window.rows_read import FIXED_COLUMNS, argument_values, no_rows, rows_of, stream_codes
+from engine.window.rows_read import (
+    FIXED_COLUMNS,
+    argument_values,
+    late_rows,
+    no_rows,
+    rows_of,
+    stream_codes,
+)
 from engine.window.settings import Geometry, WindowSettings
 from engine.window.state.accumulate import (
     FLOATS,
@@ -111,7 +118,7 @@ class Windows(ABC):
         self._scratch = new_content(self._numbers)
 
     def required_columns(self) -> set[str]:
-        return set(FIXED_COLUMNS) | released_columns(attributes_of(self.plan))
+        return {*FIXED_COLUMNS, "incarnation"} | released_columns(attributes_of(self.plan))
 
     @abstractmethod
     def process(self, released: Released) -> Sequence[Result]:
@@ -170,7 +177,8 @@ class Windows(ABC):
         if codes is not None:
             gaps = some_gaps(gaps, np.isin(gaps.stream, codes))
         moves = self._clock.take(released, ends_of(released), gaps)
-        agenda = _agenda(moves, self._missing.take(moves.gaps, spans))
+        late = late_rows(released)
+        agenda = _agenda(moves, self._missing.take(moves.gaps, spans, late))
         rows = rows_of(self.plan, self._keys, released, codes)._replace(status=moves.status)
         self._mixed.see(released.columns, rows.ref, rows.selected if len(rows.selected) else None)
         sums = self._held.sums

@@ -11,13 +11,14 @@ from engine.errors import UserError
 from engine.query.expression import View, released_mask, view_value
 from engine.query.plan import Expression, WindowKind, WindowPlan
 from engine.query.render import render_expression
-from engine.stream.released import Released
+from engine.stream.released import LATE, Released
 from engine.stream.timeline import CHANCE, ends_of
 from engine.window.assign import Rows, widest_of
 from engine.window.keys import GroupKeys
 from engine.window.settings import LIKELY, SURE
 from engine.window.state.accumulate import NUMBERS_ALONE, TEXTS, UNTYPED
 from engine.window.uncertainty.bounds import Chosen, chosen
+from engine.window.uncertainty.missing import LateRows
 
 FIXED_COLUMNS: Final = frozenset(
     {"ref", "unc", "epoch", "release", "status", "source", "clock", "stream", "seq"}
@@ -58,6 +59,17 @@ def rows_of(
         how=np.empty(0, np.int8) if perhaps is None else perhaps.how,
         low=exact if perhaps is None else perhaps.low,
         high=exact if perhaps is None else perhaps.high,
+    )  # fmt: skip
+
+
+def late_rows(released: Released) -> LateRows:
+    """Those of ``released`` that came after their place was given up."""
+    columns, row = released.columns, np.flatnonzero(released.columns["status"] >= LATE)
+    first_start = np.zeros(released.n, np.int64)
+    ref, unc = ends_of(released)[row], columns["unc"][row]
+    return LateRows(
+        row, columns["source"][row], columns["stream"][row],
+        columns.get("incarnation", first_start)[row], columns["seq"][row], ref - unc, ref + unc,
     )  # fmt: skip
 
 

@@ -186,9 +186,8 @@ def _take_row(i: int, batch: a.PassBatch, book: PassState, st: Record) -> int:
     rows = batch.rows
     u, header = rows.unc[i], -1
     if rows.status[i] >= LATE:
-        event = (rows.source[i], rows.stream[i], rows.seq[i])
         known = batch.known + st.gap
-        fill(book.held.cells, batch.gaps, known, event, a.emitted_upto(batch, st), book.no_key)
+        fill(book.held.cells, batch.gaps, known, i, a.emitted_upto(batch, st), book.no_key)
     if len(rows.selected) == 0 or rows.selected[i]:
         if u > a.widest_of(batch.geo.size, batch.geo.step):
             u = a.widest_of(batch.geo.size, batch.geo.step)

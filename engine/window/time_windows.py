@@ -98,7 +98,7 @@ class TimeWindows(Windows):
         most = a.widest_of(self._geo.size, self._geo.step)
         if widest > most:
             released = _with_far(released, most)
-        return self._run(*self._read(released, self._geo))
+        return self._run(*self._read(released, self._spans()))
 
     def _make_room(self, room: int) -> None:
         """For rows that can enter so many windows (``room_factor``)."""
@@ -141,8 +141,8 @@ class TimeWindows(Windows):
             frontier, geo = int(self._state["frontier"][0]), self._geo
             over = (frontier - geo.horizon - geo.size) // geo.step
             self._ranked.forget(min(over, int(self._state["closed_all"][0])))
-        if len(self._missing.table.left):
-            self._forget_gaps()
+        if len(self._missing.table.left):  # drop gaps that no window still kept can touch
+            self._missing.forget(self._corrected_from())
         return results
 
     def finish(self, at: int) -> Sequence[Result]:
@@ -155,6 +155,9 @@ class TimeWindows(Windows):
     # ---- a batch ----------------------------------------------------------------------------
 
     def _spans(self) -> Geometry:
+        """Gaps know what their clocks err by; only R19's windows are shifted by more."""
+        if self.plan.drift is Drift.NONE:
+            return self._geo._replace(low_shift=0, high_shift=0)
         return self._geo
 
     def _widen(self, m: int) -> None:
@@ -198,11 +201,6 @@ class TimeWindows(Windows):
             **{name: col if name == "tally" else col[order] for name, col in columns}
         )
 
-    def _forget_gaps(self) -> None:
-        """Drop gaps that no window still kept can touch."""
-        if int(self._state["frontier"][0]) > a.INT_MIN:
-            self._missing.forget(self._corrected_from())
-
     def _corrected_from(self) -> int:
         reach = self._geo.horizon + 2 * self.plan.size_ns + 2 * self._geo.high_shift
         return max(int(self._state["frontier"][0]), a.INT_MIN + reach) - reach
@@ -239,7 +237,8 @@ def _with_far(released: Released, widest: int) -> Released:
     ref, unc, gaps = released.columns["ref"][far], released.columns["unc"][far], released.gaps
     more = Gaps(
         row=far, source=np.full(len(far), _NO_SOURCE),
-        stream=released.columns["stream"][far].astype(np.int64), first_seq=far,
+        stream=released.columns["stream"][far].astype(np.int64),
+        incarnation=np.zeros(len(far), np.int64), first_seq=far,
         count=np.ones(len(far), np.int64), low=ref - unc, high=ref + unc,
         steps=np.searchsorted(released.progress.row, far, "right"),
     )  # fmt: skip

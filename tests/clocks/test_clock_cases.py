@@ -204,6 +204,45 @@ def test_clock_10_negated_events_of_one_clock_share_its_error() -> None:
         assert abs(found["probability"] - 0.5) < 0.01
 
 
+def test_clock_03_a_late_event_narrows_where_the_missing_ones_lie() -> None:
+    """Number 1 comes late and happened at 1060; number 2 lies between that and 1100."""
+    start = sync("p", 0, first_seq=0)
+    trace = [
+        event("p", "A", 1000, seq=0, arrival=1000), event("p", "A", 1100, seq=3, arrival=1100),
+        event("p", "A", 1060, seq=1, arrival=1300),
+    ]  # fmt: skip
+    horizon = WindowSettings(correction_horizon_ns=5000)
+
+    def missing(text: str, *more: Record, order: str = "sequence:timeout=fixed:30ns") -> Any:
+        asked = f"SELECT count(*) AS n {text}"
+        found = answers(asked, [start, *trace, *more], order=order, window=horizon)
+        return [(each["window"]["start"], each["value"]["n"], each["missing"]) for each in found]
+
+    copy = trace[2] | {"arrival": 1310}
+    again = [  # number 1 of another start fills nothing of this one
+        event("p", "A", 1200, seq=0, arrival=1320, incarnation=1),
+        event("p", "A", 1210, seq=4, arrival=1330, incarnation=1),
+        event("p", "A", 1090, seq=2, arrival=1400),
+    ]  # fmt: skip
+    for late in ("drop", "pass"):
+        order = f"sequence:timeout=fixed:30ns,late={late}"
+        for more in ((), (copy,)):
+            assert sorted(missing("WINDOW TUMBLING 25", *more, order=order)) == [
+                (1000, 1, 0), (1050, 1, 1), (1075, 0, 1), (1100, 1, 1),
+            ]  # fmt: skip
+        found = missing("WINDOW TUMBLING 25", *again, order=order)
+        assert sorted(found) == [
+            (1000, 1, 0), (1050, 1, 0), (1075, 1, 0), (1100, 1, 0), (1200, 2, 3),
+        ]  # fmt: skip
+    assert sorted(missing("WINDOW SLIDING 50 EVERY 25")) == [
+        (975, 1, 0), (1000, 1, 0), (1025, 1, 1), (1050, 1, 1), (1075, 1, 1), (1100, 1, 1),
+    ]  # fmt: skip
+    assert sorted(missing("WINDOW SESSION 20")) == [(1000, 1, 0), (1060, 1, 1), (1100, 1, 1)]
+    assert missing("WINDOW ROWS 2") == [(1000, 2, 0)]
+    for order in ("none", "kslack:0"):
+        assert {each[-1] for each in missing("WINDOW TUMBLING 25", order=order)} == {0}
+
+
 def test_clock_04_what_is_missing_at_the_front_may_lie_anywhere_before() -> None:
     starts = [sync(source, 0, first_seq=0) for source in "pq"]
     trace = [

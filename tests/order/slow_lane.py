@@ -67,7 +67,7 @@ class Lane:
     idle: bool = False
     closed: bool = False
     bound: int = NEVER
-    last_ref: int | None = None
+    last_low: int | None = None
     top_ref: int = NEVER
     last_arrival: int | None = None
     started: bool = False

@@ -78,7 +78,8 @@ class Twin:
             lane.started, lane.inc, lane.expected = True, inc, first
             lane.last_arrival, lane.idle = record["arrival"], False
             if record.get("ts") is not None:
-                lane.last_ref = record["ts"] + (record.get("offset") or 0)
+                unc = -(-(record.get("delay") or 0) // 2) + (record.get("precision") or 0)
+                lane.last_low = record["ts"] + (record.get("offset") or 0) - unc
 
     def reference(self, clock: str, ts: int) -> tuple[int, int, Epoch | None]:
         if clock not in self.clocks:
@@ -271,7 +272,7 @@ class Twin:
 
     def to_merge(self, lane: Lane, event: Event) -> None:
         if self.correct(lane, event):
-            lane.last_ref = event.ref
+            lane.last_low = event.ref - event.unc
             lane.counts["backwards"] += event.ref < lane.top_ref
             back = max(lane.top_ref - event.ref, lane.counts["backwards_ns"])
             lane.counts["backwards_ns"] = back if lane.top_ref > NEVER else 0
@@ -299,10 +300,10 @@ class Twin:
         ends = [min(lane.buffer)] if lane.buffer else []
         end = min(ends + [marker.seq for marker in lane.markers])
         first = lane.buffer.get(end)
-        high = now if first is None or self.future(first) else self.reference(
-            first.clock, first.ts
-        )[0]  # fmt: skip
-        low = high if lane.last_ref is None else min(lane.last_ref, high)
+        high = now
+        if first is not None and not self.future(first):
+            high = sum(self.reference(first.clock, first.ts)[:2])
+        low = high if lane.last_low is None else min(lane.last_low, high)
         self.gaps.append(
             (len(self.released), lane.source, lane.stream, lane.expected, end - lane.expected,
              low, high)

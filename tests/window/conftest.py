@@ -92,10 +92,10 @@ def batch(stream: Stream, strings: Strings, start: int = 0, stop: int | None = N
     ]
     steps = np.array(mine[0], np.int64).reshape(-1, 3)
     gaps = [np.array(column, np.int64) for column in zip(*(
-        (row - start, strings.code(source), strings.code("events"), first, count, low, high,
+        (row - start, strings.code(source), strings.code("events"), 0, first, count, low, high,
          sum(step[0] < row or (step[0] == row and first % 2 == 0) for step in mine[0]))
         for row, source, first, count, low, high in mine[1]
-    ), strict=True)] or [np.empty(0, np.int64)] * 8  # fmt: skip
+    ), strict=True)] or [np.empty(0, np.int64)] * 9  # fmt: skip
     return Released(
         len(events), columns, types, strings, stream.t_a,
         Progress(steps[:, 0] - start, steps[:, 1], steps[:, 2]), Gaps(*gaps),
@@ -165,6 +165,8 @@ class Twin:
         self.stages = ("low", "middle", "last") if self.plan.drift is Drift.EACH else ("last",)
         self.closed = dict.fromkeys(self.stages, -1000)
         self.low, self.high = self.stream.t_a // 2, (self.stream.t_a + 1) // 2
+        drifts = self.plan.drift is not Drift.NONE
+        self.shifts = (self.low, self.high) if drifts else (0, 0)
 
     def run(self, finish_at: int | None) -> list[dict[str, Any]]:
         for row in range(len(self.stream.events) + 1):
@@ -208,7 +210,7 @@ class Twin:
     def know(self, gaps: Any) -> None:
         for gap in gaps:
             self.gaps.append(gap)
-            touched = self.near(gap[4] - self.high, gap[5] + self.low)
+            touched = self.touched(gap[4], gap[5])
             self.inside |= {k: self.inside.get(k, []) for k in touched if not self.over(k)}
 
     def span(self, k: int) -> tuple[int, int]:
@@ -219,20 +221,20 @@ class Twin:
         step, size = self.plan.step_ns, self.plan.size_ns
         return range((low - size) // step + 1, high // step + 1)
 
+    def touched(self, low: int, high: int) -> range:
+        """Windows, and R19's beside them, that touch [low, high]."""
+        return self.near(low - self.shifts[1], high + self.shifts[0])
+
     def missing(self, k: int) -> int:
-        start, end = self.span(k)
-        return sum(
-            left
-            for *_, low, high, left in self.gaps
-            if low < end + self.high and high >= start - self.low
-        )
+        return sum(left for *_, low, high, left in self.gaps if k in self.touched(low, high))
 
     def take(self, event: Event, at: int) -> None:
         if event.status >= LATE:
-            for gap in reversed(self.gaps):
+            for place in reversed(range(len(self.gaps))):
+                gap = self.gaps[place]
                 fits = gap[1] == event.source and gap[2] <= event.seq < gap[2] + gap[3]
                 if fits and event.stream == "events" and gap[6] > 0:
-                    gap[6] -= 1
+                    self.gaps[place : place + 1] = self.parted(gap, event)
                     break
         lost, changed = False, []
         far = 5 * self.plan.size_ns + event.unc
@@ -251,6 +253,20 @@ class Twin:
             self.tell(k, stage, event.key, self.result(k, stage, event.key, at), at)
         if event.status == IN_ORDER:
             self.progress(event.ref, at)
+
+    def parted(self, gap: list[Any], event: Event) -> list[list[Any]]:
+        """What is left of a gap: before and behind the event, if it happened between both ends."""
+        row, source, first, _, low, high, left = gap
+        mine = self.touched(event.ref - event.unc, event.ref + event.unc)
+        outer = self.touched(low, high)
+        if not (outer.start <= mine.start and mine.stop <= outer.stop):
+            return [[*gap[:6], left - 1]]
+        before, behind = event.seq - first, first + gap[3] - event.seq - 1
+        return [
+            [row, source, first, before, low, event.ref + event.unc, min(before, left - 1)],
+            [row, source, event.seq + 1, behind, event.ref - event.unc, high,
+             min(behind, left - 1)],
+        ]  # fmt: skip
 
     def progress(self, frontier: int, at: int) -> None:
         self.frontier = frontier if self.frontier is None else max(self.frontier, frontier)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -19,101 +21,140 @@ from engine.window.state.cells import (
     new_cells,
 )
 from engine.window.uncertainty.missing import (
-    COLUMNS,
-    GapTable,
+    LateRows,
     Missing,
     become_known,
+    filled_by,
     missing_between,
-    searchable,
+    part_of,
     take_off,
 )
 
 SMALL = st.integers(0, 6)
-GAP = st.tuples(st.integers(0, 1), st.integers(0, 1), SMALL, st.integers(1, 4), SMALL, SMALL)
-"""source, stream, first number, events, first, last (which may be before it)."""
+TWO = st.tuples(SMALL, SMALL).map(sorted)
+GAP = st.tuples(st.integers(0, 1), st.integers(0, 1), SMALL, st.integers(1, 4), TWO)
+"""source, stream, first number, events, first and last."""
 QUESTION = st.one_of(
-    st.tuples(st.just("fill"), st.integers(0, 1), st.integers(0, 1), st.integers(0, 10)),
-    st.tuples(st.just("between"), SMALL, SMALL),
+    st.tuples(st.just("fill"), st.integers(0, 1), st.integers(0, 1), st.integers(0, 10), TWO),
+    st.tuples(st.just("between"), TWO),
     st.tuples(st.just("know")),
 )
+TIMES = Geometry(1, 0, 0, 0, 1)
 
 
-def table(gaps: list[tuple[int, ...]], known: int) -> GapTable:
-    rows = [(s, t, seq, n, last, first, last, n) for s, t, seq, n, first, last in gaps]
-    columns = np.array(rows, np.int64).reshape(-1, len(COLUMNS)).T
-    return searchable([column.copy() for column in columns], known)
+class Slow:
+    """Gaps, each looked at by itself: [source, stream, first, end, first time, last time, left]."""
+
+    def __init__(self) -> None:
+        self.gaps: list[list[int]] = []
+
+    def know(self, source: int, stream: int, first: int, events: int, low: int, high: int) -> None:
+        self.gaps.append([source, stream, first, first + events, low, high, events])
+
+    def fill(self, source: int, stream: int, seq: int, low: int, high: int) -> bool:
+        for place in reversed(range(len(self.gaps))):
+            *of, first, end, start, until, left = self.gaps[place]
+            if of != [source, stream] or not first <= seq < end or not left:
+                continue
+            rest = left - 1
+            if start <= low and high <= until:
+                before, behind = min(seq - first, rest), min(end - seq - 1, rest)
+                self.gaps[place : place + 1] = [
+                    [*of, first, seq, start, high, before], [*of, seq + 1, end, low, until, behind]
+                ]  # fmt: skip
+            else:
+                self.gaps[place][-1] = rest
+            return True
+        return False
+
+    def between(self, start: int, end: int) -> int:
+        return sum(gap[-1] for gap in self.gaps if gap[4] < end and gap[5] > start)
 
 
-def filled(gaps: GapTable, known: int, event: tuple[int, int, int]) -> int:
-    source, stream, seq = event
-    for j in range(known - 1, -1, -1):
-        mine = gaps.source[j] == source and gaps.stream[j] == stream
-        if mine and 0 <= seq - gaps.first_seq[j] < gaps.events[j] and gaps.left[j] > 0:
-            return j
-    return -1
+def as_gaps(made: list[tuple[int, ...]]) -> Gaps:
+    of = np.array(made, np.int64).reshape(-1, 6).T
+    none = np.zeros(of.shape[1], np.int64)
+    return Gaps(none, of[0], of[1], none, of[2], of[3], of[4], of[5], none)
 
 
-def between(gaps: GapTable, known: int, start: int, end: int) -> int:
-    there = (gaps.first[:known] < end) & (gaps.last[:known] > start)
-    return int(gaps.left[:known][there].sum())
+def as_late(made: list[tuple[int, ...]]) -> LateRows:
+    of = np.array(made, np.int64).reshape(-1, 6).T
+    return LateRows(of[0], of[1], of[2], np.zeros(of.shape[1], np.int64), *of[3:])
+
+
+def filled(missing: Missing, known: int, row: int) -> bool:
+    gaps, part = missing.table, part_of(missing.table, row)
+    j = filled_by(gaps, known, part) if part >= 0 else -1
+    if j >= 0:
+        take_off(gaps, j, part)
+    return bool(j >= 0)
 
 
 @given(st.lists(GAP, max_size=12), st.integers(0, 12), st.lists(QUESTION, max_size=30))
-@example([(0, 0, 0, 4, 1, 5), (0, 0, 1, 1, 3, 3), (0, 0, 2, 1, 5, 2)], 3,
-         [("between", 3, 3), ("fill", 0, 0, 1), ("fill", 0, 0, 2), ("fill", 0, 0, 2),
-          ("between", 2, 4), ("between", 3, 3)])  # fmt: skip
+@example([(0, 0, 0, 4, [1, 5]), (0, 0, 1, 1, [3, 3]), (0, 0, 2, 1, [2, 5])], 3,
+         [("between", [3, 3]), ("fill", 0, 0, 1, [3, 3]), ("fill", 0, 0, 2, [2, 2]),
+          ("fill", 0, 0, 2, [4, 5]), ("between", [2, 4]), ("between", [3, 3])])  # fmt: skip
 @settings(max_examples=40)
 def test_a_search_finds_what_a_look_at_every_gap_does(
-    made: list[tuple[int, ...]], known: int, questions: list[tuple[object, ...]]
+    made: list[tuple[Any, ...]], at_first: int, questions: list[tuple[Any, ...]]
 ) -> None:
-    known = min(known, len(made))
-    gaps = table(made, known)
-    for what, *of in questions:
-        numbers = [int(str(each)) for each in of]
-        if what == "know" and known < len(made):
-            become_known(gaps, known)
+    flat = [(*one[:-1], *one[-1]) for one in made]
+    late = [(row, *of[:-1], *of[-1]) for row, (what, *of) in enumerate(questions) if what == "fill"]
+    missing, slow, known = Missing(), Slow(), 0
+    missing.take(as_gaps(flat), TIMES, as_late(late))
+    asked = [("know",)] * at_first + questions
+    for row, (what, *of) in enumerate(asked, -at_first):
+        if what == "know" and known < len(flat):
+            become_known(missing.table, known)
+            slow.know(*flat[known])
             known += 1
         elif what == "fill":
-            source, stream, seq = numbers
-            wanted, left = filled(gaps, known, (source, stream, seq)), gaps.left.copy()
-            assert take_off(gaps, known, (source, stream, seq)) == wanted
-            if wanted >= 0:
-                left[wanted] -= 1
-            assert (gaps.left == left).all()
+            assert filled(missing, known, row) == slow.fill(*of[:-1], *of[-1])
         elif what == "between":
-            start, end = sorted(numbers)
-            assert missing_between(gaps, known, start, end) == between(gaps, known, start, end)
+            start, end = of[0]
+            assert missing_between(missing.table, known, start, end) == slow.between(start, end)
 
 
 def test_many_losses_are_found_and_added_up() -> None:
     """Of three sources with many gaps each, that become known in several batches."""
     rng = np.random.default_rng(1)
-    missing, n = Missing(), 400
-    times = Geometry(1, 0, 0, 0, 1)
+    missing, slow, n = Missing(), Slow(), 400
     for batch in range(3):
         low = np.sort(rng.integers(0, 10_000, n)) + 10_000 * batch
         known = len(missing.table.left)
-        gaps = Gaps(
-            np.zeros(n, int), rng.integers(0, 3, n), np.zeros(n, int),
-            10 * (np.arange(n) + n * batch), rng.integers(1, 10, n), low,
-            low + rng.integers(0, 50, n), np.zeros(n, int),
+        first = 10 * (np.arange(n) + n * batch)
+        columns = (
+            rng.integers(0, 3, n), np.zeros(n, int), first, rng.integers(1, 10, n), low,
+            low + rng.integers(0, 50, n),
         )  # fmt: skip
-        missing.take(gaps, times)
+        made = list(zip(*(column.tolist() for column in columns), strict=True))
+        late = []
+        for row in range(200):
+            time = int(rng.integers(0, 10_000 * (batch + 1)))
+            seq, wide = int(rng.integers(0, 10 * n * (batch + 1))), int(rng.integers(0, 9))
+            if row % 2:  # in time, and within a gap that is known
+                one = made[int(rng.integers(0, n))]
+                seq, time = one[2] + int(rng.integers(0, one[3])), one[4]
+            late.append((row, int(rng.integers(0, 3)), 0, seq, time, time + wide))
+        missing.take(as_gaps(made), TIMES, as_late(late))
         for j in range(known, known + n):
             become_known(missing.table, j)
+            slow.know(*made[j - known])
         known += n
-        for _ in range(200):
-            event = (int(rng.integers(0, 3)), 0, int(rng.integers(0, 10 * known)))
-            wanted = filled(missing.table, known, event)
-            assert take_off(missing.table, known, event) == wanted
+        for row, *event in late:
+            assert filled(missing, known, row) == slow.fill(*event)
             start, end = np.sort(rng.integers(0, 10_000 * (batch + 1), 2)).tolist()
-            told = missing_between(missing.table, known, start, end)
-            assert told == between(missing.table, known, start, end)
+            assert missing_between(missing.table, known, start, end) == slow.between(start, end)
         missing.forget(10_000 * batch)
-        missing.merge(10_000 * batch + 5_000, 50)
-        restored = Missing()
-        restored.restore(missing.snapshot())
-        assert all((a == b).all() for a, b in zip(restored.table, missing.table, strict=True))
+        slow.gaps = [gap for gap in slow.gaps if gap[5] >= 10_000 * batch and gap[-1]]
+        assert sorted(missing.table.left) == sorted(gap[-1] for gap in slow.gaps)
+    restored = Missing()
+    restored.restore(missing.snapshot())
+    assert all((a == b).all() for a, b in zip(restored.table, missing.table, strict=True))
+    total = int(missing.table.left.sum())
+    missing.merge(25_000, 50)
+    assert len(missing.table.left) < n * 2
+    assert int(missing.table.left.sum()) == total
 
 
 # ---- cells

@@ -172,7 +172,7 @@ class LaneTable:
             ln["expected"][lane] = sync.first_seq
             ln["last_arrival"][lane] = sync.arrival
             if sync.ts is not None:  # what is missing at the front lies behind this
-                ln["last_ref"][lane] = sync.ts + sync.offset
+                ln["last_low"][lane] = sync.ts + sync.offset - sync.uncertainty
             ln["idle"][lane] = 0
             run = np.array((sync.incarnation, INT_MIN, sync.first_seq, 0), RUN)
             self.runs = np.insert(self.runs, int(ln["missing_n"][:lane].sum()), run)

@@ -228,7 +228,7 @@ def push(s: Sequencer, row: int) -> None:
     new.stage = STAGE_QUEUE
     new.nxt = NONE
     s.state[0].queued += 1
-    of.last_ref = new.ref
+    of.last_low = new.ref - new.unc
     if new.ref < of.top_ref:
         of.backwards += 1
         of.backwards_ns = max(of.backwards_ns, of.top_ref - new.ref)

@@ -304,14 +304,15 @@ def give_up(s: Sequencer, lane: int, now: int) -> None:
         if row != NONE:
             end = seq
             if not is_future(s, row):
-                high, _, _ = reference(
+                ref, unc, _ = reference(
                     s.clocks, s.state[0].default_uncertainty, clock_of(s, row), s.rows[row].ts
                 )
+                high = ref + unc
     if end == INT_MAX or end <= first:
         return
-    low = of.last_ref
+    low = of.last_low
     gap = s.notes[note(s, NOTE_GAP)]
-    gap.lane = lane
+    gap.lane, gap.inc = lane, of.inc
     gap.first = first
     gap.count = end - first
     gap.low = high if low == INT_MIN else min(low, high)

@@ -352,7 +352,7 @@ class Sequence:
             Progress(*(step[name].copy() for name in ("released", "frontier", "at"))),
             Gaps(
                 gap["released"].copy(), of_gap["source"].astype(np.int32),
-                of_gap["stream"].astype(np.int32),
+                of_gap["stream"].astype(np.int32), gap["inc"].copy(),
                 gap["first"].copy(), gap["count"].copy(), gap["low"].copy(), gap["high"].copy(),
                 np.cumsum(is_step)[is_gap],
             ),

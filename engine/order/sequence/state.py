@@ -90,7 +90,7 @@ LANE_FIELDS: Final = (
     "next_pog_seq", "next_pog_ts", "next_pog_clock", "next_pog_deadline",
     "eos_seq", "eos_deadline",
     # the merge
-    "head", "tail", "idle", "closed", "bound", "last_ref", "top_ref", "last_arrival", "max_ts",
+    "head", "tail", "idle", "closed", "bound", "last_low", "top_ref", "last_arrival", "max_ts",
     "rank",
     # averages of R19 Eq 3.1-3.11, in 1/1000 ns, and the timeouts in force [ns]
     "last_in_order", "inter_n", "inter_avg", "inter_dev", "hold_n", "hold_avg", "hold_dev",
@@ -106,7 +106,7 @@ LANE_FIRST: Final[dict[str, int]] = {
     "held_head": NONE, "held_tail": NONE, "dq_head": NONE, "dq_tail": NONE, "head": NONE,
     "tail": NONE, "pog_seq": -1, "pog_deadline": INT_MAX, "next_pog_seq": -1,
     "next_pog_deadline": INT_MAX, "eos_seq": -1, "eos_deadline": INT_MAX,
-    "bound": INT_MIN, "last_ref": INT_MIN, "top_ref": INT_MIN, "last_arrival": INT_MIN,
+    "bound": INT_MIN, "last_low": INT_MIN, "top_ref": INT_MIN, "last_arrival": INT_MIN,
     "max_ts": INT_MIN,
     "last_in_order": INT_MIN, "max_seq": -1, "forgotten": -1, "born": INT_MIN, "idle": 1,
 }  # fmt: skip
@@ -154,11 +154,13 @@ NOTE_GAP: Final = 0
 NOTE_PROGRESS: Final = 1
 NOTE_QUARANTINE: Final = 2
 NOTE: Final = record(
-    "kind", "released", "lane", "first", "count", "low", "high", "frontier", "at", "row", "reason"
-)
-"""What comes between events, after so many of the call were ``released``. A gap: of a ``lane``,
-the ``first`` number and how many, ``low`` and ``high`` ref. Progress: a ``frontier``, ``at`` an
-instant. A record that is set aside: its ``row`` and the ``reason``.
+    "kind", "released", "lane", "inc", "first", "count", "low", "high", "frontier", "at", "row",
+    "reason",
+)  # fmt: skip
+"""What comes between events, after so many of the call were ``released``. A gap: of a ``lane``
+and incarnation, the ``first`` number and how many, that happened between ``low`` and ``high``.
+Progress: a ``frontier``, ``at`` an instant. A record that is set aside: its ``row`` and the
+``reason``.
 """
 
 STATE: Final = record(

@@ -9,7 +9,6 @@ from engine.kernels.jit import inline, kernel, njit
 from engine.kernels.records import NONE, Record, one
 from engine.kernels.tables import pop, push
 from engine.query.plan import WindowPlan
-from engine.stream.released import LATE
 from engine.window import group_windows as b
 from engine.window.assign import INT_MIN
 from engine.window.emitted import forget_emitted
@@ -30,7 +29,13 @@ from engine.window.settings import UNLIKELY, WindowSettings
 from engine.window.state.accumulate import clear
 from engine.window.state.aggregate import DISTINCT, QUANTILE
 from engine.window.state.cells import copied, free_window
-from engine.window.uncertainty.missing import GapTable, become_known, take_off
+from engine.window.uncertainty.missing import (
+    GapTable,
+    become_known,
+    filled_by,
+    part_of,
+    take_off,
+)
 
 # The pass over released rows for windows of ROWS: what is full, what gets known, the next row.
 #
@@ -102,11 +107,12 @@ def _emit_next_running(batch: b.OwnBatch, book: CountedBook, st: Record) -> None
 @inline
 def _take_row(i: int, batch: b.OwnBatch, book: CountedBook, st: Record) -> None:
     rows = batch.rows
-    if rows.status[i] >= LATE:
-        event = (rows.source[i], rows.stream[i], rows.seq[i])
-        filled = take_off(batch.gaps, batch.known + st.gap, event)
+    part = part_of(batch.gaps, i)
+    if part != NONE:
+        filled = filled_by(batch.gaps, batch.known + st.gap, part)
         if filled != NONE:
             _mark(batch.gaps, filled, batch.size, book, st)
+            take_off(batch.gaps, filled, part)
     taken = len(rows.selected) == 0 or rows.selected[i]
     if taken and (len(rows.how) == 0 or rows.how[i] != UNLIKELY):
         st.emit_at = rows.release[i]

@@ -11,7 +11,6 @@ from engine.kernels.jit import inline, kernel, njit
 from engine.kernels.records import NONE, Record, one
 from engine.kernels.tables import pop, push
 from engine.query.plan import WindowPlan
-from engine.stream.released import LATE
 from engine.window import group_windows as b
 from engine.window.assign import INT_MIN
 from engine.window.emitted import forget_emitted
@@ -22,7 +21,13 @@ from engine.window.session.state import SPARE, SessionBook, uncover
 from engine.window.settings import UNLIKELY, WindowSettings
 from engine.window.state.accumulate import clear
 from engine.window.state.cells import copied, forget, free_window
-from engine.window.uncertainty.missing import GapTable, become_known, take_off
+from engine.window.uncertainty.missing import (
+    GapTable,
+    become_known,
+    filled_by,
+    part_of,
+    take_off,
+)
 
 # The pass over released rows for sessions: what ends, what gets known, then the next row.
 #
@@ -120,11 +125,12 @@ def _take_row(i: int, batch: b.OwnBatch, book: SessionBook, st: Record) -> None:
         if not enter(i, batch, book, st):
             st.flush = 1
             return
-    if rows.status[i] >= LATE:
-        event = (rows.source[i], rows.stream[i], rows.seq[i])
-        filled = take_off(batch.gaps, batch.known + st.gap, event)
+    part = part_of(batch.gaps, i)
+    if part != NONE:
+        filled = filled_by(batch.gaps, batch.known + st.gap, part)
         if filled != NONE:
             _mark(batch.gaps, filled, batch, book, st)
+            take_off(batch.gaps, filled, part)
     b.row_taken(i, rows, st)
 
 

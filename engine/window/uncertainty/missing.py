@@ -20,27 +20,33 @@ from engine.window.state.cells import HEADER, Cells, find, find_or_add
 # where gaps overlap. By time: a gap may lie in a span unless it begins behind or ends before it,
 # which no gap does both; so two prefix sums tell, kept in binary indexed trees (Fenwick, 1994), as
 # gaps become known and are filled while a pass runs.
+#
+# A late event parts the gap that it fills: the numbers below its own lie before it in time, those
+# above behind it. The part behind it takes a place that was made for it before the pass, where its
+# own time is sorted in already; so the trees need no sorting again.
 
 
 class GapTable(NamedTuple):
-    """Gaps in the order in which they became known; ``left``: events still missing.
+    """Gaps in the order in which they became known, and behind them a place for each late row of
+    the batch (``late_row``). ``left``: events still missing.
 
     ``high``: the later neighbour's time [ns]; ``first``, ``last``: windows touched, or times. The
-    rest is made of these (``searchable``): ``by_number``: gaps by source, stream and first number;
-    ``reach``: of each in that order, the largest end of numbers up to it in its source and stream;
-    ``firsts`` and ``lasts``: sorted, each gap's place there, and sums of what is left;
-    ``by_last``: gaps in the order of ``lasts``; ``backward``: those that end before they begin, as
-    their neighbours' clocks were set.
+    rest is made of these (``searchable``): ``age``: so many gaps were known before it;
+    ``by_number``: gaps by source, stream, incarnation and first number; ``reach``: of each in that
+    order, the largest end of numbers up to it in its incarnation; ``firsts`` and ``lasts``: sorted,
+    each gap's place there, and sums of what is left; ``by_last``: gaps in the order of ``lasts``.
     """
 
     source: np.ndarray
     stream: np.ndarray
+    incarnation: np.ndarray
     first_seq: np.ndarray
     events: np.ndarray
     high: np.ndarray
     first: np.ndarray
     last: np.ndarray
     left: np.ndarray
+    age: np.ndarray
     by_number: np.ndarray
     reach: np.ndarray
     firsts: np.ndarray
@@ -50,36 +56,37 @@ class GapTable(NamedTuple):
     by_last: np.ndarray
     last_place: np.ndarray
     last_sums: np.ndarray
-    backward: np.ndarray
+    late_row: np.ndarray
 
 
-COLUMNS: Final = GapTable._fields[: GapTable._fields.index("by_number")]
+COLUMNS: Final = GapTable._fields[: GapTable._fields.index("age")]
 """Those that a snapshot has."""
+_NO_LATE: Final = np.empty(0, np.int64)
 
 
-def searchable(columns: Sequence[np.ndarray], known: int) -> GapTable:
+def searchable(
+    columns: Sequence[np.ndarray], known: int, late_row: np.ndarray = _NO_LATE
+) -> GapTable:
     """The gaps ``columns`` (int64, of ``COLUMNS``), of which the first ``known`` are known."""
-    source, stream, first_seq, events, _, first, last, left = columns
-    by_number = np.lexsort((first_seq, stream, source))
-    backward = first > last
-    weight = np.where(backward, 0, left)
+    source, stream, incarnation, first_seq, events, _, first, last, left = columns
+    by_number = np.lexsort((first_seq, incarnation, stream, source))
+    weight = left.copy()
     weight[known:] = 0
     by_first, by_last = np.argsort(first, kind="stable"), np.argsort(last, kind="stable")
     made = [
-        by_number, _reach(source, stream, first_seq + events, by_number),
+        np.arange(len(left)), by_number,
+        _reach((source, stream, incarnation), first_seq + events, by_number),
         first[by_first], _places(by_first), _sums(weight[by_first]),
-        last[by_last], by_last, _places(by_last), _sums(weight[by_last]),
-        np.flatnonzero(backward),
+        last[by_last], by_last, _places(by_last), _sums(weight[by_last]), late_row,
     ]  # fmt: skip
     return GapTable(*columns, *made)
 
 
-def _reach(
-    source: np.ndarray, stream: np.ndarray, end: np.ndarray, order: np.ndarray
-) -> np.ndarray:
-    """The largest ``end`` so far, in ``order``, of each source and stream."""
-    source, stream, end = source[order], stream[order], end[order]
-    begins = (np.diff(source, prepend=source[:1]) != 0) | (np.diff(stream, prepend=stream[:1]) != 0)
+def _reach(of: Sequence[np.ndarray], end: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """The largest ``end`` so far, in ``order``, of what is alike in ``of``."""
+    end, begins = end[order], np.zeros(len(order), np.bool_)
+    for column in of:
+        begins |= np.diff(column[order], prepend=column[order][:1]) != 0
     ends, rank = np.unique(end, return_inverse=True)
     group = np.cumsum(begins) * len(ends)
     return np.asarray(ends[np.maximum.accumulate(group + rank.reshape(-1)) - group])
@@ -131,9 +138,8 @@ def _add(sums: np.ndarray, place: int, change: int) -> None:
 
 @inline
 def _change(gaps: GapTable, j: int, change: int) -> None:
-    if gaps.first[j] <= gaps.last[j]:
-        _add(gaps.first_sums, gaps.first_place[j], change)
-        _add(gaps.last_sums, gaps.last_place[j], change)
+    _add(gaps.first_sums, gaps.first_place[j], change)
+    _add(gaps.last_sums, gaps.last_place[j], change)
 
 
 @kernel
@@ -153,51 +159,76 @@ def missing_between(gaps: GapTable, known: int, start: int, end: int) -> int:
         while ended > 0 and gaps.lasts[ended - 1] == start:
             ended -= 1
             j = gaps.by_last[ended]
-            if j < known and gaps.first[j] == start:
+            if gaps.age[j] < known and gaps.first[j] == start:
                 n += gaps.left[j]
-    for place in range(len(gaps.backward)):
-        j = gaps.backward[place]
-        if j < known and gaps.first[j] < end and gaps.last[j] > start:
-            n += gaps.left[j]
     return n
 
 
+@inline
+def part_of(gaps: GapTable, row: int) -> int:
+    """The place made for a late ``row``; -1: none, as there are no gaps."""
+    late = _below(gaps.late_row, row)
+    if late == len(gaps.late_row) or gaps.late_row[late] != row:
+        return int(NONE)
+    return len(gaps.left) - len(gaps.late_row) + late
+
+
 @kernel
-def take_off(gaps: GapTable, known: int, event: tuple[int, int, int]) -> int:
-    """Take one event (source, stream, seq) off the newest of the ``known`` gaps that it fills;
-    gives which one, or -1.
-    """
-    source, stream, seq = event
+def filled_by(gaps: GapTable, known: int, part: int) -> int:
+    """The newest of the ``known`` gaps that the late row of this place fills, or -1."""
+    source, stream, seq = gaps.source[part], gaps.stream[part], gaps.first_seq[part] - 1
+    incarnation = gaps.incarnation[part]
     low, high = 0, len(gaps.by_number)
     while low < high:
         middle = (low + high) >> 1
         j = gaps.by_number[middle]
-        if (gaps.source[j], gaps.stream[j], gaps.first_seq[j]) <= (source, stream, seq):
+        mine = (gaps.source[j], gaps.stream[j], gaps.incarnation[j], gaps.first_seq[j])
+        if mine <= (source, stream, incarnation, seq):
             low = middle + 1
         else:
             high = middle
-    newest = -1
+    newest, age = int(NONE), -1
     while low > 0 and gaps.reach[low - 1] > seq:
         low -= 1
         j = gaps.by_number[low]
-        if gaps.source[j] != source or gaps.stream[j] != stream:
+        if (gaps.source[j], gaps.stream[j], gaps.incarnation[j]) != (source, stream, incarnation):
             break
-        fills = j < known and seq < gaps.first_seq[j] + gaps.events[j] and gaps.left[j] > 0
-        if fills and j > newest:
-            newest = j
-    if newest < 0:
+        fills = seq < gaps.first_seq[j] + gaps.events[j] and gaps.left[j] > 0
+        if fills and age < gaps.age[j] < known:
+            newest, age = j, gaps.age[j]
+    return int(newest)
+
+
+@kernel
+def take_off(gaps: GapTable, j: int, part: int) -> int:
+    """Take the late row of the place ``part`` off gap ``j``, which it fills; gives ``part`` if it
+    now is a gap as well: what is missing behind the row. One that did not happen between the
+    neighbours of the gap, as a clock was set, parts nothing.
+    """
+    rest, end = gaps.left[j] - 1, gaps.first_seq[j] + gaps.events[j]
+    if not (gaps.first[j] <= gaps.first[part] and gaps.last[part] <= gaps.last[j]):
+        gaps.left[j] = rest
+        _change(gaps, j, -1)
         return int(NONE)
-    gaps.left[newest] -= 1
-    _change(gaps, newest, -1)
-    return newest
+    _change(gaps, j, -gaps.left[j])
+    gaps.events[part], gaps.age[part] = end - gaps.first_seq[part], gaps.age[j]
+    gaps.events[j] = gaps.first_seq[part] - 1 - gaps.first_seq[j]
+    gaps.left[part], gaps.left[j] = min(gaps.events[part], rest), min(gaps.events[j], rest)
+    gaps.last[j], gaps.last[part] = gaps.last[part], gaps.last[j]
+    gaps.high[j], gaps.high[part] = gaps.high[part], gaps.high[j]
+    gaps.last_place[j], gaps.last_place[part] = gaps.last_place[part], gaps.last_place[j]
+    gaps.by_last[gaps.last_place[j]], gaps.by_last[gaps.last_place[part]] = j, part
+    _change(gaps, j, gaps.left[j])
+    _change(gaps, part, gaps.left[part])
+    return part
 
 
 # Completeness: which numbers are known to be missing, and which windows they could belong to.
 #
 # Source: SPEC 4.4. A gap's events lie between their neighbours' times, so they could belong to
 # every window that this range touches. Each such window counts them in its header, and gets a
-# header if it has none: it may have had events, so it has a result. A late event lowers the count
-# of the gap it fills, in each of its windows. What changes in a closed window makes it *stale*.
+# header if it has none: it may have had events, so it has a result. A late event leaves two gaps of
+# the one that it fills, before and behind it. What changes in a closed window makes it *stale*.
 
 
 WINDOWS_MAX: Final = 4096
@@ -267,13 +298,34 @@ def know(
 
 @inline
 def fill(
-    cells: Cells, gaps: GapTable, known: int, event: tuple[int, int, int], closed: int,
-    no_key: np.ndarray,
-) -> None:  # fmt: skip
-    """Take one event off the gap that it fills, and tell that gap's windows."""
-    j = take_off(gaps, known, event)
+    cells: Cells, gaps: GapTable, known: int, row: int, closed: int, no_key: np.ndarray
+) -> None:
+    """Take the late ``row`` off the gap that it fills, and tell that gap's windows."""
+    part = part_of(gaps, row)
+    j = filled_by(gaps, known, part) if part != NONE else NONE
     if j != NONE:
-        _spread(cells, gaps, j, -1, closed, no_key)
+        _spread(cells, gaps, j, -gaps.left[j], closed, no_key)
+        behind = take_off(gaps, j, part)
+        for each in (j, behind):
+            if each != NONE:
+                _spread(cells, gaps, each, gaps.left[each], closed, no_key)
+
+
+class LateRows(NamedTuple):
+    """The rows of a batch that came after their place was given up: int64 columns, which ``row``,
+    what it is, and between which times it happened [ns].
+    """
+
+    row: np.ndarray
+    source: np.ndarray
+    stream: np.ndarray
+    incarnation: np.ndarray
+    seq: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+NO_LATE_ROWS: Final = LateRows(*[_NO_LATE] * 7)
 
 
 class Missing:
@@ -282,35 +334,51 @@ class Missing:
     def __init__(self) -> None:
         self._keep([np.empty(0, np.int64) for _ in COLUMNS])
 
-    def _keep(self, columns: Sequence[np.ndarray], known: int | None = None) -> None:
+    def _keep(
+        self, columns: Sequence[np.ndarray], known: int | None = None,
+        late_row: np.ndarray = _NO_LATE,
+    ) -> None:  # fmt: skip
         """``known``: so many are, or all."""
-        self.table = searchable(columns, len(columns[0]) if known is None else known)
+        known = len(columns[0]) if known is None else known
+        self.table = searchable(columns, known, late_row)
 
     @property
     def _columns(self) -> tuple[np.ndarray, ...]:
         return self.table[: len(COLUMNS)]
 
-    def take(self, gaps: Gaps, geometry: Geometry) -> tuple[np.ndarray, np.ndarray]:
-        """Add ``gaps``; gives the rows and steps before they are known."""
-        low = gaps.low - geometry.high_shift
-        high = gaps.high + geometry.low_shift
-        more = (
-            gaps.source, gaps.stream, gaps.first_seq, gaps.count, gaps.high,
-            (low - geometry.size) // geometry.step + 1, high // geometry.step, gaps.count,
-        )  # fmt: skip
-        if len(gaps.row):
+    def take(
+        self, gaps: Gaps, geometry: Geometry, late: LateRows = NO_LATE_ROWS
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Add ``gaps``, and places for the rows that may fill them or older ones; gives the rows
+        and steps before they are known.
+        """
+        known = len(self.table.left)
+        if not known + len(gaps.row):
+            late = NO_LATE_ROWS
+        if len(gaps.row) + len(late.row):
+            nobody = np.zeros(len(late.row), np.int64)
+            first, last = _touched(gaps.low, gaps.high, geometry)
+            early, until = _touched(late.low, late.high, geometry)
+            more = (
+                (gaps.source, late.source), (gaps.stream, late.stream),
+                (gaps.incarnation, late.incarnation), (gaps.first_seq, late.seq + 1),
+                (gaps.count, nobody), (gaps.high, late.high), (first, early), (last, until),
+                (gaps.count, nobody),
+            )  # fmt: skip
             columns = [
-                np.concatenate((old, new.astype(np.int64)))
-                for old, new in zip(self._columns, more, strict=True)
+                np.concatenate((old, *(new.astype(np.int64) for new in news)))
+                for old, news in zip(self._columns, more, strict=True)
             ]
-            self._keep(columns, known=len(self.table.left))
+            self._keep(columns, known, late.row)
         return gaps.row.astype(np.int64), gaps.steps.astype(np.int64)
 
     def forget(self, before: int) -> None:
-        """Drop gaps that end before ``before`` or are filled."""
+        """Drop gaps that end before ``before`` or are filled; a batch is over."""
         useful = (self.table.high >= before) & (self.table.left > 0)
-        if not useful.all():
-            self._keep([column[useful] for column in self._columns])
+        if len(self.table.late_row) or not useful.all():
+            order = np.argsort(self.table.age, kind="stable")
+            order = order[useful[order]]
+            self._keep([column[order] for column in self._columns])
 
     def merge(self, before: int, most: int) -> None:
         """Make one of each two gaps that follow one another, if more than ``most`` end before
@@ -319,7 +387,9 @@ class Missing:
         old = np.flatnonzero(self.table.high < before)
         if len(old) <= most:
             return
-        old = old[np.argsort(self.table.high[old], kind="stable")]
+        t = self.table
+        keys = (t.first_seq, t.incarnation, t.stream, t.source, t.high)
+        old = old[np.lexsort([key[old] for key in keys])]
         one, other = old[: len(old) // 2 * 2].reshape(-1, 2).T
         self.table.first[one] = np.minimum(self.table.first[one], self.table.first[other])
         self.table.last[one] = np.maximum(self.table.last[one], self.table.last[other])
@@ -337,3 +407,9 @@ class Missing:
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""
         self._keep([state[name].copy() for name in COLUMNS])
+
+
+def _touched(low: np.ndarray, high: np.ndarray, geometry: Geometry) -> tuple[np.ndarray, ...]:
+    """The first and the last window that what lies between two times may be of."""
+    early, late = low - geometry.high_shift, high + geometry.low_shift
+    return (early - geometry.size) // geometry.step + 1, late // geometry.step
