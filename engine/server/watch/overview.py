@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from engine.clocks.arrivals import SLOW_NS
 from engine.gateway.core import GatewayCore
 from engine.gateway.peers import Source
 from engine.gateway.pull_back import COUNTS as PULL_BACK_COUNTS
@@ -47,8 +48,6 @@ EVENT_COUNTS: Final = ("received", "recorded", "duplicate", "refused", "put_off"
 _NOT_MESSAGES: Final = {
     *EVENT_COUNTS, "promise_waited", "promise_dropped", "duplicate_control",
 }  # fmt: skip
-FAR_NS: Final = 1_000_000_000
-"""An alarm is about events that all come so much later than they can have happened."""
 SORTS: Final = (
     "source", "state", "offset", "delay", "rate", "lag", "disorder", "missing", "seen", "events",
 )  # fmt: skip
@@ -195,7 +194,7 @@ class Overview:
 
     def alarms(self) -> np.ndarray:
         """Numbers of the sources whose row has an ``alarm``."""
-        return np.flatnonzero((self._ahead > 0) | (self._slow >= FAR_NS))
+        return np.flatnonzero((self._ahead > 0) | (self._slow >= SLOW_NS))
 
     def _alarm(self, number: int) -> str:
         if ahead := int(self._ahead[number]):
@@ -203,7 +202,7 @@ class Overview:
                 f"its events came up to {neat(ahead)} before they can have happened: a clock is "
                 "ahead by more than its bound"
             )
-        if (slow := int(self._slow[number])) >= FAR_NS:
+        if (slow := int(self._slow[number])) >= SLOW_NS:
             return (
                 f"all its events of a minute came {neat(slow)} or more after they can have "
                 "happened: a slow clock, a slow link, or an outbox that is emptied"
