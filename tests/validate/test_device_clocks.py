@@ -121,7 +121,7 @@ def test_the_clock_of_a_locating_system_is_read(tmp_path: Path, ahead: float, to
     assert f"clock is {told}" in found.said
     assert found.wrong
     found = asyncio.run(soccer_findings(tmp_path, ahead, 'clock = "arrival"\n'))
-    assert found.said == "events are stamped on arrival, up to 10 s late"
+    assert found.said == "events are stamped by the agent on arrival, up to 10 s late"
 
 
 def test_a_locating_system_that_is_silent_is_not_judged(tmp_path: Path) -> None:
@@ -137,7 +137,8 @@ async def mqtt_findings(folder: Path, aheads: dict[str, float], more: str) -> De
     async def publish() -> None:
         while not broker.subscribed:
             await asyncio.sleep(0.005)
-        broker.publish(0, b'{"v": 1}', qos=0)  # no time: the agent's
+        if not aheads or len(aheads) > 1:
+            broker.publish(0, b'{"v": 1}', qos=0)  # no time: the agent's
         while not over.is_set():
             for name, ahead in aheads.items():
                 ts = int((time.time() + ahead) * 1e9)
@@ -161,12 +162,32 @@ async def mqtt_findings(folder: Path, aheads: dict[str, float], more: str) -> De
 def test_the_clocks_of_publishers_are_read_beside_the_agent(tmp_path: Path) -> None:
     found = asyncio.run(mqtt_findings(tmp_path, {"a": 0.0, "b": -20.0}, ""))
     assert "mqtt/b's clock is 20.0 s slow; its events are stamped by it" in found.said
-    assert found.said.endswith("(the worst of 2 devices)")
+    assert "(the worst of 2 devices); 1 events are stamped by the agent on arrival" in found.said
+    assert found.width_ns == 60 * 10**9
     assert not found.wrong
     found = asyncio.run(mqtt_findings(tmp_path, {"b": 3.0}, 'clock = "agent"\n'))
     assert "clock is 3.0 s ahead" in found.said
     assert found.wrong
-    found = asyncio.run(mqtt_findings(tmp_path, {}, ""))
+
+
+@pytest.mark.parametrize("clock", ["device", "agent"])
+def test_an_event_without_a_time_is_no_proof_of_a_devices_clock(tmp_path: Path, clock: str) -> None:
+    """The agent stamps it when it comes, so its stamp always agrees with the agent's clock."""
+    found = asyncio.run(mqtt_findings(tmp_path, {}, f'clock = "{clock}"\n'))
+    assert found.said == "events are stamped by the agent on arrival, up to 1 min late"
+    assert found.width_ns == 60 * 10**9
+    assert not found.wrong
+
+
+def test_a_silent_broker_proves_nothing(tmp_path: Path) -> None:
+    asyncio.run(silent(tmp_path))
+
+
+async def silent(folder: Path) -> None:
+    broker = Broker()
+    port = await broker.start()
+    found = await found_of(folder, f'kind = "mqtt"\nport = {port}\ntopics = ["a"]\n')
+    await broker.stop()
     assert "was not read: no message with a time of its own came" in found.said
 
 

@@ -98,9 +98,13 @@ class ClockListener(KeepsNothing):
     """An outlet that compares stamps with their arrival and keeps no event."""
 
     def __init__(self, wall_ns: Callable[[], int], *, is_named: bool) -> None:
-        """``is_named``: events of devices name their clock, and others are the agent's own."""
+        """``is_named``: events that a device stamped name it; the agent stamps others on arrival,
+        which says nothing of a device's clock.
+        """
         self._wall_ns = wall_ns
         self._is_named = is_named
+        self.on_arrival = 0
+        """Events that the agent stamped."""
         self.ahead: dict[str, int] = {}
         """Device -> how far its clock is ahead at least [ns]: its fastest message says so."""
         self.why = ""
@@ -112,6 +116,7 @@ class ClockListener(KeepsNothing):
         came = self._wall_ns()
         for row in rows:
             if self._is_named and row.clock is None:
+                self.on_arrival += 1
                 continue
             device = device_of(row.clock or "")
             self.ahead[device] = max(self.ahead.get(device, row.ts - came), row.ts - came)
@@ -130,14 +135,15 @@ class ClockListener(KeepsNothing):
 
 
 async def heard_clocks(
-    source: Input, table: Mapping[str, Any], wall_ns: Callable[[], int], patience_s: float
-) -> DeviceFindings:
+    source: Input, table: Mapping[str, Any], wall_ns: Callable[[], int], patience_s: float,
+    *, is_named: bool,
+) -> DeviceFindings:  # fmt: skip
     """What the messages of the next ``patience_s`` say of the clocks that stamp them: of the one
-    that is furthest off, where there are several.
+    that is furthest off, where there are several. ``is_named``: as of ``ClockListener``.
     """
     if table["clock"] == ARRIVAL:
-        return judged("device", table, None, None)
-    listener = ClockListener(wall_ns, is_named=table["clock"] != AGENT)
+        return _on_arrival(table)
+    listener = ClockListener(wall_ns, is_named=is_named)
     try:
         async with asyncio.timeout(patience_s):
             await source.run(listener)
@@ -145,6 +151,8 @@ async def heard_clocks(
         pass
     except AgentError as error:
         listener.why = str(error)
+    if not listener.ahead and listener.on_arrival:
+        return _on_arrival(table)
     if not listener.ahead:
         found = judged("device", table, None, None)
         return replace(
@@ -153,9 +161,20 @@ async def heard_clocks(
     device, ahead = max(listener.ahead.items(), key=lambda each: abs(each[1]))
     grain = NS_PER[table["time_unit"]] if table.get("time_unit", "ns") != "ns" else 0
     found = judged(device or "device", table, Reading(ahead, ahead + grain, grain), None)
-    if len(listener.ahead) == 1:
+    if len(listener.ahead) > 1:
+        found = replace(found, said=f"{found.said} (the worst of {len(listener.ahead)} devices)")
+    if not listener.on_arrival:
         return found
-    return replace(found, said=f"{found.said} (the worst of {len(listener.ahead)} devices)")
+    others = _on_arrival(table)
+    said = f"{found.said}; {listener.on_arrival} {others.said}"
+    return replace(found, said=said, width_ns=max(found.width_ns, others.width_ns))
+
+
+def _on_arrival(table: Mapping[str, Any]) -> DeviceFindings:
+    """Of events that have no time but that of their arrival."""
+    latest = quantity(table["delay_max"], NS_PER, "delay_max")
+    said = f"events are stamped by the agent on arrival, up to {shown_ns(latest)} late"
+    return DeviceFindings(said=said, width_ns=latest, wrong=False)
 
 
 def judged(
@@ -170,14 +189,11 @@ def judged(
         answer_ns: how long an answer took, where the device is asked; None: it is never.
     """
     mode = str(table["clock"])
-    delays = {name: quantity(table[name], NS_PER, name) for name in ("delay_min_max", "delay_max")}
-    grain = 0 if reading is None else reading.grain
-    width = 2 * delays["delay_min_max"] + 3 * grain if answer_ns is None else 3 * answer_ns
     if mode == ARRIVAL:
-        return DeviceFindings(
-            said=f"events are stamped on arrival, up to {shown_ns(delays['delay_max'])} late",
-            width_ns=delays["delay_max"], wrong=False,
-        )  # fmt: skip
+        return _on_arrival(table)
+    fastest = quantity(table["delay_min_max"], NS_PER, "delay_min_max")
+    grain = 0 if reading is None else reading.grain
+    width = 2 * fastest + 3 * grain if answer_ns is None else 3 * answer_ns
     if reading is None:
         return DeviceFindings(
             said=f"the {what}'s clock was not read", width_ns=0 if mode == AGENT else width,

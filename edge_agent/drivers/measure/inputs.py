@@ -67,7 +67,7 @@ async def _tried(
             found = await _broker(table["host"], table["port"], patience_s)
             if found[0]:
                 listener = cast("MqttInput", named.input).listener()
-                clock = await heard_clocks(listener, table, wall_ns, 2 * patience_s)
+                clock = await heard_clocks(listener, table, wall_ns, 2 * patience_s, is_named=True)
         case "hl7-mllp":
             found = _bindable(table["listen"], table["port"], socket.SOCK_STREAM)
             if found[0]:
@@ -76,7 +76,9 @@ async def _tried(
         case "soccer-udp":
             found = _bindable(table["listen"], table["port"], socket.SOCK_DGRAM)
             if found[0]:
-                clock = await heard_clocks(named.input, table, wall_ns, 2 * patience_s)
+                clock = await heard_clocks(
+                    named.input, table, wall_ns, 2 * patience_s, is_named=False
+                )
         case "replay":
             file = folder / table["file"]
             found = (file.is_file() and os.access(file, os.R_OK), f"file {file}")

@@ -149,15 +149,16 @@ class MqttInput:
 
     def listener(self) -> MqttInput:
         """An input that reads the same and leaves the agent's session at the broker alone: it has
-        a client id of its own and asks for copies that nobody acknowledges.
+        a client id of its own and asks for copies that nobody acknowledges. Events name the device
+        that stamped them, whatever ``clock`` is; those that came without a time name none.
         """
         settings = replace(
             self._settings, client_id=f"{self._settings.client_id}-validate", is_kept=False
         )
+        payloads = replace(self._payloads, fields=replace(self._payloads.fields, devices=True))
         made = MqttInput(
-            self._name, settings, self._tls, self._payloads, self._backoff, self._wall_ns,
-            retained=False,
-        )  # fmt: skip
+            self._name, settings, self._tls, payloads, self._backoff, self._wall_ns, retained=False
+        )
         made.stamped = self.stamped
         return made
 
