@@ -126,6 +126,8 @@ class _Known(Struct):
     last_step_ns: int = 0
     released_before_step: int = 0
     refuted_ns: int = 0
+    seen_ppb: int = 0
+    """The least rate that explains syncs between which the offset moved by more than was stated."""
     doubt_until: int = INT_MIN
     """Events stamped before this may be from before a step of the clock."""
 
@@ -291,7 +293,10 @@ class SourceClocks:
         if sync.ts is None or not self._predict:
             known.samples.clear()
         else:
-            step = self._predicted(code, known, before)
+            step = self._predicted(code, known, before, sync.arrival)
+        if not known.line.skew_ppb:
+            ppb = max(known.line.skew_error_ppb, known.seen_ppb)
+            known.line = replace(known.line, skew_error_ppb=ppb)
         self._enter_doubts(code, known, before, step, start)
         start = max(start, known.doubt_until)
         self._enter(code, start, known.line, self.next_epoch, known.clock_steps)
@@ -327,13 +332,17 @@ class SourceClocks:
             self._goes_back(int(code))
             self.unanchored.discard(int(code))
 
-    def _predicted(self, code: int, known: _Known, before: Line) -> ClockStep | None:
-        """Fit the line of ``known`` again, after ``before``; gives the step between, if any."""
+    def _predicted(self, code: int, known: _Known, before: Line, at: int) -> ClockStep | None:
+        """Fit the line of ``known`` again, after ``before``; gives the step between, if any.
+        ``at``: when the sync arrived.
+        """
         offset, unc, stated_ppb = known.report
         sample = Sample(known.line.anchor, offset, unc)
         is_held, step = not self._fits or len(known.samples) < SYNCS_MIN, None
         if known.samples:
             step = stepped(before, sample, stated_ppb, is_held=is_held)
+        if known.samples and step is None and is_held:
+            self._moved(code, known, before, sample, at)
         if step is not None:
             known.clock_steps += 1
             known.last_step_ns = step.by
@@ -346,6 +355,18 @@ class SourceClocks:
         line = explained if self._fits else bounded
         known.samples, known.line = line([*known.samples[1 - SYNCS_KEPT :], sample], stated_ppb)
         return None
+
+    def _moved(self, code: int, known: _Known, before: Line, sample: Sample, at: int) -> None:
+        """Has the offset moved by more since ``before`` than its rate allows? A crystal that is
+        worse than stated is no step, but refutes the bound, and lets the next ones grow faster.
+        """
+        age = abs(sample.ts - before.anchor)
+        moved = abs(sample.offset - before.offset_at(sample.ts)) - before.unc - sample.unc
+        beyond = moved - age * before.skew_error_ppb // NS_PER_S
+        if beyond >= REFUTES_NS:
+            known.seen_ppb = max(known.seen_ppb, -(-moved * NS_PER_S // age))
+            # Of events right before this sync, it says how wrong the offset before was.
+            self._widen(code, int(self.clocks["n"][code]) - 1, beyond + 2 * sample.unc, at)
 
     def _enter_doubts(
         self, code: int, known: _Known, before: Line, step: ClockStep | None, start: int
@@ -456,23 +477,29 @@ class SourceClocks:
         row, place, by = _first_refuted(self.clocks, code, *times, is_event, guard_ns)
         if row != 0:
             return end if row == NONE else start + int(row)
-        epoch = self.clocks["epochs"][int(code[0])]
-        before = int(epoch["refuted"][place])
         known = self._known[self.strings.texts[int(code[0])]]
+        before = int(self.clocks["epochs"]["refuted"][int(code[0]), place])
         known.refuted_ns = max(known.refuted_ns, before + int(by))
-        now = 1 << (before + int(by) - 1).bit_length()
+        self._widen(int(code[0]), place, int(by), int(columns[r.ARRIVAL][start]))
+        return start
+
+    def _widen(self, code: int, place: int, by: int, at: int) -> None:
+        """An offset errs by ``by`` more than it says, as is known from ``at`` on: it grows by a
+        power of two, so that it grows seldom.
+        """
+        epoch = self.clocks["epochs"][code]
+        before = int(epoch["refuted"][place])
+        now = 1 << (before + by - 1).bit_length()
         epoch["refuted"][place] = now
-        low, high = self._extent(int(code[0]), place)
+        low, high = self._extent(code, place)
         was, ident = self.refuted, int(epoch["ident"][place])
         self.refuted = Refuted(
-            np.append(was.clock, int(code[0])), np.append(was.epoch, ident),
-            np.append(was.by, now - before), np.append(was.low, low), np.append(was.high, high),
-            int(columns[r.ARRIVAL][start]),
+            np.append(was.clock, code), np.append(was.epoch, ident),
+            np.append(was.by, now - before), np.append(was.low, low), np.append(was.high, high), at,
         )  # fmt: skip
-        is_newest = place + 1 >= int(self.clocks["n"][int(code[0])])
+        is_newest = place + 1 >= int(self.clocks["n"][code])
         grown = 0 if is_newest else _grown(epoch[place], int(epoch["start"][place + 1]))
-        self.site.ends(int(epoch["unc"][place]) + grown + int(epoch["refuted"][place]))
-        return start
+        self.site.ends(int(epoch["unc"][place]) + grown + now)
 
     def _extent(self, code: int, place: int) -> tuple[int, int]:
         """Between which reference times lie the events so far that an offset corrects."""
@@ -504,6 +531,7 @@ class SourceClocks:
         ``clock_steps``, ``last_step_ns`` (positive: set back), ``released_before_step``: events
         after the sync before each step that had gone out when it was found, and were not changed.
         ``refuted_ns``: by how much an event arrived before it can have happened, at most.
+        ``skew_seen_ppb``, where syncs contradict ``skew_stated_ppb``: the rate that they show.
         """
         return [
             {
@@ -518,6 +546,11 @@ class SourceClocks:
                 "released_before_step": known.released_before_step,
                 "refuted_ns": known.refuted_ns,
             }
+            | (
+                {"skew_seen_ppb": known.seen_ppb, "skew_stated_ppb": growth_ppb(known.report[2])}
+                if known.seen_ppb
+                else {}
+            )
             for source, known in sorted(self._known.items())
         ]
 

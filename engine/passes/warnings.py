@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from edge_agent import records as r
 from engine.barrier.registry import BARRIERS, BarrierSettings, Closes, barrier_in_force
 from engine.chain import ChainSettings
+from engine.clocks.prediction import UNSTATED_PPB
 from engine.log.following import Log, opened
 from engine.log.input.numbering import CountedLane
 from engine.order.base import OrderSettings, numbers_mislead
@@ -237,27 +238,34 @@ def of_numbers(
 
 
 def of_refuted_clocks(counters: dict[str, Any]) -> list[str]:
-    """Clocks whose declared bounds events have refuted: they arrived before they can have happened.
+    """Clocks whose declared bounds are refuted: by events that arrived before they can have
+    happened, or by syncs between which the offset moved by more than was stated.
 
     Args:
         counters: of a run, see ``engine.scenario``.
     """
-    refuted = [
-        (each["source"], each["refuted_ns"])
-        for site in counters["sites"].values() for each in site.get("clocks", ())
-        if each["refuted_ns"]
+    clocks = [each for site in counters["sites"].values() for each in site.get("clocks", ())]
+    refuted = [(each["source"], each["refuted_ns"]) for each in clocks if each["refuted_ns"]]
+    moved = [
+        f"clock {each['source']}: its offset moved between syncs by "
+        f"{each['skew_seen_ppb'] / 1000:,.10g} ppm, where {each['skew_stated_ppb'] / 1000:,.10g} "
+        f"ppm are {'assumed' if each['skew_stated_ppb'] == UNSTATED_PPB else 'stated'}; what rests "
+        "on the offset before is uncertain, and later offsets err as fast as was seen. State a "
+        f"skew_error_ppb of {each['skew_seen_ppb']} or more in its syncs"
+        for each in clocks if "skew_seen_ppb" in each
     ]  # fmt: skip
     if not refuted:
-        return []
+        return _few(moved)
     from engine.log.describe import readable_duration  # noqa: PLC0415 - brings rich, for few
 
-    return _few([
+    early = [
         f"clock {name}: an event arrived {readable_duration(by)} before it can have happened by "
         "what the syncs say of its clock, which is ahead by that much or more; from there to the "
         "next sync what its events are compared with is uncertain. Sync the clock that stamps "
         "them, or state a larger skew_error_ppb or delay"
         for name, by in refuted
-    ])  # fmt: skip
+    ]  # fmt: skip
+    return [*_few(early), *_few(moved)]
 
 
 def of_counted(lanes: Sequence[CountedLane]) -> list[str]:

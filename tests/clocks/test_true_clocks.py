@@ -17,7 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.barrier.registry import parse_barrier
+from engine.chain import Chain, ChainSettings
+from engine.order.base import Guards
+from engine.order.registry import parse_order
+from engine.passes.warnings import of_refuted_clocks
+from engine.query import query
 from tests.clocks.test_clock_cases import answers
+from tests.order.conftest import frame
 
 PPB, UNIT = 10**9, 1000
 RATES = (0, 10**6, 5 * 10**7)
@@ -273,6 +279,80 @@ def test_no_match_rests_on_a_bound_that_an_event_refuted(
     true = set(truth(within)(world.events))
     assert {match for match, certainty in found.items() if certainty == "confirmed"} <= true
     assert true <= set(found)
+
+
+@st.composite
+def contradicted_worlds(draw: st.DrawFn) -> World:
+    """Clock p runs off by up to 400 ppm, of which its syncs state 0, or nothing. Its events happen
+    between two syncs; what is known of the second may come before or after them.
+    """
+    seconds, records, events = 10**6 * UNIT, list[tuple[int, Record]](), list[Event]()
+    firsts = list[Record]()
+    stated = draw(st.sampled_from([{"skew_error_ppb": 0}, {}]))
+    for source in "pq":
+        rate = draw(st.integers(-400, 400)) * 1000 if source == "p" else 0
+        unc, true = draw(st.sampled_from([3, 2 * UNIT])), draw(st.integers(-20, 20)) * UNIT
+        least = 0 if source == "p" else -60 * UNIT
+        stamps = [draw(st.integers(least, SPAN)) * UNIT for _ in range(draw(st.integers(1, 5)))]
+        for ts in (0, seconds):
+            off = round(true + Fraction(rate * ts, PPB)) + draw(st.integers(2 - unc, unc - 2))
+            sync = {"kind": "sync", "source": source, "ts": ts, "offset": off, "delay": 2 * unc,
+                    **stated}  # fmt: skip
+            if ts:
+                records.append((draw(st.integers(0, 100)), sync))
+            else:
+                firsts.append(sync)
+        for place in stamps:
+            # Near the end of the second, where the clock is off by all that it ran.
+            ts = seconds - SPAN * UNIT + place
+            ts = min(ts, seconds - 1) if source == "p" else ts
+            number, at = len(events), ts + true + Fraction(rate * ts, PPB)
+            events.append(Event(number, draw(st.sampled_from("ABC")), ts, at, at))
+            record = {"source": source, "type": events[-1].type, "ts": ts,
+                      "attrs": {"n": number, "v": 2**number}}  # fmt: skip
+            records.append((draw(st.integers(0, 100)), record))
+    records.sort(key=lambda pair: pair[0])
+    return World([*firsts, *(record for _, record in records)], events)
+
+
+@pytest.mark.parametrize("form", ["pair", "negation", "repetition", "ISEQ"])
+@settings(max_examples=20, deadline=None)
+@given(world=contradicted_worlds(), order=st.sampled_from(ORDERS))
+def test_no_match_rests_on_a_rate_that_syncs_contradict(
+    form: str, world: World, order: str
+) -> None:
+    """How long something lasts by that clock alone still counts by the rate that was stated."""
+    text, truth, _ = PATTERNS[form]
+    found = found_matches(text.format(10**6), world, order)
+    true = set(truth(10**6)(world.events))
+    assert {match for match, certainty in found.items() if certainty == "confirmed"} <= true
+
+
+def test_a_rate_of_0_that_syncs_contradict_is_named_and_grows() -> None:
+    """100 ppm in 10 s are 1 ms; the syncs are right within 1 us."""
+    chain = answering("EVENT SEQ(A a, B b) WITHIN 1 s")
+    syncs = [{"kind": "sync", "source": source, "ts": n * 10**10, "arrival": n * 10**10,
+              "offset": n * 10**6 * (source == "p"), "delay": 2000, "skew_error_ppb": 0}
+             for n in range(2) for source in "pq"]  # fmt: skip
+    chain.process([frame(syncs)])
+    (said,) = of_refuted_clocks({"sites": {"main": chain.counters()}})
+    assert said.startswith(
+        "clock p: its offset moved between syncs by 99.8 ppm, where 0 ppm are stated"
+    )
+    assert "State a skew_error_ppb of 99800 or more" in said
+    later = [
+        {"source": source, "type": kind, "seq": 0, "ts": ts, "arrival": 2 * 10**10}
+        for source, kind, ts in (("q", "A", 2 * 10**10), ("p", "B", 2 * 10**10 - 500_000))
+    ]
+    (match,) = chain.process([frame(later)]).results[0]  # 0.5 ms apart, and p errs by 1 ms
+    assert match["certainty"] == "uncertain"
+    remedied = answering("EVENT SEQ(A a, B b) WITHIN 1 s")
+    remedied.process([frame([sync | {"skew_error_ppb": 99_800} for sync in syncs])])
+    assert of_refuted_clocks({"sites": {"main": remedied.counters()}}) == []
+
+
+def answering(text: str) -> Chain:
+    return Chain(ChainSettings(parse_order("none"), (query(text),), guards=Guards(None)), "main")
 
 
 WINDOWS = ("TUMBLING 7 us", "TUMBLING 50 us", "SLIDING 40 us EVERY 10 us", "ROWS 2", "SESSION 9 us")

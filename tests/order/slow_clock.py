@@ -66,6 +66,8 @@ class SlowClock:
         self.points: list[Point] = []
         self.report: tuple[int, int, int] | None = None
         self.steps: list[int] = []
+        self.fastest = 0
+        """The least rate [ppb] of a move between two syncs that was more than stated."""
         self.older = 0
         self.unsure_until = NEVER
 
@@ -79,7 +81,7 @@ class SlowClock:
         if ts is None:
             start = NEVER if newest is None or not self.epochs else newest + 1
             self.points = []
-            growth = UNSTATED if rate is None else rate
+            growth = max(UNSTATED if rate is None else rate, self.fastest)
             steps = len(self.steps)
             new = Epoch(start, newest, record["offset"], unc, rate=growth, steps=steps)
             self.enter(new, None, None, newest)
@@ -114,6 +116,8 @@ class SlowClock:
         if self.points:
             assert before is not None
             step = self.jump(before, point, stated)
+            if step is None and not (self.fits and len(self.points) >= SYNCS_MIN):
+                self.moved(before, point)
             if step is not None:
                 self.steps.append(step[0])
                 self.points = []
@@ -133,8 +137,22 @@ class SlowClock:
                 new.offset, new.unc, new.skew, new.rate = fit
                 break
             del self.points[0]
+        if not new.skew:
+            new.rate = max(new.rate, self.fastest)
         new.steps = len(self.steps)
         self.enter(new, before, step, newest)
+
+    def moved(self, before: Epoch, point: Point) -> None:
+        """By a microsecond more than was declared: the offset of before errs as this sync says,
+        rounded up to a power of two, and later ones grow as fast as this one moved.
+        """
+        ts, offset, unc = point
+        assert before.anchor is not None
+        far, span = abs(offset - before.at(ts)[0]) - before.unc - unc, abs(ts - before.anchor)
+        extra = far - floor(Fraction(span * before.rate, PPB))
+        if extra >= 1_000:
+            self.fastest = max(self.fastest, ceil(Fraction(far * PPB, span)))
+            before.refuted = 2 ** (before.refuted + extra + 2 * unc - 1).bit_length()
 
     def jump(self, before: Epoch, point: Point, stated: int | None) -> tuple[int, int, int] | None:
         """(size, how far back at most, uncertainty), if the clock cannot have run so."""

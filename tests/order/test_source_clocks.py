@@ -276,9 +276,10 @@ def test_the_kernel_reads_the_line_to_the_nanosecond(
     if stated > SKEW_MAX_PPB:  # beyond 10 years its uncertainty is beyond int64
         times = [ts for ts in times if abs(ts) < 10 * 365 * 86_400 * S]
     ref, unc, _ = corrected(learnt(samples, stated), times)
-    expected = [slow.find(ts).at(ts) for ts in times]
+    found = [slow.find(ts) for ts in times]
+    expected = [epoch.at(ts) for epoch, ts in zip(found, times, strict=True)]
     assert ref == [ts + offset for ts, (offset, _) in zip(times, expected, strict=True)]
-    assert unc == [found for _, found in expected]
+    assert unc == [wrong + epoch.refuted for epoch, (_, wrong) in zip(found, expected, strict=True)]
 
 
 def test_an_event_before_the_first_sync_is_as_uncertain_as_one_behind_it() -> None:
