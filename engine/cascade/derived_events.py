@@ -11,6 +11,8 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from edge_agent import records as r
+from engine.clocks.epochs import UNKNOWN_EPOCH
+from engine.clocks.seen import MIXED, STAMPED_BY
 from engine.constraint.alerts import Alerts
 from engine.errors import ContractViolation
 from engine.operator import Result, ResultColumns
@@ -30,7 +32,7 @@ from engine.window.state.number import FLOAT, HALF_WORD, INT, NULL, TEXT
 # Events that results are, as columns with their attributes' types: joined, cut, put in order.
 
 
-CODED: Final = ("source", "clock", "stream", "type")
+CODED: Final = ("source", "clock", "stream", "type", STAMPED_BY)
 """Columns of codes of texts, besides attributes that are texts."""
 
 
@@ -124,6 +126,9 @@ def joined(parts: Sequence[DerivedRows]) -> DerivedRows:
 # starts to where its last one ends, and its time errs by as much as that of its most uncertain
 # event.
 #
+# Its clock is that of its events, if they are of one; with others, that of its stream. It is
+# unknown if one of them is, and others came by then.
+#
 # ``chance``: 1 if the result is certain, else how probable it is, NaN where nobody knows: whether a
 # window has all of its events, and no other, depends on clocks, and how much that matters on
 # conditions of other statements.
@@ -167,8 +172,10 @@ def derived_events(piece: Sequence[Result], stream: str, strings: Strings) -> Fo
     columns |= {r.STREAM: code, r.TYPE: code}
     columns.setdefault(r.SOURCE, code)
     columns[r.CLOCK] = columns[r.SOURCE]
+    columns[STAMPED_BY] = np.where(columns[STAMPED_BY] < 0, code, columns[STAMPED_BY])
     columns[r.TS], columns[r.TE] = columns["ref"], columns[REF_END]
-    columns[r.SEQ], columns["epoch"] = np.full(n, -1), np.full(n, NO_EPOCH)
+    columns[r.SEQ] = np.full(n, -1)
+    columns["epoch"] = np.where(columns[MIXED], UNKNOWN_EPOCH, NO_EPOCH)
     columns.setdefault(UNCERTAINTY, np.zeros(n, np.int64))
     columns.setdefault(MISSING, np.zeros(n, np.int64))
     found = identities_of(piece)
@@ -217,7 +224,7 @@ def _of_windows(piece: WindowResults, _strings: Strings) -> Found:
     last = end if plan.kind is WindowKind.ROWS else np.maximum(end - 1, start)
     return columns | own.columns | {
         PLUS: fields.plus, r.ARRIVAL: fields.at, "ref": start, REF_END: last,
-        MISSING: counts[MISSING].astype(np.int64),
+        MISSING: counts[MISSING].astype(np.int64), STAMPED_BY: piece.clock, MIXED: piece.mixed,
         CHANCE: np.where(
             piece.unknown, UNKNOWN, np.where(counts["ambiguous"] > 0, np.nan, 1.0)
         ),
@@ -264,8 +271,23 @@ def _of_matches(piece: Matches, _strings: Strings) -> Found:
         "ref": np.where(there, ref, latest).min(axis=1),
         REF_END: np.where(there, end, -latest).max(axis=1),
         UNCERTAINTY: np.where(there, columns[UNCERTAINTY][piece.which], 0).max(axis=1),
-        CHANCE: chance,
+        CHANCE: chance, **_clocks(piece),
     }, own.types  # fmt: skip
+
+
+def _clocks(piece: Matches) -> Columns:
+    """Whose clock each match is of, and whether it is unknown, with others beside it."""
+    n, columns = len(piece), piece.columns
+    if MIXED not in columns:
+        return {STAMPED_BY: np.full(n, -1, np.int32), MIXED: np.zeros(n, np.bool_)}
+    there, clock = piece.which >= 0, columns.get(STAMPED_BY, columns[r.CLOCK])[piece.which]
+    most = np.where(there, clock, -1).max(axis=1)
+    one = np.where(there, clock, most[:, None]).min(axis=1) == most
+    mixed, unknown = (
+        (there & each[piece.which]).any(axis=1)
+        for each in (columns[MIXED] != 0, columns["epoch"] == UNKNOWN_EPOCH)
+    )
+    return {STAMPED_BY: np.where(one, most, -1).astype(np.int32), MIXED: mixed & unknown}
 
 
 def _put_values(own: Attributes, label: str, mine: np.ndarray, value: Any) -> None:
@@ -302,6 +324,7 @@ def _of_alerts(piece: Alerts, strings: Strings) -> Found:
     return own.columns | {
         PLUS: piece.plus, r.ARRIVAL: np.asarray(fields.at), "ref": at, REF_END: at,
         r.SOURCE: source, CHANCE: np.where(certainty == "unknown", UNKNOWN, uncertain),
+        STAMPED_BY: np.full(n, -1, np.int32), MIXED: certainty == "unknown",
     }, own.types  # fmt: skip
 
 

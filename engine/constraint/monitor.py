@@ -16,19 +16,44 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from engine.clocks.seen import MIXED
-from engine.constraint.alerts import Alerts, SoFar, alert_columns, lists_of, so_far
+from edge_agent.records import CLOCK, SOURCE
+from engine.clocks.seen import MIXED, STAMPED_BY
+from engine.constraint.alerts import (
+    CERTAINTIES,
+    Alerts,
+    SoFar,
+    alert_columns,
+    lists_of,
+    so_far,
+)
 from engine.constraint.open_traces import OpenTraces
 from engine.constraint.rewrite import follow_and_rewrite
 from engine.constraint.settings import MonitorSettings
-from engine.constraint.step import MOST_RESULTS, Moves, follow, moves_of, place_of_rows, sweep
-from engine.constraint.traces import EMITTED, LATER, TraceEvents, TraceTables
+from engine.constraint.step import (
+    MOST_RESULTS,
+    PLACES,
+    Moves,
+    follow,
+    moves_of,
+    place_of_rows,
+    sweep,
+)
+from engine.constraint.traces import (
+    EMITTED,
+    LATER,
+    NOBODY_KNOWS,
+    OTHERS,
+    PERHAPS,
+    TraceEvents,
+    TraceTables,
+)
 from engine.kernels.records import INT_MAX, INT_MIN, copy_of
 from engine.query.automata.languages import IGNORED
 from engine.query.automata.verdicts import SATISFIABLE, UNSATISFIABLE, Encoded, automata_of
 from engine.query.fields import attributes_of, released_columns
 from engine.query.monitor_plan import MonitorPlan
 from engine.stream.released import IN_ORDER, LATE_DROPPED, Released
+from engine.stream.timeline import CHANCE, UNKNOWN
 from engine.window.keys import GroupKeys
 
 _ROOM: Final = 1 << 12
@@ -55,6 +80,10 @@ class MonitorOperator:
         self._clock = self._now = INT_MIN
         self._progress, self._widest, self._settled = INT_MIN // 2, 0, INT_MIN
         self._rows = 0
+        self._by_others = plan.trace.name not in (SOURCE, CLOCK)
+        """Whether any clock may have an event of a trace."""
+        self._others = False
+        """Whether there were several clocks, one of them unknown."""
         self._emitted = np.zeros(_ROOM, EMITTED)
         self._counts = dict.fromkeys(("untraced", "late_dropped", "over"), 0)
 
@@ -82,8 +111,9 @@ class MonitorOperator:
         found: list[tuple[np.ndarray, SoFar]] = []
         if (symbols >= 0).any():
             read = {name: columns[name] for name in _OF_EVENT}
-            mixed = columns.get(MIXED, np.zeros(released.n, np.bool_))
-            events = TraceEvents(symbol=symbols, number=numbers, mixed=mixed, **read)
+            read[CLOCK] = columns.get(STAMPED_BY, columns[CLOCK])
+            doubt = _doubt(columns, self._mixed(columns))
+            events = TraceEvents(symbol=symbols, number=numbers, doubt=doubt, **read)
             self._follow(np.ascontiguousarray(keys[:, 0]), events, settled, moves, found)
         if moves is not None and len(moves.to):
             self._now = int(moves.to[-1])
@@ -92,7 +122,13 @@ class MonitorOperator:
             self._clock = max(self._clock, int(columns["ref"].max()))
             self.held.settle(self._limit(), self._timeout, self._tables)
         self._counts["over"] += self.held.forget(self._ended_before(), self._timeout)
-        return self._results(found, released, moves)
+        results = self._results(found, released, moves)
+        self._others |= bool(self._mixed(columns).any())
+        return results
+
+    def _mixed(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Until which rows events of several clocks came, one of them unknown."""
+        return columns.get(MIXED, np.zeros(len(columns["clock"]), np.bool_))
 
     def _leave_out(self, symbols: np.ndarray, rows: np.ndarray, why: str) -> None:
         """``rows`` are not read, and those that would have been are counted."""
@@ -178,6 +214,10 @@ class MonitorOperator:
             passing = moves.passing(emitted["due"][later])
             at[later], place[later] = moves.at[passing], moves.place[passing]
             deadline[later], number[later] = emitted["due"][later], emitted["number"][later]
+        if self._by_others:
+            # What else a trace may have, and when, is a matter of all clocks; -1: before any row.
+            mixed = np.append(self._mixed(released.columns), self._others)
+            emitted["certainty"][mixed[place // PLACES]] = CERTAINTIES.index("unknown")
         order = np.lexsort((number, deadline, place))
         emitted, lists = emitted[order], lists.take(pa.array(order))
         traces = self._keys.columns(np.zeros(len(emitted), np.int64), emitted["key"][:, None])
@@ -209,16 +249,27 @@ class MonitorOperator:
             "held": held,
             "keys": self._keys.snapshot(held["traces"]["key"][:, None], np.zeros(0, np.int64)),
             "counts": dict(self._counts),
-            "clocks": (self._clock, self._now, self._rows),
+            "clocks": (self._clock, self._now, self._rows, self._others),
             "settled": (self._progress, self._widest, self._settled),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         self._keys.restore(state["keys"])
         self._counts = dict(state["counts"])
-        self._clock, self._now, self._rows = state["clocks"]
+        self._clock, self._now, self._rows, self._others = state["clocks"]
         self._progress, self._widest, self._settled = state["settled"]
         self.held.restore(state["held"])
+
+
+def _doubt(columns: Mapping[str, np.ndarray], mixed: np.ndarray) -> np.ndarray:
+    """Bits of each event (``engine.constraint.traces``); ``mixed``: those of ``OTHERS``."""
+    found = np.where(mixed, OTHERS, 0).astype(np.int8)
+    if CHANCE in columns:
+        chance = columns[CHANCE]
+        found |= np.where(
+            chance == UNKNOWN, NOBODY_KNOWS, np.where(chance == 1, 0, PERHAPS)
+        ).astype(np.int8)
+    return found
 
 
 def _tables(both: Encoded, allowed: list[str], *, by_types: bool) -> TraceTables:

@@ -16,6 +16,7 @@ from engine.constraint.step import MOST_RESULTS, due, put, run_out, step
 from engine.constraint.traces import (
     FRESH,
     LATER,
+    OTHERS,
     RUN_OUT,
     TRACE,
     VIOLATION,
@@ -202,8 +203,8 @@ def follow_and_rewrite(
         else:
             kept.tails[mine] = new
         n = _listed(mine, pool, kept)
-        for place in range(n if events.mixed[i] else 0):
-            pool.nodes[kept.order[place]].mixed = True
+        for place in range(n if events.doubt[i] & OTHERS else 0):
+            pool.nodes[kept.order[place]].doubt |= OTHERS
         end = _replay(mine, trace.key, n, i, now[i], timeout, tables, pool, kept, emitted, middle)
         traces[mine] = kept.scratch[0]
         rows = _difference(before, middle, end, tables.allowed, pool, emitted)

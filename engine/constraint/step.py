@@ -18,6 +18,9 @@ from engine.constraint.traces import (
     LATER,
     MIXED,
     NO_GAP,
+    NOBODY_KNOWS,
+    OTHERS,
+    PERHAPS,
     RUN_OUT,
     UNKNOWN,
     VIOLATION,
@@ -33,7 +36,7 @@ from engine.stream.released import IN_ORDER, NO_EPOCH, Released
 # How far time has come at each event of a batch, and with what a given instant was passed.
 
 
-_PLACES: Final = 4
+PLACES: Final = 4
 """Places of an event: its own results, what it moved, what moved after it."""
 
 
@@ -71,18 +74,18 @@ def moves_of(released: Released, begun: int, widest: np.ndarray) -> Moves:
     ))  # fmt: skip
     at = np.concatenate((columns["release"], steps.at, slack.at))
     place = np.concatenate((
-        _PLACES * rows + 1, _PLACES * (steps.row - 1) + 2, _PLACES * (slack.row - 1) + 3,
+        PLACES * rows + 1, PLACES * (steps.row - 1) + 2, PLACES * (slack.row - 1) + 3,
     ))  # fmt: skip
     order = np.argsort(place, kind="stable")
     to, place = np.maximum(np.maximum.accumulate(to[order]), begun), place[order]
-    until = np.searchsorted(place, _PLACES * rows, side="left") - 1
+    until = np.searchsorted(place, PLACES * rows, side="left") - 1
     before = np.where(until >= 0, to[until], begun) if len(to) else np.full(released.n, begun)
     return Moves(to, at[order], place, before)
 
 
 def place_of_rows(rows: np.ndarray) -> np.ndarray:
     """The places of events' own results."""
-    return _PLACES * rows
+    return PLACES * rows
 
 
 # Events of a batch, in the order in which they are released: each to its trace.
@@ -274,7 +277,7 @@ def put(pool: TracePool, i: int, events: TraceEvents, link: int, state: int) -> 
     node.link = link
     node.symbol = events.symbol[i]
     node.state = state
-    node.mixed = events.mixed[i]
+    node.doubt = events.doubt[i]
     return int(place)
 
 
@@ -352,7 +355,7 @@ def _arrive(trace: Record, i: int, row: int, timeout: int, settled: int, tables:
     if not same_clock:
         trace.flags |= MIXED
         if events.epoch[i] == UNKNOWN_EPOCH or trace.epoch == UNKNOWN_EPOCH:
-            trace.flags |= UNKNOWN if events.mixed[i] else DOUBTFUL
+            trace.flags |= UNKNOWN if events.doubt[i] & OTHERS else DOUBTFUL
     if over or late:
         on, other = _open_state(tables, trace.state), _open_state(tables, trace.other)
         _go_on(trace, tables)
@@ -397,6 +400,10 @@ def step(
     after ``timeout`` ns without an event (0: never).
     """
     rows, same_clock = _arrive(trace, i, row, timeout, settled, tables, events, emitted, rows)
+    if events.doubt[i] & NOBODY_KNOWS:
+        trace.flags |= UNKNOWN
+    if events.doubt[i] & PERHAPS:
+        trace.flags |= DOUBTFUL
     symbol, old = events.symbol[i], int(trace.state)
     new = int(tables.table[old, symbol])
     other = new

@@ -48,6 +48,12 @@ KNOWN: Final = 5
 """The bit of ``flags`` from which on two tell the verdict."""
 UNKNOWN: Final = 128
 """Flag: its events are of several clocks, one of which is unknown."""
+OTHERS: Final = 1
+"""Bit of an event: until then events of several clocks came, of which one is unknown."""
+PERHAPS: Final = 2
+"""Bit of an event that is a result: it is uncertain."""
+NOBODY_KNOWS: Final = 4
+"""Bit of an event that is a result: it is unknown."""
 NO_FLAGS: Final = 255
 """``flags`` of no trace."""
 
@@ -69,7 +75,7 @@ NODE: Final = np.dtype(
         ("link", np.int32),  # to the one before; NONE
         ("symbol", np.uint16),
         ("state", np.uint16),  # on a path: where the pattern is after it
-        ("mixed", np.bool_),
+        ("doubt", np.int8),  # as of ``TraceEvents``
     ],
     align=True,
 )
@@ -104,8 +110,8 @@ LATER: Final = -1
 
 class TraceEvents(NamedTuple):
     """Columns of events: their symbol (negative: not read), when each one happened, give or take
-    ``unc`` [ns], and by which clock: two of one clock and epoch are in order. ``mixed``: until then
-    events of several clocks came, of which one is unknown.
+    ``unc`` [ns], and by which clock: two of one clock and epoch are in order. ``doubt``: bits
+    ``OTHERS PERHAPS NOBODY_KNOWS``.
 
     ``number`` counts the rows of the released stream.
     """
@@ -119,7 +125,7 @@ class TraceEvents(NamedTuple):
     seq: np.ndarray
     type: np.ndarray
     number: np.ndarray
-    mixed: np.ndarray
+    doubt: np.ndarray
 
 
 class TracePool(NamedTuple):

@@ -17,10 +17,9 @@ from engine.operator import Result, ResultColumns
 from engine.query.expression import View, column
 from engine.query.values import Value
 from engine.results.schema import (
-    ITEM_FIELDS,
+    ITEM_SCHEMA,
     ITEMS,
     POSITION,
-    SHARED_FIELDS,
     as_json,
     one_of,
     same_for_all,
@@ -165,12 +164,12 @@ def shown(payload: np.ndarray) -> pa.Array:
 # Results of a dataflow, as columns: its items.
 
 
-_ORDER: Final = (POSITION, *SHARED_FIELDS, *ITEM_FIELDS)
+_ORDER: Final = ITEM_SCHEMA.names
 
 
 class ItemColumns(NamedTuple):
-    """Equally long. ``back``: taken back; ``at`` and ``ts`` in ns; ``seq`` with nulls; ``item``:
-    structs or JSON texts.
+    """Equally long. ``back``: taken back; ``at`` and ``ts`` in ns; ``seq`` and ``certainty`` with
+    nulls; ``item``: structs or JSON texts.
     """
 
     back: np.ndarray
@@ -179,6 +178,7 @@ class ItemColumns(NamedTuple):
     source: pa.Array
     seq: pa.Array
     item: pa.Array
+    certainty: pa.Array
 
 
 class DerivedItems(ResultColumns):
@@ -211,4 +211,6 @@ class DerivedItems(ResultColumns):
             for result in table.drop_columns(POSITION).to_pylist():
                 if is_text:
                     result["item"] = json.loads(result["item"])
+                if result["certainty"] is None:
+                    del result["certainty"]
                 yield result

@@ -11,13 +11,14 @@ import pyarrow as pa
 
 from engine.barrier.base import BarrierRequirements
 from engine.barrier.registry import BARRIERS, BarrierSettings, Closes
+from engine.clocks.seen import ComparedClocks
 from engine.errors import UserError
 from engine.grouping.grouping import SourceOrder
 from engine.grouping.items import DerivedItems, ItemColumns, Items, payloads, shown
-from engine.grouping.operations import GroupingPlan
+from engine.grouping.operations import GroupingPlan, Map
 from engine.kernels.records import INT_MAX, INT_MIN
 from engine.query.fields import released_columns
-from engine.results.schema import decoded
+from engine.results.schema import decoded, one_of
 from engine.stream.released import Released, Strings
 from engine.stream.timeline import ALL, LONG_AGO, Moved, Steps, ends_of
 
@@ -79,7 +80,9 @@ def promised(moved: Moved, types: tuple[str, ...]) -> Watermark | None:
 # a late event takes some back.
 
 
-_READ: Final = {"ref", "release", "status", "source", "seq", "stream", "type"}
+_READ: Final = {
+    "ref", "release", "status", "source", "seq", "stream", "type", "clock", "epoch",
+}  # fmt: skip
 
 
 class GroupingOperator:
@@ -105,6 +108,9 @@ class GroupingOperator:
         self._sources = SourceOrder()
         self._strings = Strings()
         self._counts = dict.fromkeys(("items", "late", "incomplete"), 0)
+        self._groups = not all(isinstance(each, Map) for each in plan.flow.operations)
+        """Whether events are put in order; keys are functions, so any clock may be in a group."""
+        self._compared = ComparedClocks(all_read=not (plan.types or plan.streams))
 
     def required_columns(self) -> set[str]:
         return _READ | released_columns(self.plan.attributes)
@@ -151,6 +157,8 @@ class GroupingOperator:
             late |= ref < mark.before(moments)
         payload, known = payloads(self.plan, released)
         chosen = np.flatnonzero(mine & known & ~late)
+        if self._groups:
+            self._compared.see(columns, ref, mine & known & ~late)
         self._counts["items"] += len(chosen)
         self._counts["late"] += int((mine & known & late).sum())
         self._counts["incomplete"] += int((mine & ~known).sum())
@@ -161,6 +169,7 @@ class GroupingOperator:
 
     def _results(self, items: Items, at: np.ndarray) -> DerivedItems:
         none = np.zeros(len(items), np.bool_)
+        unknown = self._compared.of(items.ref, items.ref + 1)
         columns = ItemColumns(
             back=items.tombstone,
             at=pa.array(at),
@@ -168,6 +177,7 @@ class GroupingOperator:
             source=decoded(items.source, none, self._strings.text),
             seq=pa.array(items.seq, mask=items.seq < 0),
             item=shown(items.payload),
+            certainty=one_of(("unknown",), np.zeros(len(items), np.int32), ~unknown),
         )
         return DerivedItems(columns, self.plan.name, self.site)
 
@@ -182,14 +192,18 @@ class GroupingOperator:
         return {**self._counts, "items_held": self._run.sink.held if self._waits else 0}
 
     def codes(self) -> np.ndarray:
-        return self._run.sources()
+        return np.concatenate((self._run.sources(), self._compared.codes()))
 
     def snapshot(self) -> dict[str, Any]:
-        texts = {code: self._strings.text(code) for code in set(self.codes().tolist())}
-        return {"run": self._run.snapshot(), "counts": dict(self._counts), "texts": texts}
+        texts = {code: self._strings.text(code) for code in set(self._run.sources().tolist())}
+        return {
+            "run": self._run.snapshot(), "counts": dict(self._counts), "texts": texts,
+            "compared": self._compared.snapshot(),
+        }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
         self._run.restore(state["run"])
+        self._compared.restore(state["compared"])
         self._counts = dict(state["counts"])
         self._sources.restore(state["texts"])
         self._strings = self._sources.strings()

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from edge_agent.records import CLOCK
 from engine.barrier.base import ReleasedMatches
+from engine.clocks.seen import MIXED, STAMPED_BY
 from engine.errors import ContractViolation
 from engine.operator import Result, ResultColumns
 from engine.pattern.compiled.tables import Layout
@@ -125,6 +126,8 @@ class Matches(ResultColumns):
         """``which``: (results, steps): places in ``columns``, -1 for steps the match has not."""
         self.attr_types = {n: kind for n, kind in store.attr_types.items() if n[:1] != INTERNAL}
         names = [*EVENT_COLUMNS, UNCERTAINTY, CLOCK, *_computed_columns(layout) - {*EVENT_COLUMNS}]
+        if MIXED in store.columns:
+            names += [MIXED, STAMPED_BY, "epoch"]  # as events, matches are of these clocks
         for attr in self.attr_types:
             names += [ATTR_PREFIX + attr, VALID_PREFIX + attr]
         columns = {n: c[distinct] for n in names if (c := store.columns.get(n)) is not None}

@@ -12,7 +12,7 @@ from edge_agent.records import DEFAULT_SITE
 from engine.barrier.base import ORDER, BarrierRequirements, Changes, MatcherOutput, ReleasedMatches
 from engine.barrier.registry import BarrierSettings, barrier_in_force, build_barrier
 from engine.barrier.stage import BarrierStage
-from engine.clocks.seen import MIXED
+from engine.clocks.seen import MIXED, STAMPED_BY
 from engine.clocks.stream_clocks import NOTHING, StreamClocks
 from engine.errors import ContractViolation, UserError
 from engine.operator import Result, ResultPieces
@@ -248,6 +248,8 @@ class SeqMatcher:
         }
         if MIXED in released.columns:
             more[MIXED] = released.columns[MIXED][taken]
+        if STAMPED_BY in released.columns:
+            more[STAMPED_BY] = released.columns[STAMPED_BY][taken]
         if CHANCE in released.columns:
             more[CHANCE] = released.columns[CHANCE][taken]
             more[DOUBTED] = (more[CHANCE] != 1).astype(np.int32)

@@ -322,8 +322,9 @@ def item_rows(positions: Sequence[int], results: Sequence[Result]) -> pa.Table:
 def item_lines(table: pa.Table, unit: int, _times: Collection[str] = ()) -> pa.Array:
     """A line, with its end, for each row of a table of items; times in ``unit`` ns."""
     texts, columns = JsonTexts(unit), columns_in_one(table.drop_columns(POSITION))
-    item = texts.objects(columns.pop("item"))
-    return woven("{", *texts.fields(columns, _TIMES), ', "item": ', item, "}\n")
+    item, certainty = texts.objects(columns.pop("item")), columns.pop("certainty")
+    more = where_there(certainty, around(', "certainty": ', texts.of(certainty), ""))
+    return woven("{", *texts.fields(columns, _TIMES), ', "item": ', item, more, "}\n")
 
 
 # Results of windows as JSON lines, as ``json.dumps`` writes them, without an object per row.

@@ -90,6 +90,7 @@ ITEM_FIELDS: Final = {
     "source": TEXT,
     "seq": pa.int64(),
     "item": pa.string(),
+    "certainty": TEXT,  # ``unknown``, or left out of JSONL
 }
 """Of dataflows; ``ts source seq`` are of the event that ends the item's tuple."""
 JSON_FIELDS: Final = ("key", "value", "low", "middle", "high", "bounds", "attrs", "item")

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from edge_agent.records import DEFAULT_SITE
+from engine.clocks.seen import ComparedClocks
 from engine.kernels.records import one
 from engine.operator import Result, ResultPieces
 from engine.query.fields import attributes_of, released_columns
@@ -62,7 +63,6 @@ from engine.window.state.cells import (
 )
 from engine.window.state.content import PLAIN, Held, new_content
 from engine.window.uncertainty.missing import Missing
-from engine.window.unknown_clocks import MixedWindows
 
 FIRST: Final = 32
 """Room at the beginning, of whatever grows."""
@@ -102,7 +102,11 @@ class Windows(ABC):
             else RankedGroups(self._judged, self._keys, self._shown_numbers)
         )
         self._missing = Missing()
-        self._mixed = MixedWindows(plan)
+        self._compared = ComparedClocks(
+            [key.name for key in plan.group_by],
+            early=plan.emit is not Emit.CLOSE,
+            all_read=not plan.streams and plan.where is None,
+        )
         self._clock = WindowClock(plan, self.settings.barrier)
         self._in_advance = plan.emit is not Emit.CLOSE
         self._on_change = plan.emit is Emit.CHANGE
@@ -180,7 +184,9 @@ class Windows(ABC):
         late = late_rows(released)
         agenda = _agenda(moves, self._missing.take(moves.gaps, spans, late))
         rows = rows_of(self.plan, self._keys, released, codes)._replace(status=moves.status)
-        self._mixed.see(released.columns, rows.ref, rows.selected if len(rows.selected) else None)
+        self._compared.see(
+            released.columns, rows.ref, rows.selected if len(rows.selected) else None
+        )
         sums = self._held.sums
         found = argument_values(self.plan, self._arguments, sums.of, released)
         before = sums.of["is_float"].copy()
@@ -226,7 +232,9 @@ class Windows(ABC):
             if rows.tally[0]:
                 rows = without_hidden(rows, self._shown_numbers)
                 made = WindowResults(rows, self._shown, self._keys, self.site)
-                made.unknown = self._mixed.of(*made.extent())
+                extent = made.extent()
+                made.unknown = self._compared.of(*extent)
+                made.clock, made.mixed = self._compared.clocks(*extent, made.columns.keys)
                 results.extend(made)
             self._outbox.tally[0] = 0
 
@@ -253,7 +261,7 @@ class Windows(ABC):
         waiting = self._clock.codes()
         return np.concatenate(
             [
-                self._mixed.codes(),
+                self._compared.codes(),
                 keys,
                 np.unique(kept.clock),
                 gaps.source,
@@ -269,7 +277,7 @@ class Windows(ABC):
         return {
             "state": {name: int(self._state[name][0]) for name in self.lasting},
             "missing": self._missing.snapshot(),
-            "mixed": self._mixed.snapshot(),
+            "compared": self._compared.snapshot(),
             "clock": self._clock.snapshot(),
             "keys": self._keys.snapshot(held.cells.keys[live], text_codes(held, self._standing)),
             "cells": without_floats(held.cells._asdict()),
@@ -281,7 +289,7 @@ class Windows(ABC):
     def restore(self, state: dict[str, Any]) -> None:
         self._state = one(self._state.dtype, **state["state"])
         self._missing.restore(state["missing"])
-        self._mixed.restore(state["mixed"])
+        self._compared.restore(state["compared"])
         self._clock.restore(state["clock"])
         self._keys.restore(state["keys"])
         sums = with_floats(state["sums"], FLOATS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.clocks.epochs import UNKNOWN_EPOCH
-from engine.clocks.seen import MIXED
+from engine.clocks.seen import MIXED, STAMPED_BY
 from engine.pattern.store import Store
 
 _NEVER = 2**31 - 1
@@ -33,7 +33,7 @@ def of_unknown_clocks(
     """
     mixed = store.columns[MIXED]
     there = rows >= 0
-    clock, unknown = store.columns["clock"][rows], store.columns["epoch"][rows] == UNKNOWN_EPOCH
+    clock, unknown = _clocks(store)[rows], store.columns["epoch"][rows] == UNKNOWN_EPOCH
     most = np.where(there, clock, -1).max(axis=1, initial=-1)
     least = np.where(there, clock, _NEVER).min(axis=1, initial=_NEVER)
     own = (unknown & there).any(axis=1) & (least < most)
@@ -47,7 +47,12 @@ def of_runs(
     ``starts`` on, which ascend, to that of the next one.
     """
     mixed = store.columns[MIXED]
-    clock, unknown = store.columns["clock"][events], store.columns["epoch"][events] == UNKNOWN_EPOCH
+    clock, unknown = _clocks(store)[events], store.columns["epoch"][events] == UNKNOWN_EPOCH
     several = np.minimum.reduceat(clock, starts) < np.maximum.reduceat(clock, starts)
     own = np.logical_or.reduceat(unknown, starts) & several
     return np.asarray((own | by_others) & mixed[completing])
+
+
+def _clocks(store: Store) -> np.ndarray:
+    """Codes of the clocks that stamped the events."""
+    return store.columns.get(STAMPED_BY, store.columns["clock"])

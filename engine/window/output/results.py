@@ -136,6 +136,10 @@ class WindowResults(ResultColumns):
         self.plan, self.keys, self.site = plan, keys, site
         self.unknown = np.zeros(n, np.bool_)
         """Which compare events of several clocks of which one is unknown: they have no bounds."""
+        self.clock, self.mixed = np.full(n, -1, np.int32), self.unknown
+        """Code of the one clock of each result, -1 if it has several; and whether an unknown one
+        was among several by then. For who reads results as events.
+        """
 
     @classmethod
     def tables(cls, pieces: Sequence[WindowResults]) -> Iterator[pa.Table]:
@@ -169,7 +173,8 @@ class WindowResults(ResultColumns):
                    if name not in ("plus", "at", "tally")}  # fmt: skip
         outbox = ResultBuffer(**columns, plus=plus, at=at, tally=np.array([len(rows)]))
         taken = WindowResults(outbox, self.plan, self.keys, self.site)
-        taken.unknown = self.unknown[rows]
+        taken.unknown, taken.mixed = self.unknown[rows], self.mixed[rows]
+        taken.clock = self.clock[rows]
         return taken
 
     def __len__(self) -> int:
