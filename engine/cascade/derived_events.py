@@ -11,7 +11,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from edge_agent import records as r
-from engine.clocks.epochs import UNKNOWN_EPOCH
+from engine.clocks.epochs import CLOCK_STATUS, UNKNOWN_EPOCH
 from engine.clocks.seen import MIXED, STAMPED_BY
 from engine.constraint.alerts import Alerts
 from engine.errors import ContractViolation
@@ -271,7 +271,7 @@ def _of_matches(piece: Matches, _strings: Strings) -> Found:
         "ref": np.where(there, ref, latest).min(axis=1),
         REF_END: np.where(there, end, -latest).max(axis=1),
         UNCERTAINTY: np.where(there, columns[UNCERTAINTY][piece.which], 0).max(axis=1),
-        CHANCE: chance, **_clocks(piece),
+        CHANCE: chance, CLOCK_STATUS: piece.statuses(), **_clocks(piece),
     }, own.types  # fmt: skip
 
 

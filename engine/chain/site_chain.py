@@ -420,6 +420,7 @@ class Chain:
             return None
         if ordered.n and self.clocks.next_epoch:
             self.clocks.release(ordered.columns, counts=goes_out)
+            self.clocks.mark_statuses(ordered.columns)
         released = self._seen(ordered.n, ordered.columns, ordered)
         released.refuted = refuted
         return released

@@ -8,7 +8,7 @@ import numpy as np
 
 from edge_agent.records import UNC_MAX_NS
 from engine.kernels.jit import inline
-from engine.kernels.records import NS_PER_S, record
+from engine.kernels.records import NONE, NS_PER_S, record
 
 EPOCHS_KEPT: Final = 8
 """Offsets remembered per clock, to correct events stamped before the newest sync."""
@@ -43,6 +43,13 @@ UNKNOWN_EPOCH: Final = -2
 """Of events of a clock of which nothing is known: no sync, and nothing that the user says."""
 _BEFORE: Final = UNKNOWN_EPOCH - 1
 """Epochs before a sync count downwards from here."""
+STATUSES: Final = ("synchronized", "free-running", "disrupted", "unknown")
+"""What a clock was at an event (SPEC 2, in the words of ClockBound), from good to bad."""
+CLOCK_STATUS: Final = "clock_status"
+"""Column of released events, and field of results: a place in ``STATUSES``; left out where all are
+synchronized."""
+FREE_RUNNING_NS: Final = 300 * NS_PER_S
+"""So far from its sync a clock is free-running; agents ask each minute."""
 UNANCHORED: Final = 2**62
 """The anchor of a sync that came before any event of its clock and says not when it was made."""
 
@@ -80,6 +87,24 @@ def reference(clocks: np.ndarray, default: int, clock: int, ts: int) -> tuple[in
     if ts < epoch.start:
         unc = unc + of.older if of.older < UNC_MAX_NS - unc else UNC_MAX_NS
     return ts + offset, unc, ident
+
+
+@inline
+def status_of(clocks: np.ndarray, clock: int, ts: int, ident: int) -> int:
+    """Place in ``STATUSES`` of an event of this epoch; an unknown clock, which matters where it is
+    compared with another, counts as none.
+    """
+    of = clocks[clock]
+    if of.n == 0 or ident == UNKNOWN_EPOCH:
+        return 0
+    j = of.n - 1
+    while j > 0 and ts < of.epochs[j].start:
+        j -= 1
+    epoch = of.epochs[j]
+    if ident == NONE or epoch.refuted > 0:
+        return 2
+    age = abs(ts - epoch.anchor) if epoch.anchor < UNANCHORED else 0
+    return int(epoch.rate > 0 and age > FREE_RUNNING_NS)
 
 
 @inline

@@ -33,11 +33,13 @@ from engine.clocks.bound import SiteClocks
 from engine.clocks.choice import ClockChoice
 from engine.clocks.epochs import (
     CLOCK,
+    CLOCK_STATUS,
     EPOCHS_KEPT,
     UNANCHORED,
     UNKNOWN_EPOCH,
     epoch_of,
     reference,
+    status_of,
 )
 from engine.clocks.prediction import (
     SYNCS_KEPT,
@@ -525,6 +527,13 @@ class SourceClocks:
                 columns["ref"], columns["unc"], columns["epoch"], counts,
             )  # fmt: skip
 
+    def mark_statuses(self, columns: Columns) -> None:
+        """Adds the column ``clock_status`` to released events, if a clock was not synchronized."""
+        found = np.zeros(len(columns["ts"]), np.int8)
+        _statuses(self.clocks, clock_codes(columns), columns["ts"], columns["epoch"], found)
+        if found.any():
+            columns[CLOCK_STATUS] = found
+
     def counters(self) -> list[dict[str, Any]]:
         """Per synchronised source: its offset as the last sync left it, and its clock's steps.
 
@@ -649,6 +658,14 @@ def _first_refuted(
                 j -= 1
             return i, j, by
     return NONE, 0, 0
+
+
+@kernel
+def _statuses(
+    clocks: np.ndarray, clock: np.ndarray, ts: np.ndarray, epoch: np.ndarray, found: np.ndarray
+) -> None:
+    for i in range(len(clock)):
+        found[i] = status_of(clocks, clock[i], ts[i], epoch[i])
 
 
 @kernel

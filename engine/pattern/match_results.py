@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from edge_agent.records import CLOCK
 from engine.barrier.base import ReleasedMatches
+from engine.clocks.epochs import CLOCK_STATUS, STATUSES
 from engine.clocks.seen import MIXED, STAMPED_BY
 from engine.errors import ContractViolation
 from engine.operator import Result, ResultColumns
@@ -125,7 +126,8 @@ class Matches(ResultColumns):
         distinct, self.which = _distinct(given.rows, store.n)
         """``which``: (results, steps): places in ``columns``, -1 for steps the match has not."""
         self.attr_types = {n: kind for n, kind in store.attr_types.items() if n[:1] != INTERNAL}
-        names = [*EVENT_COLUMNS, UNCERTAINTY, CLOCK, *_computed_columns(layout) - {*EVENT_COLUMNS}]
+        names = [*EVENT_COLUMNS, UNCERTAINTY, CLOCK, CLOCK_STATUS]
+        names += [*_computed_columns(layout) - {*EVENT_COLUMNS}]
         if MIXED in store.columns:
             names += [MIXED, STAMPED_BY, "epoch"]  # as events, matches are of these clocks
         for attr in self.attr_types:
@@ -168,9 +170,9 @@ class Matches(ResultColumns):
         facts = zip(
             given.plus.tolist(), given.at.tolist(), given.known_at.tolist(),
             certainties_of(given).tolist(), _chances(given).to_pylist(), self.which.tolist(),
-            self.values(), strict=True,
+            self.values(), self.statuses().tolist(), strict=True,
         )  # fmt: skip
-        for plus, at, known_at, sure, chance, events, value in facts:
+        for plus, at, known_at, sure, chance, events, value, status in facts:
             result = {
                 "op": "+" if plus else "-",
                 "query": self.query,
@@ -185,7 +187,19 @@ class Matches(ResultColumns):
                     if events[step] >= 0
                 ],
             }
-            yield result if value is None else result | {"value": value}
+            if value is not None:
+                result["value"] = value
+            yield result | {CLOCK_STATUS: STATUSES[status]} if status else result
+
+    def statuses(self) -> np.ndarray:
+        """Per result the worst status of its clocks, as its events were released: a place in
+        ``STATUSES``. A clock of which nothing is known matters where it is compared with another.
+        """
+        known = self.columns.get(CLOCK_STATUS)
+        found = np.zeros(len(self), np.int64)
+        if known is not None:
+            found = np.where(self.which >= 0, known[self.which], 0).max(axis=1, initial=0)
+        return np.where(self.given.chance == UNKNOWN, STATUSES.index("unknown"), found)
 
     def values(self) -> list[dict[str, Any] | None]:
         """Per result what RETURN computes; None where it computes nothing."""
@@ -322,9 +336,15 @@ def columns_table(matches: Matches) -> pa.Table:
         _chances(given),
         _events(matches),
         _computed(matches) if computes else pa.nulls(n, pa.string()),
-        pa.nulls(n, pa.string()),
+        _more(matches.statuses()),
     ]
     return pa.table(columns, names=MATCH_SCHEMA.names)
+
+
+def _more(statuses: np.ndarray) -> pa.Array:
+    """Further fields, as JSON: the status of clocks that were not synchronized."""
+    texts = [f'{{"{CLOCK_STATUS}": "{name}"}}' for name in STATUSES]
+    return one_of(texts, statuses, statuses == 0).cast(pa.string())
 
 
 def certainties_of(given: ReleasedMatches) -> np.ndarray:

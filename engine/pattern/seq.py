@@ -12,6 +12,7 @@ from edge_agent.records import DEFAULT_SITE
 from engine.barrier.base import ORDER, BarrierRequirements, Changes, MatcherOutput, ReleasedMatches
 from engine.barrier.registry import BarrierSettings, barrier_in_force, build_barrier
 from engine.barrier.stage import BarrierStage
+from engine.clocks.epochs import CLOCK_STATUS
 from engine.clocks.seen import MIXED, STAMPED_BY
 from engine.clocks.stream_clocks import NOTHING, StreamClocks
 from engine.errors import ContractViolation, UserError
@@ -248,8 +249,9 @@ class SeqMatcher:
         }
         if MIXED in released.columns:
             more[MIXED] = released.columns[MIXED][taken]
-        if STAMPED_BY in released.columns:
-            more[STAMPED_BY] = released.columns[STAMPED_BY][taken]
+        for name in (STAMPED_BY, CLOCK_STATUS):
+            if name in released.columns:
+                more[name] = released.columns[name][taken]
         if CHANCE in released.columns:
             more[CHANCE] = released.columns[CHANCE][taken]
             more[DOUBTED] = (more[CHANCE] != 1).astype(np.int32)

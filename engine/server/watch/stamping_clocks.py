@@ -7,14 +7,13 @@ from typing import Final, NamedTuple
 
 from edge_agent.device_clock import ARRIVAL, device_of, is_in_doubt
 from edge_agent.timesync import ClockStatus
+from engine.clocks.epochs import FREE_RUNNING_NS
 from engine.gateway.frames import clock_name
 
 CLOCKS_MAX: Final = 64
 """Of one source: what its last events may name. Beyond, the one synchronised longest ago goes."""
 DEVICES_SHOWN: Final = 8
 """Of one source: those that were heard of last."""
-FREE_RUNNING_NS: Final = 300_000_000_000
-"""Without a sync for so long a clock is free-running; agents ask each minute."""
 
 
 class ClockSync(NamedTuple):
