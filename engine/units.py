@@ -54,8 +54,8 @@ def parse_duration(text: str, default_unit: str = "ns") -> int:
     return value
 
 
-def neat(duration_ns: int) -> str:
-    """A duration rounded up to three digits, as an order takes it.
+def neat(duration_ns: int, apart: str = "") -> str:
+    """A duration rounded up to three digits, as an order takes it; ``apart`` is before the unit.
 
     >>> neat(123_456_789), neat(1_500), neat(0), neat(2), neat(7_200_000_000_001)
     ('124ms', '1.5us', '0ns', '2ns', '2.01h')
@@ -63,11 +63,11 @@ def neat(duration_ns: int) -> str:
     step = 10 ** max(len(str(duration_ns)) - _NEAT_DIGITS, 0)
     rounded = -(-duration_ns // step) * step
     unit = next(name for name in reversed(_NEAT_UNITS) if NS_PER[name] <= max(rounded, 1))
-    return _decimal(rounded, unit)
+    return _decimal(rounded, unit, apart)
 
 
-def _decimal(duration_ns: int, unit: str) -> str:
+def _decimal(duration_ns: int, unit: str, apart: str) -> str:
     """In ``unit``, rounded up to what a decimal number with two places tells."""
     hundredths = -(-duration_ns * 100 // NS_PER[unit])
     whole, rest = divmod(hundredths, 100)
-    return f"{whole}.{rest:02d}".rstrip("0").rstrip(".") + unit
+    return f"{whole}.{rest:02d}".rstrip("0").rstrip(".") + apart + unit

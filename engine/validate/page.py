@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from engine.report.numbers import versions
+from engine.report.numbers import duration_unit, versions
 from engine.report.page import document
 from engine.report.page.document import CHAPTER
 from engine.report.page.figures import (
@@ -128,17 +128,22 @@ def _offset(plain: Mapping[str, Any]) -> Figure | None:
     x = digits(at / 1e9 for at in series["at_ns"])
     low = [a - b for a, b in zip(series["offset_ns"], series["bound_ns"], strict=True)]
     high = [a + b for a, b in zip(series["offset_ns"], series["bound_ns"], strict=True)]
+    unit, unit_ns = duration_unit(max(map(abs, (*low, *high))))
+
+    def scaled(times_ns: Iterable[int]) -> list[float]:
+        return digits(each / unit_ns for each in times_ns)
+
     return Figure(
         "offset", "The clock against the gateway's",
         "Offset of each train's best exchange, less the first one; the band is its bound, half the "
         "round trip and both precisions (R19 Eq 3.14).",
         [
-            *band(x, ms(low), ms(high), NEUTRAL),
-            {"x": x, "y": ms(series["offset_ns"]), "mode": "lines+markers", "name": "offset",
+            *band(x, scaled(low), scaled(high), NEUTRAL),
+            {"x": x, "y": scaled(series["offset_ns"]), "mode": "lines+markers", "name": "offset",
              "marker": {"size": 4}, "line": {"width": 1, "color": COLOURS[0]},
-             "hovertemplate": "%{y:.4g} ms after %{x:.3g} s"},
+             "hovertemplate": f"%{{y:.4g}} {unit} after %{{x:.3g}} s"},
         ],
-        {"xaxis": {"title": {"text": "time [s]"}}, "yaxis": {"title": {"text": "offset [ms]"}},
+        {"xaxis": {"title": {"text": "time [s]"}}, "yaxis": {"title": {"text": f"offset [{unit}]"}},
          "showlegend": False},
     )  # fmt: skip
 
@@ -163,7 +168,7 @@ def _known(plain: Mapping[str, Any]) -> Figure | None:
                 "hovertemplate": "%{y}: %{customdata}",
             }
         ],
-        {"xaxis": {"title": {"text": "known to ± [ms]"}, "rangemode": "tozero"},
+        {"xaxis": duration_axis("known to ±", bounds),
          "yaxis": {"automargin": True, "autorange": "reversed"}, "showlegend": False},
         height_px=110 + 24 * len(found),
     )  # fmt: skip

@@ -83,10 +83,10 @@ def test_devices_behind_a_source_have_clocks_of_their_own(site: Site) -> None:
     ("by", "alarm"),
     [
         (S // 2, ""),
-        (-S // 2, "its events came up to 500ms before they can have happened: a clock is ahead"),
+        (-S // 2, "its events came up to 500 ms before they can have happened: a clock is ahead"),
         (
             20 * S,
-            "all its events of a minute came 20s or more after they can have happened: a slow",
+            "all its events of a minute came 20 s or more after they can have happened: a slow",
         ),
     ],
 )

@@ -10,6 +10,7 @@ import pytest
 from edge_agent.records import Kind
 from engine.cli.app import run
 from engine.log.arrival_log import LogReader
+from engine.validate.logs.clock_reports import clock_reports
 
 WARD = """
 duration = "60 s"
@@ -56,6 +57,10 @@ def test_accept_a_simulated_monitor_20_s_slow_that_is_set(tmp_path: Path, step: 
     drawn = made["over_time"]["clocks"]
     assert set(drawn["sources"]) == set(made["clock_error"]["sources"])
     # 20 s slow, then 10 s or 50 s off; an offset is known to 2.5 s before a window has passed.
+    found = {of.name: of for of in clock_reports(out / "log", arrival_given=True)}
+    assert [len(found[f"ward/device#{n}"].steps) for n in (1, 2)] == [0, 1]
+    ((_, by),) = found["ward/device#2"].steps
+    assert by == pytest.approx((30 if step[0] == "3" else -30) * 10**9, abs=3e9)
     assert drawn["spread_ns"] == pytest.approx((50 if step[0] == "3" else 20) * 10**9, abs=3e9)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any, Final
 
-from engine.report.numbers import NS_PER_MS, TimeLine, duration, number, percent
+from engine.report.numbers import NS_PER_MS, TimeLine, duration, duration_unit, number, percent
 
 # Figures of a scenario's intervals (``engine.scenario.Timeline``): lines of bars over time.
 
@@ -257,10 +257,8 @@ def clock_figures(clock_error: Mapping[str, Any], time: TimeLine) -> list[Figure
     series = [judged[name]["series"] for name in drawn]
     most = max((abs(ns) for one in series for of in ("error_ns", "bound_ns") for ns in one[of]),
                default=0)  # fmt: skip
-    return [
-        _clock_figure(at, names[name], judged[name], time, 1.08 * most / NS_PER_MS)
-        for at, name in enumerate(drawn)
-    ]
+    return [_clock_figure(at, names[name], judged[name], time, most)
+            for at, name in enumerate(drawn)]  # fmt: skip
 
 
 def bound_figure(clock_error: Mapping[str, Any]) -> Figure | None:
@@ -316,22 +314,24 @@ def display_names(sources: Iterable[str]) -> dict[str, str]:
 
 
 def _clock_figure(
-    at: int, name: str, source: Mapping[str, Any], time: TimeLine, most_ms: float
+    at: int, name: str, source: Mapping[str, Any], time: TimeLine, most_ns: int
 ) -> Figure:
-    """``most_ms``: where the scale ends, of all figures alike, so that they can be compared."""
+    """``most_ns``: the largest value of all figures; all end there, so that one can compare."""
     series = source["series"]
+    unit, unit_ns = duration_unit(most_ns)
     x = digits(time.place(each) for each in series["at_ns"])
-    bound = ms(series["bound_ns"])
+    bound = digits(each / unit_ns for each in series["bound_ns"])
+    end = 1.08 * most_ns / unit_ns
     share = percent(source["inside"], source["with_truth"])
     return Figure(
         f"clock-{at}",
         name,
         f"{share} of {number(source['with_truth'])} events inside.",
         [
-            *band(x, [-each for each in bound], bound, NEUTRAL, "bound ±%{y:.4g} ms"),
+            *band(x, [-each for each in bound], bound, NEUTRAL, f"bound ±%{{y:.4g}} {unit}"),
             {
                 "x": x,
-                "y": ms(series["error_ns"]),
+                "y": digits(each / unit_ns for each in series["error_ns"]),
                 "mode": "lines+markers",
                 "line": {"width": 1, "color": COLOURS[0]},
                 "marker": {
@@ -341,16 +341,16 @@ def _clock_figure(
                         for error, limit in zip(series["error_ns"], series["bound_ns"], strict=True)
                     ],
                 },
-                "hovertemplate": "error %{y:.4g} ms",
+                "hovertemplate": f"error %{{y:.4g}} {unit}",
             },
         ],
         {
             "showlegend": False,
             "xaxis": {"title": {"text": f"time [{time.unit}]"}, "nticks": 5, "range": time.whole},
             "yaxis": {
-                "title": {"text": "error [ms]"},
+                "title": {"text": f"error [{unit}]"},
                 "nticks": 5,
-                "range": digits([-most_ms, most_ms]),
+                "range": digits([-end, end]),
             },
         },
         height_px=210,

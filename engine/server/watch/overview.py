@@ -48,6 +48,7 @@ EVENT_COUNTS: Final = ("received", "recorded", "duplicate", "refused", "put_off"
 _NOT_MESSAGES: Final = {
     *EVENT_COUNTS, "promise_waited", "promise_dropped", "duplicate_control",
 }  # fmt: skip
+_REMEDY: Final = '; if a device stamps them, set clock = "device" in its [[input]]'
 SORTS: Final = (
     "source", "state", "offset", "delay", "rate", "lag", "disorder", "missing", "seen", "events",
 )  # fmt: skip
@@ -199,13 +200,13 @@ class Overview:
     def _alarm(self, number: int) -> str:
         if ahead := int(self._ahead[number]):
             return (
-                f"its events came up to {neat(ahead)} before they can have happened: a clock is "
-                "ahead by more than its bound"
+                f"its events came up to {neat(ahead, ' ')} before they can have happened: a clock "
+                f"is ahead by more than its bound{_REMEDY}"
             )
         if (slow := int(self._slow[number])) >= SLOW_NS:
             return (
-                f"all its events of a minute came {neat(slow)} or more after they can have "
-                "happened: a slow clock, a slow link, or an outbox that is emptied"
+                f"all its events of a minute came {neat(slow, ' ')} or more after they can have "
+                f"happened: a slow clock, a slow link, or an outbox that is emptied{_REMEDY}"
             )
         return ""
 

@@ -11,8 +11,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from edge_agent import records as r
+from edge_agent.device_clock import device_of, is_in_doubt
 from engine.chain import Chain, ChainSettings
 from engine.clocks.arrivals import (
     SLOW_NS,
@@ -88,13 +90,29 @@ def clock_reports(
         site: fastest_delay(each for (own, _), each in by_arrival.items() if own == site)
         for site in {of.site for of in readings}
     }
-    return [
+    return _with_epochs([
         _report(
             of, by_arrival.get((of.site, of.name)), fastest[of.site],
             declared.get((of.site, of.name)),
         )
         for of in readings
-    ]  # fmt: skip
+    ])  # fmt: skip
+
+
+def _with_epochs(found: Sequence[ClockReport]) -> list[ClockReport]:
+    """A device's clock that was set goes on as one of another name: that is its step."""
+    newest: dict[tuple[str, str], ClockReport] = {}
+    stepped: dict[tuple[str, str], ClockReport] = {}
+    epochs = [each for each in found if each.at_ns and device_of(each.name) != each.name]
+    for each in sorted(epochs, key=lambda of: of.at_ns[0] + of.series_ns[0]):
+        if is_in_doubt(each.name):
+            continue
+        device = (each.site, device_of(each.name))
+        before, newest[device] = newest.get(device), each
+        if before is not None:
+            step = (each.at_ns[0], each.series_ns[-1] - before.series_ns[-1])
+            stepped[each.site, each.name] = replace(each, steps=(step, *each.steps))
+    return [stepped.get((each.site, each.name), each) for each in found]
 
 
 class DeclaredBound(NamedTuple):

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from engine.report.numbers import Cell, plain, versions
+from engine.report.numbers import Cell, TimeLine, duration_unit, plain, versions
 from engine.report.page.document import CHAPTER, write_page
-from engine.report.page.figures import COLOURS, Figure, digits, ms
+from engine.report.page.figures import COLOURS, Figure, digits
 from engine.scenario import Table
 from engine.validate.logs.clock_reports import ClockReport, remarks
 from engine.validate.spoken import duration, nearest
@@ -87,20 +87,24 @@ def _over_time(found: Sequence[ClockReport]) -> Figure | None:
     first = min(
         at + by for each in shown for at, by in zip(each.at_ns, each.series_ns, strict=True)
     )
+    last = max(at + by for each in shown for at, by in zip(each.at_ns, each.series_ns, strict=True))
+    time = TimeLine.of(first, last, "sync or event")
+    unit, unit_ns = duration_unit(max(abs(by) for each in shown for by in each.series_ns))
     return Figure(
         "offset", "Offset of each clock over time",
         "What must be added to a clock's times: by its syncs, or by the least of arrival less "
         "stamp (less the assumed delay of the fastest message). Below 0 it is fast.",
         [
             {
-                "name": called(each, found), "mode": "lines+markers", "y": ms(each.series_ns),
-                "x": digits((at + by - first) / 1e9
+                "name": called(each, found), "mode": "lines+markers",
+                "y": digits(by / unit_ns for by in each.series_ns),
+                "x": digits(time.place(at + by)
                             for at, by in zip(each.at_ns, each.series_ns, strict=True)),
                 "marker": {"size": 4}, "line": {"width": 1, "color": COLOURS[n % len(COLOURS)]},
-                "hovertemplate": "%{y:.4g} ms after %{x:.4g} s",
+                "hovertemplate": f"%{{y:.4g}} {unit} after %{{x:.4g}} {time.unit}",
             }
             for n, each in enumerate(shown)
         ],
-        {"xaxis": {"title": {"text": "time [s]"}}, "yaxis": {"title": {"text": "offset [ms]"}},
+        {"xaxis": {"title": {"text": time.title}}, "yaxis": {"title": {"text": f"offset [{unit}]"}},
          "showlegend": len(shown) > 1},
     )  # fmt: skip
