@@ -93,40 +93,26 @@ def _rows(folder: Path, report: Mapping[str, Any]) -> RunRows | None:
 
 def _paired(old: RunRows, new: RunRows) -> tuple[np.ndarray, np.ndarray]:
     """Row of each event in both runs, in order of the new one, then of the old; -1: not there."""
-    keys = []
-    for name in _NAMES:
-        known = {text: code for code, text in enumerate(new.texts[name])}
-        own = [known.setdefault(text, len(known)) for text in old.texts[name]]
-        codes = np.array([*own, NO_NUMBER], np.int64)
-        keys.append(np.concatenate([new[name], codes[old[name]]]))
-    numbers, times, starts = (
-        np.concatenate([new[name], old[name]]) for name in ("seq", "ts", "incarnation")
-    )
-    nameless = numbers < 0
-    keys += [starts, nameless, np.where(nameless, times, numbers)]
-    is_old = np.arange(numbers.size) >= len(new)
-    order = np.lexsort((is_old, *reversed(keys)))
-    again = np.ones(order.size, bool)
-    again[:1] = False
-    for key in keys:
-        again[1:] &= key[order][1:] == key[order][:-1]
-    # Which one of its name an event is, in its own run: since its name, or its run, began.
-    begins = np.flatnonzero(~again | np.append(False, is_old[order][1:] != is_old[order][:-1]))
-    place = np.arange(order.size) - np.repeat(begins, np.diff(np.append(begins, order.size)))
-    named = np.cumsum(~again)
-    rows = np.where(is_old, np.arange(numbers.size) - len(new), np.arange(numbers.size))[order]
-    turn = np.lexsort((is_old[order], place, named))
-    named, place, of_old, rows = named[turn], place[turn], is_old[order][turn], rows[turn]
-    # Equal neighbours are a pair: the new one, then the old one.
-    follows = np.zeros(rows.size + 1, bool)
-    follows[1:-1] = (named[1:] == named[:-1]) & (place[1:] == place[:-1])
-    heads = np.flatnonzero(~follows[:-1])
-    mated = follows[heads + 1]
-    old_row = np.where(of_old[heads], rows[heads], -1)
-    old_row[mated] = rows[heads[mated] + 1]
-    new_row = np.where(of_old[heads], -1, rows[heads])
-    shown = np.lexsort((old_row, np.where(new_row < 0, len(new), new_row)))
-    return old_row[shown], new_row[shown]
+    import pandas as pd  # noqa: PLC0415 - for few runs
+
+    known = {name: {text: code for code, text in enumerate(new.texts[name])} for name in _NAMES}
+    frames = []
+    for rows in (old, new):
+        nameless = rows["seq"] < 0
+        columns = {"nameless": nameless, "number": np.where(nameless, rows["ts"], rows["seq"])}
+        columns["incarnation"] = rows["incarnation"]
+        for name in _NAMES:
+            own = [known[name].setdefault(text, len(known[name])) for text in rows.texts[name]]
+            columns[name] = np.array([*own, NO_NUMBER], np.int64)[rows[name]]
+        frame = pd.DataFrame(columns)
+        frame["turn"] = frame.groupby(list(columns), sort=False).cumcount()
+        frames.append(frame)
+    keys = list(frames[0])
+    before, now = (frame.assign(**{of: frame.index})
+                   for frame, of in zip(frames, ("old", "new"), strict=True))  # fmt: skip
+    pairs = now.merge(before, "outer", keys)[["old", "new"]]
+    pairs = pairs.sort_values(["new", "old"]).fillna(-1).astype(np.int64)
+    return pairs["old"].to_numpy(), pairs["new"].to_numpy()
 
 
 def _event_status(rows: RunRows, row: int) -> str:

@@ -102,9 +102,9 @@ def test_headings_sort_links_open_and_folded_figures_are_drawn(
     show(browser, rich, 1400)
     run = browser.execute_script
     assert run("return getComputedStyle(document.querySelector('nav')).position") == "sticky"
-    assert run("return document.querySelector('#clocks .plot').childElementCount") == 0
+    assert run("return document.querySelector('#clocks details .plot').childElementCount") == 0
     run("document.querySelector('#clocks details').open = true")
-    drawn = "return document.querySelectorAll('#clocks .plot svg').length"
+    drawn = "return document.querySelectorAll('#clocks details .plot svg').length"
     for _ in range(50):
         if run(drawn):
             break
