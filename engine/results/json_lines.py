@@ -3,30 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.operator import Result
-from engine.results.schema import (
-    ALERT_FIELDS,
-    BOUNDS,
-    EVENT_FIELDS,
-    ITEM_SCHEMA,
-    JSON_FIELDS,
-    MORE,
-    POSITION,
-    SHARED_FIELDS,
-    SO_FAR,
-    SO_FAR_FIELDS,
-    WINDOW_EXTRAS,
-    WINDOW_FIELDS,
-    as_json,
-    table_of,
-)
+from engine.results.schema import BOUNDS, JSON_FIELDS, MORE, POSITION, as_json
 
 # Floats as texts by columns, as Python and so JSON writes them.
 
@@ -91,7 +75,7 @@ class JsonTexts:
         """As ``objects``, but a field that is null is left out, and no object is an empty one."""
         if not pa.types.is_struct(values.type):
             return self.objects(values).fill_null("{}")
-        columns = {field.name: values.field(place) for place, field in enumerate(values.type)}
+        columns = _inside(values)
         if not any(column.null_count for column in columns.values()):
             return self._object(values)
         parts: list[str | pa.Array] = []
@@ -104,20 +88,8 @@ class JsonTexts:
             begun = pc.or_(begun, there)
         return woven("{", *parts, "}")
 
-    def fields(
-        self, columns: Mapping[str, pa.Array], times: Collection[str]
-    ) -> list[str | pa.Array]:
-        """The fields of objects without their braces, to be ``woven``; ``times`` in the unit."""
-        parts: list[str | pa.Array] = []
-        for name, values in columns.items():
-            shown = in_unit(values, self.unit) if name in times else values
-            parts += [f'{", " if parts else ""}"{name}": ', self.of(shown)]
-        return parts
-
     def _object(self, values: pa.StructArray) -> pa.Array:
-        text = json_object(
-            {field.name: self._member(values.field(i)) for i, field in enumerate(values.type)}
-        )
+        text = json_object({name: self._member(of) for name, of in _inside(values).items()})
         if values.null_count:
             text = pc.if_else(values.is_valid(), text, pa.scalar(None, pa.string()))
         return text
@@ -253,118 +225,64 @@ def columns_in_one(table: pa.Table) -> dict[str, pa.Array]:
     return {name: pa.concat_arrays(column.chunks) for name, column in columns}
 
 
-# Matches as JSON lines without a Python object per row: the same text as ``json.dumps`` makes.
-
-
-_MATCH_TIMES: Final = frozenset({"at", "known_at", "ts", "te", "ref"})
-_FACTS: Final = ("op", "query", "site", "at", "known_at", "certainty", "probability")
-_ATTRS: Final = "attrs"
-
-
-def match_lines(table: pa.Table, unit: int, _times: Collection[str] = ()) -> pa.Array:
-    """A line, with its end, for each row of a table of matches.
-
-    Args:
-        table: the matches.
-        unit: of the times [ns]; they are rounded down.
-    """
-    columns, texts = columns_in_one(table), JsonTexts(unit)
-    lists = columns["events"]
-    events = lists.flatten()
-    of_event = {field.name: events.field(place) for place, field in enumerate(events.type)}
-    plain = texts.fields({n: of_event[n] for n in EVENT_FIELDS if n != _ATTRS}, _MATCH_TIMES)
-    attrs = texts.attributes(of_event[_ATTRS])
-    each = woven("{", *plain, ', "attrs": ', attrs, rest(of_event[MORE]), "}")
-    facts = texts.fields({name: columns[name] for name in _FACTS}, _MATCH_TIMES)
-    parts = ["{", *facts, ', "events": [', joined(each, lists), "]"]
-    value = columns["value"]
-    if value.null_count < len(value):
-        parts.append(where_there(value, around(', "value": ', texts.objects(value), "")))
-    return woven(*parts, rest(columns[MORE]), "}\n")
-
-
-# Alerts as JSON lines without a Python object per row: the same text as ``json.dumps`` makes.
-
-
-_TIMES: Final = frozenset({"at", "ts"})
-
-
-def alert_lines(table: pa.Table, unit: int, _times: Collection[str] = ()) -> pa.Array:
-    """A line, with its end, for each row of a table of alerts.
-
-    Args:
-        table: the alerts.
-        unit: of the times [ns]; they are rounded down.
-    """
-    columns = columns_in_one(table)
-    texts = JsonTexts(unit)
-    lists = columns[SO_FAR]
-    events = lists.flatten()
-    each = {name: events.field(place) for place, name in enumerate(SO_FAR_FIELDS)}
-    prefix = joined(woven("{", *texts.fields(each, _TIMES), "}"), lists)
-    names = [name for name in (*SHARED_FIELDS, *ALERT_FIELDS) if name != SO_FAR]
-    facts = texts.fields({name: columns[name] for name in names}, _TIMES)
-    return woven("{", *facts, f', "{SO_FAR}": [', prefix, "]}\n")
-
-
-# Results of dataflows as rows and as JSON lines: of each an item, which is any JSON value.
-
-
-def item_rows(positions: Sequence[int], results: Sequence[Result]) -> pa.Table:
-    """Items as rows of ``ITEM_SCHEMA``."""
-    rows = [
-        {POSITION: position, **result, "item": as_json(result["item"])}
-        for position, result in zip(positions, results, strict=True)
-    ]
-    return table_of(rows, ITEM_SCHEMA)
-
-
-def item_lines(table: pa.Table, unit: int, _times: Collection[str] = ()) -> pa.Array:
-    """A line, with its end, for each row of a table of items; times in ``unit`` ns."""
-    texts, columns = JsonTexts(unit), columns_in_one(table.drop_columns(POSITION))
-    item, certainty = texts.objects(columns.pop("item")), columns.pop("certainty")
-    more = where_there(certainty, around(', "certainty": ', texts.of(certainty), ""))
-    return woven("{", *texts.fields(columns, _TIMES), ', "item": ', item, more, "}\n")
-
-
-# Results of windows as JSON lines, as ``json.dumps`` writes them, without an object per row.
+# Results as JSON lines without a Python object per row: the same text as ``json.dumps`` makes.
 
 
 _NUMBERS: Final = ("value", "low", "middle", "high", "bounds")
+_ATTRS: Final = "attrs"
 
 
-def window_lines(table: pa.Table, unit: int, times: Collection[str] = ()) -> pa.Array:
-    """A line, with its end, for each row of a table of windows.
+def result_lines(
+    table: pa.Table, schema: pa.Schema, times: Collection[str], optional: Collection[str], unit: int
+) -> pa.Array:
+    """A line, with its end, for each row of a table.
 
     Args:
-        table: the results.
-        unit: of ``at`` and of the windows' ends [ns]; they are rounded down.
-        times: labels of aggregates that are times, too.
+        table: of ``schema``; columns of ``JSON_FIELDS`` may be structs.
+        schema: says the fields, and their order.
+        times: fields that are times, here and in lists; they are rounded down.
+        optional: fields that are left out where they are null.
+        unit: of the times [ns].
     """
-    if times:
-        queries = table.column("query").unique().to_pylist()
-        table = in_units(table, unit, dict.fromkeys(queries, times))
-    columns = columns_in_one(table)
-    texts = JsonTexts(unit)
+    names = [name for name in schema.names if name != POSITION]
+    texts, columns = JsonTexts(unit), columns_in_one(table.select(names))
+    fields = [schema.field(name) for name in names]
+    return woven("{", *_members(columns, fields, times, optional, texts), "}\n")
+
+
+def _members(
+    columns: Mapping[str, pa.Array], fields: Iterable[pa.Field], times: Collection[str],
+    optional: Collection[str], texts: JsonTexts,
+) -> list[str | pa.Array]:  # fmt: skip
+    """The fields of objects without their braces, to be ``woven``."""
     parts: list[str | pa.Array] = []
-    for name in WINDOW_FIELDS:
-        values = columns[name]
-        if name == "window":
-            start, end = (texts.of(in_unit(values.field(n), unit)) for n in ("start", "end"))
-            text_parts = ['{"start": ', start, ', "end": ', end, "}"]
-        elif name in JSON_FIELDS:
-            text = texts.objects(values)
-            text_parts = [text.fill_null("null") if text.null_count else text]
+    for field in fields:
+        name, values = field.name, columns[field.name]
+        begin = f'{", " if parts else ""}"{name}": '
+        if name == MORE:
+            parts.append(rest(values))
+        elif pa.types.is_list(field.type):
+            inner = field.type.value_type
+            each = _members(_inside(values.flatten()), inner, times, (), texts)
+            parts += [begin, "[", joined(woven("{", *each, "}"), values), "]"]
+        elif pa.types.is_struct(field.type):
+            parts += [begin, "{", *_members(_inside(values), field.type, times, (), texts), "}"]
+        elif name == _ATTRS:
+            parts += [begin, texts.attributes(values)]
+        elif name in optional and values.null_count == len(values):
+            continue
         else:
-            text_parts = [texts.of(in_unit(values, unit) if name == "at" else values)]
-        parts += [f', "{name}": ', *text_parts]
-    parts[0] = "{" + str(parts[0]).removeprefix(", ")
-    for name in WINDOW_EXTRAS:
-        values = columns[name]
-        if values.null_count < len(values):
-            text = texts.objects(values) if name in JSON_FIELDS else texts.of(values)
-            parts.append(where_there(values, around(f', "{name}": ', text, "")))
-    return woven(*parts, rest(columns[MORE]), "}\n")
+            shown = in_unit(values, texts.unit) if name in times else values
+            text = texts.objects(values) if name in JSON_FIELDS else texts.of(shown)
+            if name in optional:
+                parts.append(where_there(values, around(begin, text, "")))
+            else:
+                parts += [begin, text.fill_null("null") if text.null_count else text]
+    return parts
+
+
+def _inside(structs: pa.StructArray) -> dict[str, pa.Array]:
+    return {field.name: structs.field(place) for place, field in enumerate(structs.type)}
 
 
 def in_units(table: pa.Table, unit: int, times: Mapping[str, Collection[str]]) -> pa.Table:

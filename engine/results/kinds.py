@@ -5,7 +5,7 @@ Sinks, exports and hosts know kinds by this registry alone; an operator's column
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -13,16 +13,7 @@ from msgspec import Struct
 
 from engine.errors import ContractViolation
 from engine.operator import Result
-from engine.results.json_lines import (
-    JsonTexts,
-    alert_lines,
-    columns_in_one,
-    item_lines,
-    item_rows,
-    match_lines,
-    window_lines,
-    woven,
-)
+from engine.results.json_lines import in_units, result_lines
 from engine.results.schema import (
     ALERT_SCHEMA,
     ALERTS,
@@ -32,12 +23,10 @@ from engine.results.schema import (
     MATCHES,
     POSITION,
     SHARED_FIELDS,
+    WINDOW_EXTRAS,
     WINDOW_SCHEMA,
     WINDOWS,
-    alert_rows,
-    match_rows,
-    table_of,
-    window_rows,
+    rows_of,
 )
 
 _AT_ONCE: Final = 1 << 13
@@ -51,21 +40,31 @@ class ResultKind(Struct, frozen=True):
         name: of its folder, and of its columns (``engine.operator.ResultColumns.kind``).
         mark: the field that its results have and no other kind's.
         schema: of its tables; columns may have other types where the query decides.
-        rows: (positions, results as dicts) -> a table of ``schema``.
-        texts: (some rows of a table, unit [ns], labels of values that are times) -> their JSON
-            lines with their ends.
+        times: fields that are times [ns], shown in the unit asked for, rounded down.
+        optional: fields that a line has only where they are not null.
     """
 
     name: str
     mark: str
     schema: pa.Schema
-    rows: Callable[[Sequence[int], Sequence[Result]], pa.Table]
-    texts: Callable[[pa.Table, int, Collection[str]], pa.Array]
+    times: frozenset[str] = frozenset({"at", "ts"})
+    optional: frozenset[str] = frozenset()
+
+    def rows(self, positions: Sequence[int], results: Sequence[Result]) -> pa.Table:
+        """Results as a table of ``schema``; ``positions``: their places in their batch."""
+        return rows_of(self.schema, positions, results)
 
     def lines(self, table: pa.Table, unit: int, times: Collection[str] = ()) -> Iterator[pa.Array]:
-        """The JSON lines of a ``table``, some at a time."""
+        """The JSON lines of a ``table`` with their ends, some at a time.
+
+        ``times``: labels of a window's values that are times, too.
+        """
+        if times and self.name == WINDOWS:
+            queries = table.column("query").unique().to_pylist()
+            table = in_units(table, unit, dict.fromkeys(queries, times))
         for start in range(0, table.num_rows, _AT_ONCE):
-            yield self.texts(table.slice(start, _AT_ONCE), unit, times)
+            some = table.slice(start, _AT_ONCE)
+            yield result_lines(some, self.schema, self.times, self.optional, unit)
 
 
 def plain_kind(
@@ -76,35 +75,28 @@ def plain_kind(
     Args:
         name: of its folder.
         mark: one of the fields, that no other kind has.
-        fields: with Arrow's types; no lists or structs.
-        times: those that are times [ns], shown in the unit asked for, rounded down.
+        fields: with Arrow's types; no structs.
+        times: those that are times [ns].
     """
     schema = pa.schema({POSITION: pa.int64(), **SHARED_FIELDS, **fields})
-    in_unit = frozenset({"at", *times})
-
-    def rows(positions: Sequence[int], results: Sequence[Result]) -> pa.Table:
-        found = [
-            {POSITION: position, **result}
-            for position, result in zip(positions, results, strict=True)
-        ]
-        return table_of(found, schema)
-
-    def texts(table: pa.Table, unit: int, _times: Collection[str]) -> pa.Array:
-        columns = columns_in_one(table.select(schema.names[1:]))
-        return woven("{", *JsonTexts(unit).fields(columns, in_unit), "}\n")
-
-    return ResultKind(name, mark, schema, rows, texts)
+    return ResultKind(name, mark, schema, frozenset({"at", *times}))
 
 
 KINDS: Final[dict[str, ResultKind]] = {
     kind.name: kind
     for kind in (
-        ResultKind(MATCHES, "events", MATCH_SCHEMA, match_rows, match_lines),
-        ResultKind(WINDOWS, "window", WINDOW_SCHEMA, window_rows, window_lines),
-        ResultKind(ALERTS, "alert", ALERT_SCHEMA, alert_rows, alert_lines),
-        ResultKind(ITEMS, "item", ITEM_SCHEMA, item_rows, item_lines),
+        ResultKind(
+            MATCHES, "events", MATCH_SCHEMA, frozenset({"at", "known_at", "ts", "te", "ref"}),
+            frozenset({"value"}),
+        ),
+        ResultKind(
+            WINDOWS, "window", WINDOW_SCHEMA, frozenset({"at", "start", "end"}),
+            frozenset(WINDOW_EXTRAS),
+        ),
+        ResultKind(ALERTS, "alert", ALERT_SCHEMA),
+        ResultKind(ITEMS, "item", ITEM_SCHEMA, optional=frozenset({"certainty"})),
     )
-}
+}  # fmt: skip
 
 
 def kind_of(result: Result) -> ResultKind:

@@ -8,7 +8,7 @@ are kept in ``more``, a JSON object, so that an operator may say more without th
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -150,59 +150,32 @@ def decoded(
     return one_of(texts, which.reshape(-1), absent)
 
 
-def match_rows(positions: Sequence[int], results: Sequence[Result]) -> pa.Table:
-    """Matches as rows of ``MATCH_SCHEMA``."""
-    rows = [
-        _with_texts(_row(position, result, MATCH_FIELDS))
-        | {"events": [_event(e) for e in result["events"]]}
-        for position, result in zip(positions, results, strict=True)
-    ]
-    return table_of(rows, MATCH_SCHEMA)
-
-
-def window_rows(positions: Sequence[int], results: Sequence[Result]) -> pa.Table:
-    """Window results as rows of ``WINDOW_SCHEMA``."""
-    fields = {**WINDOW_FIELDS, **WINDOW_EXTRAS}
-    rows = [
-        _with_texts(_row(position, result, fields))
-        for position, result in zip(positions, results, strict=True)
-    ]
-    return table_of(rows, WINDOW_SCHEMA)
-
-
-def alert_rows(positions: Sequence[int], results: Sequence[Result]) -> pa.Table:
-    """Alerts as rows of ``ALERT_SCHEMA``."""
-    rows = [
-        {POSITION: position, **result} for position, result in zip(positions, results, strict=True)
-    ]
-    return table_of(rows, ALERT_SCHEMA)
-
-
-def _row(position: int, result: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    row = {name: result.get(name) for name in fields}
-    more = {name: value for name, value in result.items() if name not in fields}
-    return {POSITION: position, **row, MORE: as_json(more) if more else None}
-
-
-def _with_texts(row: dict[str, Any]) -> dict[str, Any]:
-    texts = {name: as_json(row[name]) for name in JSON_FIELDS if row.get(name) is not None}
-    return row | texts
-
-
-def _event(event: Mapping[str, Any]) -> dict[str, Any]:
-    row = {name: event.get(name) for name in EVENT_FIELDS}
-    more = {name: value for name, value in event.items() if name not in EVENT_FIELDS}
-    attrs = event.get("attrs") or {}
-    return row | {"attrs": as_json(attrs), MORE: as_json(more) if more else None}
-
-
-def table_of(rows: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
-    """``rows`` as a table.
+def rows_of(schema: pa.Schema, positions: Sequence[int], results: Sequence[Result]) -> pa.Table:
+    """Results as rows of ``schema``.
 
     Raises:
         ContractViolation: a value does not fit its field.
     """
+    rows = [
+        {**_row(result, schema), POSITION: position}
+        for position, result in zip(positions, results, strict=True)
+    ]
     try:
         return pa.Table.from_pylist(rows, schema=schema)
     except (pa.ArrowException, OverflowError) as error:
         raise ContractViolation(f"a result does not fit its fields: {error}") from error
+
+
+def _row(result: Mapping[str, Any], fields: Iterable[pa.Field]) -> dict[str, Any]:
+    row: dict[str, Any] = {}
+    for field in fields:
+        value = result.get(field.name)
+        if field.name == "attrs":
+            value = value or {}
+        if field.name in JSON_FIELDS:
+            value = None if value is None else as_json(value)
+        elif pa.types.is_list(field.type):
+            value = [_row(each, field.type.value_type) for each in value]
+        row[field.name] = value
+    more = {name: value for name, value in result.items() if name not in row}
+    return row | {MORE: as_json(more) if more and MORE in row else None}

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.query.plan import Aggregate, Attribute, Drift, WindowPlan
-from engine.results.json_lines import window_lines
-from engine.results.schema import WINDOW_SCHEMA, window_rows
+from engine.results.kinds import KINDS
+from engine.results.schema import WINDOW_SCHEMA, WINDOWS
 from engine.results.typed_columns import TypedColumns
 from engine.stream.released import LATE, Strings
 from engine.window.output.results import WindowResults
@@ -39,7 +39,9 @@ def pieces(events: list[Any], drift: Drift, by_key: bool) -> list[WindowResults]
 
 
 def lines(table: pa.Table, unit: int = 1, times: Sequence[str] = ()) -> list[str]:
-    return [str(line) for line in window_lines(table, unit, times).to_pylist()]
+    return [
+        str(line) for some in KINDS[WINDOWS].lines(table, unit, times) for line in some.to_pylist()
+    ]
 
 
 EVENT = {
@@ -61,7 +63,7 @@ def test_columns_say_what_the_dicts_say(
         events = [replace(e, key=None) for e in events]
     for piece in pieces(events, drift, by_key):
         table, dicts = columns_of_windows(piece), list(piece)
-        from_dicts = window_rows(range(len(dicts)), dicts)
+        from_dicts = KINDS[WINDOWS].rows(range(len(dicts)), dicts)
         assert table.schema.names == WINDOW_SCHEMA.names
         assert lines(table) == lines(from_dicts)
         shown = [
