@@ -26,7 +26,7 @@ from engine.log.input.input_log import open_input
 from engine.log.input.input_read import InputRead
 from engine.log.input.lines import STDIN
 from engine.log.retention import forget
-from engine.log.row_export import write_csv, write_parquet_rows, write_trace
+from engine.log.row_export import write_rows, write_trace
 from engine.log.whole_file import sync_folder
 from engine.passes.warnings import of_counted
 from engine.results.export import text_out
@@ -119,8 +119,7 @@ def export_log(
             with text_out(out) as stream:
                 records = write_trace(watch(log), stream, read.unit)
         else:
-            write = write_csv if chosen == "csv" else write_parquet_rows
-            records = write(log, out, read.unit)
+            records = write_rows(log, out, read.unit, csv=chosen == "csv")
     if as_json:
         typer.echo(
             json.dumps({"log": source, "out": str(out), "format": chosen, "records": records})

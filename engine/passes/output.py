@@ -11,6 +11,7 @@ from typing import Final, TextIO
 from msgspec import Struct
 
 from engine.errors import UserError
+from engine.log.row_export import CSV, PARQUET
 from engine.query.plan import Plan, asked_plan
 from engine.query.results_as_events import time_labels
 from engine.query.shape import most_events
@@ -24,7 +25,7 @@ from engine.results.ordered import (
     ordered_ahead,
 )
 from engine.results.part_store import PartStore
-from engine.results.table_files import CSV, PARQUET, TableAhead
+from engine.results.table_files import TableAhead
 
 TABLES: Final = (PARQUET, CSV)
 """Endings of the files that hold tables."""

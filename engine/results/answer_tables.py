@@ -14,9 +14,10 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from engine.errors import UserError
+from engine.log.row_export import PARQUET, write_table
 from engine.results.answer_lines import AnswersDamaged, Key, site_file
 from engine.results.kinds import KINDS, ResultKind
-from engine.results.table_files import PARQUET, is_whole, write_table
+from engine.results.table_files import is_whole, table_bytes, table_of_bytes
 from engine.results.typed_columns import TypedColumns
 
 # The files of one site's table of answers: ``SITE.rows-FIRST-END.parquet``, run after run of rows.
@@ -193,7 +194,7 @@ class AnswerTables:
         self._rows: dict[Key, _Rows] = {}
         for key, (kind, made, waiting, filed) in known.items():
             rows = self._rows[key] = _Rows(KINDS[kind], FiledTables(self._place(key), tell, filed))
-            tables = [pa.ipc.open_stream(one).read_all() for one in waiting]
+            tables = [table_of_bytes(one) for one in waiting]
             rows.made = made - sum(table.num_rows for table in tables)
             for table in tables:
                 self.add(key, rows.kind, table)
@@ -247,7 +248,7 @@ class AnswerTables:
             key: (
                 rows.kind.name,
                 rows.made,
-                [_packed(table) for table in rows.waiting],
+                [table_bytes(table) for table in rows.waiting],
                 rows.files.state(),
             )
             for key, rows in self._rows.items()
@@ -276,10 +277,3 @@ class AnswerTables:
             raise
         rows.files.filed(path, filed)
         rows.waiting = []
-
-
-def _packed(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())

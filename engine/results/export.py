@@ -19,13 +19,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.errors import UserError
+from engine.log.row_export import CSV, write_table
 from engine.log.whole_file import whole_file
 from engine.operator import Result
 from engine.results.json_lines import in_one, in_one_text
 from engine.results.kinds import KINDS
 from engine.results.part_store import Batches, PartStore, site_groups, store_of
 from engine.results.schema import POSITION
-from engine.results.table_files import CSV, TableAhead, write_table
+from engine.results.table_files import TableAhead
 from engine.results.typed_columns import TypedColumns, flat
 from engine.units import unit_ns
 

@@ -21,13 +21,13 @@ from msgspec.structs import replace
 from edge_agent import records as r
 from engine.errors import ContractViolation, UserError
 from engine.kernels.records import INT_MIN
-from engine.log.row_export import attr_dicts
+from engine.log.row_export import attr_dicts, write_table
 from engine.order.base import Ordered
 from engine.order.sequence.state import DUPLICATE, QUARANTINED_FUTURE, QUARANTINED_JUMP
 from engine.results.export import text_out
 from engine.results.json_lines import in_one, in_unit
 from engine.results.part_store import SITE, PartStore, runs, site_groups, store_of
-from engine.results.table_files import TableAhead, write_table
+from engine.results.table_files import TableAhead
 from engine.stream.columns import ID_TYPE, VALID_PREFIX, Columns
 from engine.stream.frame import ATTR_PREFIX
 from engine.stream.released import IN_ORDER, LATE_DROPPED, RESIDUAL, Released, Strings

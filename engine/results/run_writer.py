@@ -29,6 +29,7 @@ from engine.results.kinds import KINDS, ResultKind, kind_of
 from engine.results.ordered import LATE, ORDERED, QUARANTINED, write_events
 from engine.results.part_store import WRITTEN, Ledger, PartStore
 from engine.results.schema import POSITION
+from engine.results.table_files import table_bytes, table_of_bytes
 
 # Queries that have failed at a site, in files beside their answers: ``QUERY/SITE.failed.json``.
 #
@@ -151,8 +152,6 @@ RESULTS: Final = "results"
 COUNTERS: Final = "counters"
 FAILED: Final = "failed"
 COUNTERS_FILE: Final = "counters.json"
-_WORTH_PACKING: Final = 1 << 16
-"""Bytes of a table from which on compression pays."""
 _EVENTS: Final = (ORDERED, LATE, QUARANTINED)
 CHECKPOINT: Final = "checkpoint"
 READING: Final = "reading"
@@ -179,20 +178,14 @@ class OutputPart(Struct, frozen=True):
             return self.payload
         if self.kind in (RESULTS, COUNTERS, FAILED):
             return json.loads(self.payload)
-        return pa.ipc.open_stream(self.payload).read_all()
+        return table_of_bytes(self.payload)
 
 
 def packed(part: OutputPart) -> OutputPart:
     """``part`` with its payload as bytes: tables as Arrow streams, all else as JSON."""
     if not isinstance(part.payload, pa.Table):
         return OutputPart(part.site, part.kind, json.dumps(part.payload).encode())
-    sink = pa.BufferOutputStream()
-    # Texts that repeat take most of the bytes, and a JVM that hands them on holds several copies.
-    codec = "lz4" if part.payload.nbytes >= _WORTH_PACKING else None
-    options = pa.ipc.IpcWriteOptions(compression=codec)
-    with pa.ipc.new_stream(sink, part.payload.schema, options=options) as writer:
-        writer.write_table(part.payload)
-    return OutputPart(part.site, part.kind, bytes(sink.getvalue()))
+    return OutputPart(part.site, part.kind, table_bytes(part.payload))
 
 
 class RunWriter:

@@ -18,7 +18,7 @@ from engine.log.input.csv_import import CsvRead
 from engine.log.input.input_read import InputForm
 from engine.log.input.parquet_import import ParquetRead
 from engine.log.input.trace import TraceRead
-from engine.log.row_export import write_csv, write_parquet_rows, write_trace
+from engine.log.row_export import write_rows, write_trace
 from engine.stream.frame import Frame
 
 Record = dict[str, Any]
@@ -139,15 +139,15 @@ def survives_parquet(
 ) -> None:
     if any(len(found) > 1 and found != {int, float} for found in kinds.values()):
         with pytest.raises(UserError, match=r"at site .* and .* at site .*; write JSONL instead"):
-            write_parquet_rows(first, folder / "again.parquet")
+            write_rows(first, folder / "again.parquet")
         return
     mixed = [name for name, found in kinds.items() if found == {int, float}]
     whole = [each.get("attrs", {}).get(name, 0) for each in records for name in mixed]
     if any(type(value) is int and abs(value) > 2**53 for value in whole):
         with pytest.raises(UserError, match=r"beyond 2\*\*53 .*; write JSONL instead"):
-            write_parquet_rows(first, folder / "again.parquet")
+            write_rows(first, folder / "again.parquet")
         return
-    write_parquet_rows(first, folder / "again.parquet")
+    write_rows(first, folder / "again.parquet")
     want, found = typed(first), typed(ParquetRead(folder / "again.parquet", "ns"))
     for rows in want.values():
         for row in rows:
@@ -164,7 +164,7 @@ def survives_csv(folder: Path, records: list[Record]) -> None:
             if isinstance(value, str):
                 record["attrs"][name] = "x" + value
     first = read(folder, records)
-    write_csv(first, folder / "again.csv")
+    write_rows(first, folder / "again.csv")
     found, want = typed(CsvRead(folder / "again.csv", "ns")), typed(first)
     assert numbers_alike(found) == numbers_alike(want)
 

@@ -21,7 +21,7 @@ from engine.log.input.input_read import InputForm
 from engine.log.input.lines import CHUNK_LINES
 from engine.log.input.parquet_import import ParquetParts, ParquetRead
 from engine.log.input.trace import TraceRead
-from engine.log.row_export import write_csv, write_parquet_rows
+from engine.log.row_export import write_rows
 from engine.stream.frame import STRING, Frame
 
 
@@ -76,8 +76,8 @@ TRACE = """{"type":"A","ts":1,"attrs":{"v":1.5,"s":"NA","b":true,"big":900719925
 def test_every_kind_of_record_goes_there_and_back(unit: str, tmp_path: Path) -> None:
     (tmp_path / "t.jsonl").write_text(TRACE)
     frames = list(TraceRead(tmp_path / "t.jsonl", "ms"))
-    assert write_csv(frames, tmp_path / "t.csv", unit) == 8
-    assert write_parquet_rows(frames, tmp_path / "t.parquet", unit) == 8
+    assert write_rows(frames, tmp_path / "t.csv", unit) == 8
+    assert write_rows(frames, tmp_path / "t.parquet", unit) == 8
     want = rows(frames)
     assert rows(CsvRead(tmp_path / "t.csv", unit)) == want
     assert rows(ParquetRead(tmp_path / "t.parquet", unit)) == want
@@ -274,13 +274,13 @@ def test_an_export_that_a_table_cannot_hold(tmp_path: Path) -> None:
         frames += list(TraceRead(tmp_path / name))
     want = "attrs.v is int64 at site 'main' and string at site 'b', which one column cannot hold"
     with pytest.raises(UserError, match=f"{want}; write JSONL instead"):
-        write_csv(frames, tmp_path / "out.csv")
+        write_rows(frames, tmp_path / "out.csv")
     with pytest.raises(
         UserError, match=r'"ts" 1 ns is not a whole number of us; write with a finer'
     ):
-        write_parquet_rows(frames[:1], tmp_path / "out.parquet", "us")
+        write_rows(frames[:1], tmp_path / "out.parquet", "us")
     with pytest.raises(UserError, match="cannot be written: No such file"):
-        write_csv(frames[:1], tmp_path / "none" / "out.csv")
+        write_rows(frames[:1], tmp_path / "none" / "out.csv")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
 
 

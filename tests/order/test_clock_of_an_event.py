@@ -11,7 +11,7 @@ import pytest
 import slackwater
 from engine.log.arrival_log import LogWriter
 from engine.log.input.trace import TraceRead
-from engine.log.row_export import write_csv, write_parquet_rows, write_trace
+from engine.log.row_export import write_rows, write_trace
 
 Record = dict[str, Any]
 WALL = {"kind": "sync", "source": "a", "clock": "wall", "offset": 100, "delay": 0,
@@ -55,8 +55,8 @@ def test_every_file_of_the_same_records_gives_the_same(tmp_path: Path) -> None:
     frames = list(TraceRead(trace, "ns"))
     with (tmp_path / "again.jsonl").open("w") as out:
         write_trace(frames, out)
-    write_csv(frames, tmp_path / "t.csv")
-    write_parquet_rows(frames, tmp_path / "t.parquet")
+    write_rows(frames, tmp_path / "t.csv")
+    write_rows(frames, tmp_path / "t.parquet")
     with LogWriter(tmp_path / "t.log") as log:
         for frame in frames:
             log.append(frame)

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 import slackwater
 from engine.chain import Chain
 from engine.log.input.trace import TraceRead
-from engine.log.row_export import write_csv, write_parquet_rows
+from engine.log.row_export import write_rows
 from tests.live.engine_life import KilledError, Life, passed
 from tests.products.questions import Result
 from tests.products.test_every_product import Run, runs, standing
@@ -93,12 +93,12 @@ def _log(records: Sequence[Record], folder: Path) -> Path:
 
 
 def _exported_csv(records: Sequence[Record], folder: Path) -> Path:
-    write_csv(TraceRead(_lines(records, folder)), folder / "exported.csv")
+    write_rows(TraceRead(_lines(records, folder)), folder / "exported.csv")
     return folder / "exported.csv"
 
 
 def _exported_parquet(records: Sequence[Record], folder: Path) -> Path:
-    write_parquet_rows(TraceRead(_lines(records, folder)), folder / "exported.parquet")
+    write_rows(TraceRead(_lines(records, folder)), folder / "exported.parquet")
     return folder / "exported.parquet"
 
 
