@@ -24,7 +24,7 @@ from engine.clocks.arrivals import (
     fastest_delay,
     slow_text,
 )
-from engine.clocks.prediction import SKEW_MAX_PPB, SYNCS_KEPT, Sample, explained
+from engine.clocks.prediction import SKEW_MAX_PPB, SYNCS_KEPT, Line, Sample, explained
 from engine.kernels.records import NS_PER_S
 from engine.log.clock_readings import ClockReadings, clock_readings
 from engine.log.following import Log, opened
@@ -179,46 +179,61 @@ def _report(
     })  # fmt: skip
 
 
+class SyncedClock(NamedTuple):
+    """What the syncs of a clock say, by its own time.
+
+    ``bound``: how wrong each offset is [ns]; ``stepped``: the syncs before the clock was set;
+    ``line``: through the ``count`` last ones since; ``age_ns``: as of ``ClockReport``.
+    """
+
+    bound: np.ndarray
+    stepped: np.ndarray
+    line: Line
+    count: int
+    jitter_ns: int | None
+    age_ns: int
+
+
+def synced_clock(
+    ts: np.ndarray, offset: np.ndarray, delay: np.ndarray, precision: np.ndarray,
+    used: tuple[int, int], skew_error_ppb: int | None = None,
+) -> SyncedClock:  # fmt: skip
+    """Of syncs by their ``ts``; ``used``: the clock's first and last time."""
+    bound = (delay + 1) // 2 + precision
+    allowed = bound[1:] + bound[:-1] + np.diff(ts) * SKEW_MAX_PPB // NS_PER_S
+    stepped = np.flatnonzero(np.abs(np.diff(offset)) > allowed)
+    recent: list[Sample] = []
+    start = int(stepped[-1]) + 1 if len(stepped) else 0
+    for each in zip(*(of[start:].tolist() for of in (ts, offset, bound)), strict=True):
+        if not recent or each[0] > recent[-1].ts:
+            recent.append(Sample(*each))
+    recent = recent[-SYNCS_KEPT:]
+    _, line = explained(recent, skew_error_ppb)
+    left = [each.offset - (each.ts - line.anchor) * line.skew_ppb // NS_PER_S for each in recent]
+    jitter = round(float(np.std(left))) if len(left) > 2 else None
+    # It is left alone before its first sync and after its last one, too.
+    age = max([*np.diff(ts).tolist(), int(ts[0]) - used[0], used[1] - int(ts[-1])])
+    return SyncedClock(bound, stepped, line, len(recent), jitter, age)
+
+
 def _synced(of: ClockReadings) -> dict[str, Any]:
     """What its syncs say, in order of its own time."""
     order = np.argsort(of.syncs[r.TS], kind="stable")
     ts, offset, delay, precision = (
         of.syncs[name][order] for name in (r.TS, r.OFFSET, r.DELAY, r.PRECISION)
     )
-    bound = (delay + 1) // 2 + precision
-    allowed = bound[1:] + bound[:-1] + np.diff(ts) * SKEW_MAX_PPB // NS_PER_S
-    jumps = np.diff(offset)
-    stepped = np.flatnonzero(np.abs(jumps) > allowed)
-    since = slice(int(stepped[-1]) + 1 if len(stepped) else 0, None)
-    recent = _ascending(ts[since], offset[since], bound[since])
-    _, line = explained(recent, None)
-    left = [
-        each.offset - line.offset - (each.ts - line.anchor) * line.skew_ppb // NS_PER_S
-        for each in recent
-    ]
-    first, last = int(of.ts.min()), int(of.ts.max())
-    ages = [*np.diff(ts).tolist(), int(ts[0]) - first, last - int(ts[-1])]
+    last = int(of.ts.max())
+    clock = synced_clock(ts, offset, delay, precision, (int(of.ts.min()), last))
+    steps = zip(ts[1:][clock.stepped], np.diff(offset)[clock.stepped], strict=True)
     shown = np.unique(np.linspace(0, len(ts) - 1, min(len(ts), _SHOWN)).astype(int))
     return {
-        "known_by": "syncs", "offset_ns": line.offset_at(last),
-        "low_ns": int((offset - bound).min()), "high_ns": int((offset + bound).max()),
-        "skew_ppb": line.skew_ppb if len(recent) > 1 else None,
-        "steps": tuple(
-            (int(at), int(by)) for at, by in zip(ts[1:][stepped], jumps[stepped], strict=True)
-        ),
-        "jitter_ns": round(float(np.std(left))) if len(left) > 2 else None,
-        "last_sync_ns": int(ts[-1]), "age_ns": max(ages),
+        "known_by": "syncs", "offset_ns": clock.line.offset_at(last),
+        "low_ns": int((offset - clock.bound).min()), "high_ns": int((offset + clock.bound).max()),
+        "skew_ppb": clock.line.skew_ppb if clock.count > 1 else None,
+        "steps": tuple((int(at), int(by)) for at, by in steps), "jitter_ns": clock.jitter_ns,
+        "last_sync_ns": int(ts[-1]), "age_ns": clock.age_ns,
         "at_ns": tuple(ts[shown].tolist()), "series_ns": tuple(offset[shown].tolist()),
     }  # fmt: skip
-
-
-def _ascending(ts: np.ndarray, offset: np.ndarray, bound: np.ndarray) -> list[Sample]:
-    """The last syncs, each after the one before."""
-    kept: list[Sample] = []
-    for each in zip(ts.tolist(), offset.tolist(), bound.tolist(), strict=True):
-        if not kept or each[0] > kept[-1].ts:
-            kept.append(Sample(*each))
-    return kept[-SYNCS_KEPT:]
 
 
 def remarks(found: Sequence[ClockReport]) -> list[str]:

@@ -15,13 +15,12 @@ from edge_agent import records as r
 from edge_agent.records import Kind
 from engine.chain import ChainSettings
 from engine.clocks.arrivals import SLOW_NS, slow_text
-from engine.clocks.prediction import SKEW_MAX_PPB, SYNCS_KEPT, Sample, explained
 from engine.kernels.records import NS_PER_S
 from engine.log.describe import group_rows
 from engine.passes.inprocess import run_in_process
 from engine.query.plan import asked_plan
 from engine.results.part_store import HELD_BYTES, PartStore
-from engine.validate.logs.clock_reports import DeclaredBound
+from engine.validate.logs.clock_reports import DeclaredBound, synced_clock
 from engine.validate.logs.log_columns import NONE, LogColumns
 from engine.validate.quality import IN_TIME, ClockQuality, LinkQuality, Setup, SourceQuality
 from engine.validate.verdict import Measured
@@ -202,42 +201,17 @@ def _clock(syncs: _Syncs, own: slice, first: int, last: int) -> ClockQuality:
     ts, offset, delay = syncs.ts[own], syncs.offset[own], syncs.delay[own]
     if not len(ts):
         return ClockQuality(offset_ns=None)
-    precision = syncs.precision[own]
-    bound = (delay + 1) // 2 + precision
-    stated = syncs.skew_error[own]
-    error = None if stated[-1] == NONE else int(stated[-1])
-    jumps = np.diff(offset)
-    allowed = bound[1:] + bound[:-1] + np.diff(ts) * SKEW_MAX_PPB // NS_PER_S
-    steps = jumps[np.abs(jumps) > allowed]
-    kept = [
-        Sample(*each) for each in zip(
-            ts[-SYNCS_KEPT:].tolist(), offset[-SYNCS_KEPT:].tolist(),
-            bound[-SYNCS_KEPT:].tolist(), strict=True,
-        )
-    ]  # fmt: skip
-    _, line = explained(_ascending(kept), error)
-    left = offset[-SYNCS_KEPT:] - (
-        offset[-1] + (ts[-SYNCS_KEPT:] - ts[-1]) * line.skew_ppb / NS_PER_S
-    )
-    # It is left alone before its first sync and after its last one, too.
-    age = max([*np.diff(ts).tolist(), int(ts[0]) - first, last - int(ts[-1])])
+    precision, stated = syncs.precision[own], int(syncs.skew_error[own][-1])
+    error = None if stated == NONE else stated
+    clock = synced_clock(ts, offset, delay, precision, (first, last), error)
+    fits = clock.count > 2
     return ClockQuality(
-        offset_ns=int(offset[-1]), offset_bound_ns=int(bound[-1]), delay_ns=int(delay.max()),
-        precision_ns=int(precision.max()),
-        skew_ppb=line.skew_ppb if len(ts) > 2 else None,
-        skew_bound_ppb=line.skew_error_ppb if len(ts) > 2 else None,
-        skew_error_ppb=error, age_ns=age, syncs=len(ts), steps=tuple(steps.tolist()),
-        jitter_ns=round(float(np.std(left))) if len(ts) > 2 else None,
+        offset_ns=int(offset[-1]), offset_bound_ns=int(clock.bound[-1]), delay_ns=int(delay.max()),
+        precision_ns=int(precision.max()), skew_ppb=clock.line.skew_ppb if fits else None,
+        skew_bound_ppb=clock.line.skew_error_ppb if fits else None, skew_error_ppb=error,
+        age_ns=clock.age_ns, syncs=len(ts), jitter_ns=clock.jitter_ns,
+        steps=tuple(np.diff(offset)[clock.stepped].tolist()),
     )  # fmt: skip
-
-
-def _ascending(samples: Sequence[Sample]) -> list[Sample]:
-    """Without those that do not lie after the one before: of a clock that was set back."""
-    kept = [samples[-1]]
-    for each in reversed(samples[:-1]):
-        if each.ts < kept[-1].ts:
-            kept.append(each)
-    return kept[::-1]
 
 
 @dataclass(frozen=True, slots=True)
