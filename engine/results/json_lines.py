@@ -219,12 +219,6 @@ def in_one(column: pa.ChunkedArray) -> pa.Array:
     return chunks[0] if len(chunks) == 1 and not chunks[0].offset else pa.concat_arrays(chunks)
 
 
-def columns_in_one(table: pa.Table) -> dict[str, pa.Array]:
-    """Every column of ``table``, in one piece of its own."""
-    columns = zip(table.column_names, table.columns, strict=True)
-    return {name: pa.concat_arrays(column.chunks) for name, column in columns}
-
-
 # Results as JSON lines without a Python object per row: the same text as ``json.dumps`` makes.
 
 
@@ -245,9 +239,9 @@ def result_lines(
         unit: of the times [ns].
     """
     names = [name for name in schema.names if name != POSITION]
-    texts, columns = JsonTexts(unit), columns_in_one(table.select(names))
+    columns = {name: pa.concat_arrays(table[name].chunks) for name in names}
     fields = [schema.field(name) for name in names]
-    return woven("{", *_members(columns, fields, times, optional, texts), "}\n")
+    return woven("{", *_members(columns, fields, times, optional, JsonTexts(unit)), "}\n")
 
 
 def _members(

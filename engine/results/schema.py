@@ -175,7 +175,7 @@ def _row(result: Mapping[str, Any], fields: Iterable[pa.Field]) -> dict[str, Any
         if field.name in JSON_FIELDS:
             value = None if value is None else as_json(value)
         elif pa.types.is_list(field.type):
-            value = [_row(each, field.type.value_type) for each in value]
+            value = [_row(each, field.type.value_type) for each in value or ()]
         row[field.name] = value
     more = {name: value for name, value in result.items() if name not in row}
     return row | {MORE: as_json(more) if more and MORE in row else None}

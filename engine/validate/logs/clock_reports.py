@@ -183,13 +183,13 @@ class SyncedClock(NamedTuple):
     """What the syncs of a clock say, by its own time.
 
     ``bound``: how wrong each offset is [ns]; ``stepped``: the syncs before the clock was set;
-    ``line``: through the ``count`` last ones since; ``age_ns``: as of ``ClockReport``.
+    ``line``: through so many ``samples``, the last ones since; ``age_ns``: as of ``ClockReport``.
     """
 
     bound: np.ndarray
     stepped: np.ndarray
     line: Line
-    count: int
+    samples: int
     jitter_ns: int | None
     age_ns: int
 
@@ -229,7 +229,7 @@ def _synced(of: ClockReadings) -> dict[str, Any]:
     return {
         "known_by": "syncs", "offset_ns": clock.line.offset_at(last),
         "low_ns": int((offset - clock.bound).min()), "high_ns": int((offset + clock.bound).max()),
-        "skew_ppb": clock.line.skew_ppb if clock.count > 1 else None,
+        "skew_ppb": clock.line.skew_ppb if clock.samples > 1 else None,
         "steps": tuple((int(at), int(by)) for at, by in steps), "jitter_ns": clock.jitter_ns,
         "last_sync_ns": int(ts[-1]), "age_ns": clock.age_ns,
         "at_ns": tuple(ts[shown].tolist()), "series_ns": tuple(offset[shown].tolist()),

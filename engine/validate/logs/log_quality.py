@@ -204,7 +204,7 @@ def _clock(syncs: _Syncs, own: slice, first: int, last: int) -> ClockQuality:
     precision, stated = syncs.precision[own], int(syncs.skew_error[own][-1])
     error = None if stated == NONE else stated
     clock = synced_clock(ts, offset, delay, precision, (first, last), error)
-    fits = clock.count > 2
+    fits = clock.samples > 2
     return ClockQuality(
         offset_ns=int(offset[-1]), offset_bound_ns=int(clock.bound[-1]), delay_ns=int(delay.max()),
         precision_ns=int(precision.max()), skew_ppb=clock.line.skew_ppb if fits else None,
