@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from engine.errors import UserError
 from engine.query.endpoints.order import KNOWN, Edge, closure, edges_of
-from engine.query.plan import Group, Part, Plan, Scope, SeqPlan
+from engine.query.plan import Group, Part, Plan, Scope, SeqPlan, TreePart
 
 INTERVALS: Final = "ISEQ"
 """The ``op`` of a group whose steps the plan's relations of end points order, and nothing else."""
@@ -90,7 +90,7 @@ def whole_pattern(plan: SeqPlan) -> Group:
     return plan.pattern or Group("SEQ", tuple(range(len(plan.steps))))
 
 
-def leaves(part: Part) -> Iterator[int]:
+def leaves(part: Part | TreePart) -> Iterator[int]:
     """The places below ``part``, in written order."""
     if isinstance(part, int):
         yield part

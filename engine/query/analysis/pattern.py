@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import product
 from math import prod
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from engine.query.analysis.conditions import terms_of
 from engine.query.analysis.typed import Context, unsupported
@@ -36,6 +37,7 @@ from engine.stream.timeline import ANY_TYPE
 STEPS_MAX: Final = 60
 """An operator keeps one bit per step in 64 bits."""
 BRANCHES_MAX: Final = 64
+_T = TypeVar("_T", bound=Part | TreePart)
 
 
 class Pattern(QueryReader):
@@ -61,22 +63,29 @@ class Pattern(QueryReader):
             UserError: there are too many; or one of them has no positive step, or a negated one
                 of which nothing says which time it covers.
         """
-        count = count_of(self.tree)
-        if count > BRANCHES_MAX:
-            message = f"the ORs make {count} combinations; at most {BRANCHES_MAX} are answered"
-            raise self.refuse(self.at, message, "split it into several queries")
-        found: list[Part] = combinations(self.tree, lambda part, t: joined(part.op, list(t)))
         negated = frozenset(p for p, step in enumerate(self.steps.values()) if step.negated)
         aliases = list(self.steps)
+        found = self.combinations(lambda part, parts: joined(part.op, list(parts)))
         for tree in found:
-            if all(place in negated for place in leaves(tree)):
-                which = "every step" if count == 1 else "every step of one alternative"
-                hint = "at least one step must occur for a match to exist"
-                raise self.refuse(self.at, f"{which} is negated", hint)
             for place in unscoped(tree, negated) if self.iseq is None else ():
                 message = f"nothing says which time !{aliases[place]} covers here"
                 hint = "inside AND a negated step goes between two others: SEQ(A a, !N n, B b)"
                 raise self.refuse(self.spans[place], message, hint)
+        return found
+
+    def combinations(self, joined: Callable[[Any, Sequence[Any]], Any]) -> list[Any]:
+        """``combinations`` of ``tree``, in each of which some step occurs."""
+        count = count_of(self.tree)
+        if count > BRANCHES_MAX:
+            message = f"the ORs make {count} combinations; at most {BRANCHES_MAX} are answered"
+            raise self.refuse(self.at, message, "split it into several queries")
+        found = combinations(self.tree, joined)
+        steps = list(self.steps.values())
+        for tree in found:
+            if all(steps[place].negated for place in leaves(tree)):
+                which = "every step" if count == 1 else "every step of one alternative"
+                hint = "at least one step must occur for a match to exist"
+                raise self.refuse(self.at, f"{which} is negated", hint)
         return found
 
     def _part(self, node: s.PatternNode, parent: str) -> Part:
@@ -84,7 +93,11 @@ class Pattern(QueryReader):
             case s.StepNode():
                 return self._add(node, negated=False)
             case s.NegatedNode():
-                return self._negated(node, parent)
+                if parent != "SEQ":
+                    message = f"a negated step cannot be a part of {parent} itself"
+                    hint = "put it in a SEQ, whose other steps say which time it covers"
+                    raise self.refuse(node.at, message, hint)
+                return joined("SEQ", [*self._absent(node)])
             case s.IseqNode():
                 message = "ISEQ is inside another pattern"
                 hint = "one query has one ISEQ, of single steps: EVENT ISEQ[A.ts < B.te](A, B)"
@@ -116,22 +129,19 @@ class Pattern(QueryReader):
             self._add(step, negated=negated)
         return Group("ISEQ", tuple(range(len(self.steps))))
 
-    def _negated(self, node: s.NegatedNode, parent: str) -> Part:
+    def _absent(self, node: s.NegatedNode) -> list[int]:
+        """The places of a negated step, or of those in a negated OR: none may occur."""
         part = node.part
-        if parent != "SEQ":
-            message = f"a negated step cannot be a part of {parent} itself"
-            hint = "put it in a SEQ, whose other steps say which time it covers"
-            raise self.refuse(node.at, message, hint)
-        if isinstance(part, s.NegatedNode):
-            raise self.refuse(part.at, "this step is negated twice", "write one !")
-        if isinstance(part, s.StepNode):
-            return self._add(part, negated=True)
-        if isinstance(part, s.GroupNode) and part.alias is not None:
-            return self._either(part, negated=True)
-        if isinstance(part, s.GroupNode) and part.op == "OR":
-            # Neither may occur: two negated steps side by side.
-            inner = [s.NegatedNode(each, node.at, each.depth + 1) for each in part.parts]
-            return joined("SEQ", [self._negated(each, "SEQ") for each in inner])
+        match part:
+            case s.NegatedNode():
+                raise self.refuse(part.at, "this step is negated twice", "write one !")
+            case s.StepNode():
+                return [self._add(part, negated=True)]
+            case s.GroupNode(alias=s.Name()):
+                return [self._either(part, negated=True)]
+            case s.GroupNode(op="OR", parts=parts):
+                inner = [s.NegatedNode(each, node.at, each.depth + 1) for each in parts]
+                return [place for each in inner for place in self._absent(each)]
         word = part.op if isinstance(part, s.GroupNode) else "ISEQ"
         hint = "negate single steps, or an OR of them: !OR(C c, D d)"
         raise self.refuse(node.at, f"{word}(...) cannot be negated", hint)
@@ -194,15 +204,15 @@ def joined(op: str, parts: list[Part]) -> Part:
     return flat[0] if len(flat) == 1 else Group(op, tuple(flat))
 
 
-def placed(tree: Part) -> tuple[list[int], Part]:
+def placed(tree: _T) -> tuple[list[int], _T]:
     """The places that ``tree`` has, and ``tree`` with their ranks in their stead."""
     kept = sorted(leaves(tree))
     rank = {place: number for number, place in enumerate(kept)}
 
-    def moved(part: Part) -> Part:
+    def moved(part: Any) -> Any:
         if isinstance(part, int):
             return rank[part]
-        return Group(part.op, tuple(moved(inner) for inner in part.parts))
+        return replace(part, parts=tuple(map(moved, part.parts)))
 
     return kept, moved(tree)
 

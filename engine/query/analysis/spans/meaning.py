@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from engine.query.analysis.pattern import Term
-from engine.query.analysis.spans.tree import SEQUEL, TreePattern, leaves, renumbered
+from engine.query.analysis.pattern import Term, placed
+from engine.query.analysis.spans.tree import SEQUEL, TreePattern
 from engine.query.endpoints.order import (
     KNOWN,
     LESS,
@@ -421,11 +421,10 @@ def bare_branches(name: str, pattern: TreePattern) -> list[SeqPlan]:
     """
     known, found = list(pattern.steps.values()), []
     for tree in pattern.trees():
-        kept = sorted(leaves(tree))
+        kept, moved = placed(tree)
         steps = tuple(known[place] for place in kept)
-        rank = {place: number for number, place in enumerate(kept)}
         try:
-            meaning = meaning_of(renumbered(tree, rank), steps)
+            meaning = meaning_of(moved, steps)
         except ContradictionError as error:
             raise pattern.refuse(pattern.links[id(error.link)], str(error)) from None
         found.append(

@@ -6,10 +6,11 @@ A pattern is read so if it has a PAL or a relation anywhere; else its steps are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from typing import Final, NoReturn
 
-from engine.query.analysis.pattern import BRANCHES_MAX, Pattern, combinations, count_of
+from msgspec.structs import replace
+
+from engine.query.analysis.pattern import Pattern
 from engine.query.analysis.typed import unsupported
 from engine.query.language import syntax as s
 from engine.query.language.mistakes import Span
@@ -56,33 +57,21 @@ class TreePattern(Pattern):
         Raises:
             UserError: there are too many, or one of them has no positive step.
         """
-        count = count_of(self.root)
-        if count > BRANCHES_MAX:
-            message = f"the ORs make {count} combinations; at most {BRANCHES_MAX} are answered"
-            raise self.refuse(self.at, message, "split it into several queries")
-        steps = list(self.steps.values())
-        found = [_group(each) for each in combinations(self.root, _with_parts)]
-        for tree in found:
-            if all(steps[place].negated for place in leaves(tree)):
-                hint = "at least one step must occur for a match to exist"
-                raise self.refuse(self.at, "every step is negated", hint)
-        return found
+        found = self.combinations(lambda tree, parts: replace(tree, parts=tuple(parts)))
+        return [each if isinstance(each, Tree) else Tree("SEQ", (each,), ()) for each in found]
 
     def _part(self, node: s.PatternNode, parent: str) -> TreePart:  # type: ignore[override]
-        match node:
-            case s.StepNode():
-                return self._add(node, negated=False)
-            case s.GroupNode():
-                return self._tree(node)
-            case s.IseqNode():
-                raise unsupported(self.text, node.at, "ISEQ beside PAL or a relation")
-            case s.NegatedNode():
-                message = f"a negated step cannot be a part of {parent} itself"
-                hint = "put it in a SEQ, whose other steps say which time it covers"
-                raise self.refuse(node.at, message, hint)
+        if isinstance(node, s.GroupNode):
+            return self._tree(node)
+        if isinstance(node, s.IseqNode):
+            raise unsupported(self.text, node.at, "ISEQ beside PAL or a relation")
+        place = super()._part(node, parent)
+        assert isinstance(place, int)
+        return place
 
     def _tree(self, node: s.GroupNode) -> Tree:
-        self._check_unnamed(node)
+        if node.alias is not None:
+            self._either(node, negated=False)
         parts: list[TreePart] = []
         links: list[IntervalLink] = []
         last = len(node.parts) - 1
@@ -103,26 +92,12 @@ class TreePattern(Pattern):
             self._check_around(tree)
         return tree
 
-    def _check_unnamed(self, node: s.GroupNode) -> None:
-        if node.alias is not None:
-            message = f"{node.alias.text!r} names a group in a pattern with PAL or a relation"
-            hint = "give each step an alias of its own: OR(A a, B b)"
-            raise self.refuse(node.alias.at, message, hint)
-
-    def _absent(self, node: s.NegatedNode) -> list[int]:
-        """The places of a negated step, or of those in a negated OR: none may occur."""
-        part = node.part
-        if isinstance(part, s.StepNode):
-            return [self._add(part, negated=True)]
-        if isinstance(part, s.NegatedNode):
-            raise self.refuse(part.at, "this step is negated twice", "write one !")
-        if isinstance(part, s.GroupNode) and part.op == "OR":
-            self._check_unnamed(part)
-            inner = [s.NegatedNode(each, node.at, each.depth + 1) for each in part.parts]
-            return [place for each in inner for place in self._absent(each)]
-        word = part.op if isinstance(part, s.GroupNode) else "ISEQ"
-        hint = "negate single steps, or an OR of them: !OR(C c, D d)"
-        raise self.refuse(node.at, f"{word}(...) cannot be negated", hint)
+    def _either(self, node: s.GroupNode, *, negated: bool) -> NoReturn:  # noqa: ARG002
+        """A step of several types has no place among intervals."""
+        assert node.alias is not None
+        message = f"{node.alias.text!r} names a group in a pattern with PAL or a relation"
+        hint = "give each step an alias of its own: OR(A a, B b)"
+        raise self.refuse(node.alias.at, message, hint)
 
     def _link(self, node: s.GroupNode, relation: s.Relation) -> IntervalLink:
         if node.op == "OR" and relation.word != ",":
@@ -160,27 +135,3 @@ class TreePattern(Pattern):
                 hint = "one of them relates the steps on both sides of it; write that one"
                 raise self.refuse(self.links[id(words[-1])], message, hint)
             words = []
-
-
-def leaves(part: TreePart) -> list[int]:
-    """The places below ``part``, in written order."""
-    if isinstance(part, int):
-        return [part]
-    return [place for inner in part.parts for place in leaves(inner)]
-
-
-def renumbered(tree: Tree, rank: dict[int, int]) -> Tree:
-    """``tree`` with the ranks of its places in their stead; its links are the same ones."""
-
-    def moved(part: TreePart) -> TreePart:
-        return rank[part] if isinstance(part, int) else renumbered(part, rank)
-
-    return Tree(tree.op, tuple(map(moved, tree.parts)), tree.links)
-
-
-def _group(part: TreePart) -> Tree:
-    return part if isinstance(part, Tree) else Tree("SEQ", (part,), ())
-
-
-def _with_parts(tree: Tree, parts: Sequence[TreePart]) -> Tree:
-    return Tree(tree.op, tuple(parts), tree.links)
