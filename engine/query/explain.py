@@ -10,14 +10,19 @@ from engine.barrier.registry import BARRIERS, BarrierSettings, Closes, barrier_i
 from engine.query.analysis.consistency import never_counts
 from engine.query.endpoints.joins import COST, IBP
 from engine.query.explain_operators import (
+    Section,
     counts_when,
     interval_sections,
     join_sections,
+    key_lines,
     repetition_sections,
+    return_lines,
+    step_lines,
     tree_sections,
+    waits,
     window_sections,
 )
-from engine.query.fields import attributes_in, shows_everything
+from engine.query.fields import attributes_in
 from engine.query.language.mistakes import listed
 from engine.query.monitor_plan import MonitorPlan
 from engine.query.plan import (
@@ -55,8 +60,6 @@ from engine.query.shape import INTERVALS, Between, Shape, of_intervals, shape_of
 
 WIDTH: Final = 100
 _LABEL: Final = 12
-Section = tuple[str, list[str]]
-"""Heading and lines."""
 
 
 def explain(
@@ -79,40 +82,41 @@ def explain(
         from engine.query.automata.verdicts import monitor_sections  # noqa: PLC0415 - ten modules
 
         return _text(plan, [*sections, *monitor_sections(plan)])
-    branches = plan.branches if isinstance(plan, OrPlan) else (plan,)
+    branches = plan.branches
     force = barrier_in_force(barrier, plan.realtime)
-    whole: list[Section] = [
+    sections += [
         ("within", [_within(branches[0])]),
         ("barrier", _barrier(plan, branches, force, given=barrier is not None)),
         ("purge", [_purge(branches, purge or PurgeSettings())]),
     ]
     if isinstance(plan, RepeatPlan):
-        return _text(plan, [*sections, *repetition_sections(plan, force), *whole])
+        return _text(plan, [sections[0], *repetition_sections(plan, force), *sections[1:]])
     if isinstance(plan, SeqPlan):
         found = _pattern(plan, force)
         if of_intervals(plan):
             by_promises = purge is not None and purge.name == "promises"
             found[1:2] = interval_sections(plan, intervals, promises=by_promises)
-        return _text(plan, [*sections, *found, *whole])
-    union = f"{len(branches)}: each answers by itself; the matches are those of all"
+        return _text(plan, [sections[0], *found, *sections[1:]])
     if isinstance(plan, JoinPlan):
-        return _text(plan, [*sections, *join_sections(plan, force), *whole[1:]])
-    sections += whole
-    if isinstance(plan, TreePlan):
-        for number, branch in enumerate(branches, 1):
-            sections += [("", []), (f"branch {number}", [])] if len(branches) > 1 else []
-            sections += _tree(branch, force, joins)
-        return _text(plan, sections)
-    sections.append(("branches", [union]))
+        return _text(plan, [sections[0], *join_sections(plan, force), *sections[2:]])
+    tree = isinstance(plan, TreePlan)
+    if not tree:
+        union = f"{len(branches)}: each answers by itself; the matches are those of all"
+        sections.append(("branches", [union]))
     for number, branch in enumerate(branches, 1):
         of = render_pattern(whole_pattern(branch), branch.steps)
-        sections += [("", []), (f"branch {number}", [of]), *_pattern(branch, force)]
+        of = listed(step.alias for step in branch.steps) if tree else of
+        sections += [("", []), (f"branch {number}", [of])] if len(branches) > 1 else []
+        found = _pattern(branch, force)
+        if tree:
+            found[1:2] = tree_sections(branch, joins)
+        sections += found
     return _text(plan, sections)
 
 
 def _text(plan: Plan, sections: list[Section]) -> str:
-    found = "".join(_set(label, lines) for label, lines in [*sections, *check_sections(plan)])
-    return f"{plan.name}\n{found}"
+    shown = [each for each in [*sections, *check_sections(plan)] if each[1] or not each[0]]
+    return f"{plan.name}\n{''.join(_set(label, lines) for label, lines in shown)}"
 
 
 def _set(label: str, lines: list[str]) -> str:
@@ -135,39 +139,15 @@ def _set(label: str, lines: list[str]) -> str:
 # ---- patterns ---------------------------------------------------------------------------------
 def _pattern(plan: SeqPlan, barrier: BarrierSettings) -> list[Section]:
     shape = shape_of(plan)
-    keyed = [
-        " = ".join(render_expression(attribute) for attribute in group) for group in plan.equalities
-    ]
-    found = [("steps", _steps(plan)), ("order", [_words(whole_pattern(plan), plan)])]
-    if shape.between:
-        found.append(("negated", [*_negated(plan, shape, barrier)]))
-    nothing = "nothing: all events of a site are joined with one another"
-    found.append(("partition", keyed or ([nothing] if len(plan.steps) > 1 else [])))
     negated = {step.alias for step in plan.steps if step.negated}
-    found.append(("join", [render_predicate(o) for o in plan.others if not _names(o) & negated]))
-    returned = [render_expression(attribute) for attribute in plan.returns]
-    computed = [f"{one.label} = {render_expression(one.expression)}" for one in plan.computed]
-    everything = ["the events with all their attributes"] if shows_everything(plan) else []
-    found.append(("returns", everything or [*returned, *computed]))
-    return [section for section in found if section[1]]
-
-
-def _tree(plan: SeqPlan, barrier: BarrierSettings, joins: str) -> list[Section]:
-    """As ``_pattern``, with what a tree asks of end points instead of an order."""
-    found = []
-    for name, lines in _pattern(plan, barrier):
-        found += [(name, lines)] if name != "order" else tree_sections(plan, joins)
-    return found
-
-
-def _steps(plan: SeqPlan) -> list[str]:
-    names = [f"{'!' if step.negated else ''}{step.alias}" for step in plan.steps]
-    names_width = max(map(len, names))
-    types_width = max(len(render_type(step)) for step in plan.steps)
+    nothing = "nothing: all events of a site are joined with one another"
     return [
-        f"{name:<{names_width}}  {render_type(step):<{types_width}}"
-        + (f"  if {render_predicate(step.where)}" if step.where else "")
-        for name, step in zip(names, plan.steps, strict=True)
+        ("steps", step_lines(plan)),
+        ("order", [_words(whole_pattern(plan), plan)]),
+        ("negated", [*_negated(plan, shape, barrier)]),
+        ("partition", key_lines(plan) or ([nothing] if len(plan.steps) > 1 else [])),
+        ("join", [render_predicate(o) for o in plan.others if not _names(o) & negated]),
+        ("returns", return_lines(plan)),
     ]
 
 
@@ -256,14 +236,12 @@ def _closed(between: Between, plan: SeqPlan, shape: Shape, barrier: BarrierSetti
         width = "WITHIN" if plan.within_ns is None else render_duration(plan.within_ns)
         end = f"{width} after {_end('first', shape.firsts, plan)}"
         missing = f"no {render_type(step)} up to {end} can come any more"
-    match BARRIERS[barrier.name].closes:
-        case Closes.SLACK:
-            slack = render_duration(barrier.span_ns)
-            return f"closed once the largest time yet lies {slack} beyond {end}"
-        case Closes.NOTHING:
-            return "a match does not wait for it to close: one that comes later takes it back"
-        case Closes.PROMISE:
-            return f"closed once it is promised that {missing}"
+    return waits(
+        barrier,
+        f"closed once the largest time yet lies {{span}} beyond {end}",
+        f"closed once it is promised that {missing}",
+        "a match does not wait for it to close: one that comes later takes it back",
+    )
 
 
 def _within(plan: SeqPlan) -> str:

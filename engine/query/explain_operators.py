@@ -36,6 +36,51 @@ from engine.query.render import (
 from engine.query.repeat_plan import Contiguity, Often, RepeatPlan, Skip, partitioned
 from engine.query.shape import endpoint_order
 
+# What several operators show alike.
+
+
+Section = tuple[str, list[str]]
+"""Heading and lines; without lines it is not shown."""
+
+
+def step_lines(plan: SeqPlan) -> list[str]:
+    """The steps in columns: name, types, how often, and conditions on one event."""
+    repeats = isinstance(plan, RepeatPlan)
+    often = plan.often if isinstance(plan, RepeatPlan) else (Often(),) * len(plan.steps)
+    rows = []
+    for step, each in zip(plan.steps, often, strict=True):
+        name = f"{'!' if step.negated else ''}{step.alias}{'[]' if each.repeats else ''}"
+        tests = [f"if {render_predicate(step.where)}"] if step.where is not None else []
+        tests += [f"until {render_predicate(each.until)}"] if each.until is not None else []
+        times = _times(each) if repeats and not step.negated else ""
+        rows.append((name, render_type(step), times, "  ".join(tests)))
+    columns = [column for column in zip(*rows, strict=True) if any(column)]
+    widths = [max(map(len, column)) for column in columns]
+    return [
+        "  ".join(f"{word:<{width}}" for word, width in zip(row, widths, strict=True)).rstrip()
+        for row in zip(*columns, strict=True)
+    ]
+
+
+def key_lines(plan: SeqPlan) -> list[str]:
+    """What must be equal: ``a.id = b.id``."""
+    return [" = ".join(map(render_expression, group)) for group in plan.equalities]
+
+
+def return_lines(plan: SeqPlan) -> list[str]:
+    """What a result shows."""
+    everything = ["the events with all their attributes"] if shows_everything(plan) else []
+    computed = [f"{one.label} = {render_expression(one.expression)}" for one in plan.computed]
+    return [*everything, *map(render_expression, plan.returns), *computed]
+
+
+def waits(barrier: BarrierSettings, slack: str, promise: str, nothing: str) -> str:
+    """The text for what ``barrier`` waits for; ``{span}`` of ``slack`` is its duration."""
+    texts = {Closes.PROMISE: promise, Closes.NOTHING: nothing}
+    span = render_duration(barrier.span_ns)
+    return texts.get(BARRIERS[barrier.name].closes) or slack.replace("{span}", span)
+
+
 # EXPLAIN of windows: their borders, when they close, and what they emit before that. The code that
 # does so is in ``engine.window``; barriers are in ``engine.window.progress``.
 
@@ -58,16 +103,14 @@ _OWN_CLOSES: Final = {
 }
 
 
-def window_sections(
-    plan: WindowPlan, barrier: BarrierSettings | None
-) -> list[tuple[str, list[str]]]:
+def window_sections(plan: WindowPlan, barrier: BarrierSettings | None) -> list[Section]:
     """Sections of ``engine.query.explain``.
 
     Raises:
         UserError: a barrier that windows do not have.
     """
     keys = [render_expression(attribute) for attribute in plan.group_by]
-    found: list[tuple[str, list[str]]] = [
+    return [
         ("streams", [", ".join(plan.streams) or "all"]),
         ("filter", [f"if {render_predicate(plan.where)}"] if plan.where else []),
         ("windows", [_borders(plan)]),
@@ -80,7 +123,6 @@ def window_sections(
         ("early", _early(plan)),
         ("closes", [_closes(plan, barrier_of_windows(barrier, plan.name))]),
     ]
-    return [section for section in found if section[1]]
 
 
 def _ranks(plan: WindowPlan) -> list[str]:
@@ -187,25 +229,19 @@ def cost_without_key(plan: Plan) -> str:
     )
 
 
-def join_sections(plan: JoinPlan, barrier: BarrierSettings) -> list[tuple[str, list[str]]]:
+def join_sections(plan: JoinPlan, barrier: BarrierSettings) -> list[Section]:
     """Sections of ``engine.query.explain``."""
     left, right = (step.alias for step in plan.pair.steps)
-    keys = [
-        " = ".join(render_expression(attribute) for attribute in group)
-        for group in plan.pair.equalities
-    ]
     on = [render_predicate(each) for each in plan.on]
-    columns = [f"{one.label} = {render_expression(one.expression)}" for one in plan.computed]
-    found = [
+    return [
         ("join", [_ROWS[plan.kind].format(left=left, right=right)]),
         ("sides", [f"{step.alias}: stream {step.stream}" for step in plan.pair.steps]),
         ("partners", [*on, _near(plan)]),
         ("where", [render_predicate(each) for each in plan.conjuncts]),
-        ("partition", keys or [f"nothing: {cost_without_key(plan)}"]),
+        ("partition", key_lines(plan.pair) or [f"nothing: {cost_without_key(plan)}"]),
         ("final", list(_final(plan, barrier))),
-        ("returns", columns or ["the events with all their attributes"]),
+        ("returns", return_lines(plan.pair)),
     ]
-    return [section for section in found if section[1]]
 
 
 def _near(plan: JoinPlan) -> str:
@@ -220,14 +256,12 @@ def _final(plan: JoinPlan, barrier: BarrierSettings) -> Iterator[str]:
     if plan.kind is JoinKind.INNER:
         return
     apart = render_duration(plan.pair.within_ns or 0)
-    match BARRIERS[barrier.name].closes:
-        case Closes.SLACK:
-            slack = render_duration(barrier.span_ns)
-            when = f"once the largest time yet lies {slack} beyond its time + {apart}"
-        case Closes.NOTHING:
-            when = "not at all: it is given without waiting"
-        case Closes.PROMISE:
-            when = f"once it is promised that nothing up to its time + {apart} can come any more"
+    when = waits(
+        barrier,
+        f"once the largest time yet lies {{span}} beyond its time + {apart}",
+        f"once it is promised that nothing up to its time + {apart} can come any more",
+        "not at all: it is given without waiting",
+    )
     yield f"an event without a partner {when}; a partner that comes later takes it back"
 
 
@@ -263,7 +297,7 @@ def cost_of_repetition(plan: Plan) -> str:
     )
 
 
-def repetition_sections(plan: RepeatPlan, barrier: BarrierSettings) -> list[tuple[str, list[str]]]:
+def repetition_sections(plan: RepeatPlan, barrier: BarrierSettings) -> list[Section]:
     """Sections of ``engine.query.explain``."""
     order = [step.alias + ("[]" if often.repeats else "") for step, often in _positive(plan)]
     names, others = partitioned(plan)
@@ -273,15 +307,12 @@ def repetition_sections(plan: RepeatPlan, barrier: BarrierSettings) -> list[tupl
     if plan.limit is not None:
         chosen.append(f"of the matches with one last event the first {plan.limit}")
     cost = cost_of_repetition(plan)
-    returned = [render_expression(attribute) for attribute in plan.returns]
-    computed = [f"{one.label} = {render_expression(one.expression)}" for one in plan.computed]
-    everything = ["the events with all their attributes"] if shows_everything(plan) else []
     beyond = " of its partition" if plan.partition else ""
     if plan.sources:
         beyond += f" in {', '.join(plan.sources)}"
-    found = [
+    return [
         ("streams", [", ".join(plan.sources)] if plan.sources else []),
-        ("steps", list(_steps(plan))),
+        ("steps", step_lines(plan)),
         ("order", [" then ".join(order)]),
         ("contiguity", [_CONTIGUITY[plan.contiguity].format(beyond)]),
         ("chosen", chosen),
@@ -289,29 +320,13 @@ def repetition_sections(plan: RepeatPlan, barrier: BarrierSettings) -> list[tupl
         ("asked", [render_predicate(other) for other in others]),
         ("changes", list(_changes(plan, barrier))),
         ("cost", [f"unbounded: {cost}"] if cost else []),
-        ("returns", [*everything, *returned, *computed]),
+        ("returns", return_lines(plan)),
     ]
-    return [section for section in found if section[1]]
 
 
 def _positive(plan: RepeatPlan) -> list[tuple[Step, Often]]:
     steps = zip(plan.steps, plan.often, strict=True)
     return [(step, often) for step, often in steps if not step.negated]
-
-
-def _steps(plan: RepeatPlan) -> Iterator[str]:
-    rows = []
-    for step, often in zip(plan.steps, plan.often, strict=True):
-        name = f"{'!' if step.negated else ''}{step.alias}{'[]' if often.repeats else ''}"
-        rows.append((name, render_type(step), "" if step.negated else _times(often)))
-    widths = [max(len(row[place]) for row in rows) for place in range(3)]
-    for words, step, often in zip(rows, plan.steps, plan.often, strict=True):
-        text = "  ".join(f"{word:<{width}}" for word, width in zip(words, widths, strict=True))
-        if step.where is not None:
-            text += f"  if {render_predicate(step.where)}"
-        if often.until is not None:
-            text += f"  until {render_predicate(often.until)}"
-        yield text.rstrip()
 
 
 def _times(often: Often) -> str:
@@ -334,20 +349,17 @@ def _changes(plan: RepeatPlan, barrier: BarrierSettings) -> Iterator[str]:
     if not causes:
         return
     yield f"a match is taken back by {', or '.join(causes)}, that comes later"
-    match BARRIERS[barrier.name].closes:
-        case Closes.SLACK:
-            slack = render_duration(barrier.span_ns)
-            yield f"it waits until the largest time yet lies {slack} beyond what could change it"
-        case Closes.PROMISE:
-            yield "it waits until it is promised that nothing that could change it comes any more"
-        case Closes.NOTHING:
-            yield "it does not wait for that"
+    yield waits(
+        barrier,
+        "it waits until the largest time yet lies {span} beyond what could change it",
+        "it waits until it is promised that nothing that could change it comes any more",
+        "it does not wait for that",
+    )
 
 
 # What EXPLAIN tells of an ISEQ: what its TList implies, the indexed path, and what is dropped.
 
 
-Section = tuple[str, list[str]]
 _ENDS = ("ts", "te")
 
 
@@ -423,7 +435,7 @@ def _point(plan: SeqPlan, point: int) -> str:
 # What EXPLAIN tells of a SEQ/PAL tree: end points, which halves are enough, how it is joined.
 
 
-def tree_sections(plan: SeqPlan, joins: str) -> list[tuple[str, list[str]]]:
+def tree_sections(plan: SeqPlan, joins: str) -> list[Section]:
     """Sections of ``engine.query.explain``, none of them empty.
 
     ``5 counts``: Z10's representation, if the tree asks for one order of all end points.
