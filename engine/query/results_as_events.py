@@ -199,28 +199,18 @@ def returned_types(plan: Plan, known: Mapping[str, str]) -> dict[str, str]:
         plan: of a statement.
         known: types of the log's own attributes.
     """
-    if isinstance(plan, DerivedPlan):
-        known = {
-            name: of
-            for source in plan.sources
-            for name, of in returned_types(source, known).items()
-        }
-    asked = asked_plan(plan)
-    found = {**OF_WINDOWS, **OF_MATCHES, **OF_ALERTS}
-    functions = {}
-    if isinstance(asked, WindowPlan):
-        functions = {one.label: one.function for one in asked.aggregates}
-    types = {}
-    for name, expression in returned_columns(plan).items():
-        if functions.get(name) in _COUNTS:
-            types[name] = "int"
-        elif functions.get(name) in _SPREADS:
-            types[name] = "float"
-        elif expression is None:
-            types[name] = found[name]
-        else:
-            types[name] = value_type(expression, known)
-    return types
+    return dict(DerivedTypes(known, _aggregate_type, _value_type).made_by(plan))
+
+
+def _aggregate_type(window: WindowPlan, one: Aggregate, known: Known) -> str:
+    if one.function in _COUNTS:
+        return "int"
+    of = over_events(window, one)
+    return "float" if of is None or one.function in _SPREADS else _value_type(of, known)
+
+
+def _value_type(value: Expression, known: Known) -> str:
+    return value_type(value, known or {})
 
 
 # Types of what statements read: the log's attributes, or columns of other results.
@@ -235,14 +225,14 @@ class DerivedTypes:
 
     Args:
         attributes: the log's.
-        of_aggregate: the type of an aggregate over attributes.
+        of_aggregate: the type of a window's aggregate over attributes.
         of_value: the type of a value that is made of them.
     """
 
     def __init__(
         self,
         attributes: Known,
-        of_aggregate: Callable[[Aggregate, Known], str],
+        of_aggregate: Callable[[WindowPlan, Aggregate, Known], str],
         of_value: Callable[[Expression, Known], str],
     ) -> None:
         self._attributes = attributes
@@ -252,9 +242,9 @@ class DerivedTypes:
         """Of the attributes that the events of ``plan`` have."""
         if not isinstance(plan, DerivedPlan):
             return self._attributes
-        return {name: kind for source in plan.sources for name, kind in self._made_by(source)}
+        return {name: kind for source in plan.sources for name, kind in self.made_by(source)}
 
-    def _made_by(self, plan: Plan) -> Iterator[tuple[str, str]]:
+    def made_by(self, plan: Plan) -> Iterator[tuple[str, str]]:
         """The columns of the results of ``plan``, and their types."""
         known, asked = self.read_by(plan), asked_plan(plan)
         if isinstance(asked, WindowPlan):
@@ -263,7 +253,7 @@ class DerivedTypes:
                 if key.name not in FIELDS:
                     yield key.name, self._of_value(key, known)
             for one in asked.aggregates:
-                yield one.label, self._of_aggregate(one, known)
+                yield one.label, self._of_aggregate(asked, one, known)
         elif isinstance(asked, MonitorPlan):
             yield from OF_ALERTS.items()
         else:

@@ -151,7 +151,7 @@ class TypedOutput:
         monitored = derived = checked = False
         types = DerivedTypes(
             attributes,
-            lambda one, known: _name(_of_aggregate(one, known)),
+            lambda _window, one, known: _name(_of_aggregate(one, known)),
             lambda one, known: _name(_of_value(one, known)),
         )
         for each in plans:
