@@ -22,7 +22,6 @@ from engine.query.language.syntax import Under
 # likes. A query names one, ``UNDER CONSTRAINT name``, and is read as if it had all of it.
 
 
-_PIECES: Final = re.compile(r"--[^\n]*|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`|;")
 _NAMED: Final = re.compile(
     r"--[^\n]*|'(?:[^']|'')*'"
     r"|(?P<under>\bUNDER\s+CONSTRAINT\s+(?P<name>[^\W\d]\w*|\"(?:[^\"]|\"\")+\"|`(?:[^`]|``)+`))"
@@ -52,8 +51,12 @@ def definitions(text: str, where: str) -> dict[str, Definition]:
         UserError: no constraint, two of one name, or one that cannot be read, with its line.
     """
     found: dict[str, Definition] = {}
-    for start, piece in _statements(text):
-        lines = text.count("\n", 0, start)
+    for start, end in _pieces(text):
+        whole = _PIECE.sub(_without_comment, text[start:end])
+        piece = whole.strip()
+        if not piece:
+            continue
+        lines = text.count("\n", 0, start + whole.index(piece))
         body = "\n" * lines + piece
         try:
             parsed = parse(_BEFORE + body)
@@ -66,25 +69,14 @@ def definitions(text: str, where: str) -> dict[str, Definition]:
         name = under.name.text
         if name in found:
             raise UserError(f"{where}:{lines + 1}: there are two constraints {name!r}; rename one")
-        found[name] = Definition(name, piece.strip(), _BEFORE + body)
+        found[name] = Definition(name, piece, _BEFORE + body)
     if not found:
         raise UserError(f"{where}: there is no constraint; write CONSTRAINT name FOR TRACE BY ...")
     return found
 
 
-def _statements(text: str) -> list[tuple[int, str]]:
-    """Where each begins, and its text, comments blank."""
-    bare = _PIECES.sub(
-        lambda found: " " * len(found[0]) if found[0].startswith("--") else found[0], text
-    )
-    pieces, start = [], 0
-    ends = [found.start() for found in _PIECES.finditer(bare) if found[0] == ";"]
-    for end in [*ends, len(bare)]:
-        piece = bare[start:end]
-        if piece.strip():
-            pieces.append((start + len(piece) - len(piece.lstrip()), piece.strip()))
-        start = end + 1
-    return pieces
+def _without_comment(piece: re.Match[str]) -> str:
+    return " " * len(piece[0]) if piece[0].startswith("--") else piece[0]
 
 
 def _placed(error: UserError, where: str) -> UserError:
