@@ -23,21 +23,12 @@ class Occurrence(Struct, frozen=True):
     where: Predicate | None = None
 
 
-class Concatenation(Struct, frozen=True):
-    """``,``: one part after the other. No parts: nothing happens."""
+class RegularGroup(Struct, frozen=True):
+    """``op`` of ``parts``: ``,`` is one after the other (no parts: nothing happens), ``|`` is one
+    of them, ``&`` is all, their events mixed in any way that keeps each part's own order.
+    """
 
-    parts: tuple[Regular, ...]
-
-
-class Alternatives(Struct, frozen=True):
-    """``|``: one of the parts."""
-
-    parts: tuple[Regular, ...]
-
-
-class Interleaving(Struct, frozen=True):
-    """``&``: all parts, their events mixed in any way that keeps each part's own order."""
-
+    op: str
     parts: tuple[Regular, ...]
 
 
@@ -49,7 +40,7 @@ class Repetition(Struct, frozen=True):
     most: int | None
 
 
-Regular = Occurrence | Concatenation | Alternatives | Interleaving | Repetition
+Regular = Occurrence | RegularGroup | Repetition
 
 
 def occurrences(expression: Regular) -> Iterator[Occurrence]:

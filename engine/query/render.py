@@ -12,9 +12,6 @@ from engine.errors import ContractViolation
 from engine.query.fields import OWN, with_attributes
 from engine.query.language.mistakes import RESERVED
 from engine.query.monitor_plan import (
-    Alternatives,
-    Concatenation,
-    Interleaving,
     MonitorPlan,
     Occurrence,
     Regular,
@@ -62,6 +59,7 @@ from engine.query.repeat_plan import (
     COUNT,
     EACH,
     ROLE,
+    TIMES,
     Contiguity,
     Often,
     RepeatPlan,
@@ -258,9 +256,15 @@ def render(plan: Plan) -> str:
             return f"{render(plan.pattern)} UNDER CONSTRAINT {trace} AS {expression}"
 
 
-_SIGNS: Final = {Alternatives: (" | ", 0), Interleaving: (" & ", 1), Concatenation: (", ", 2)}
+_SIGNS: Final = {"|": (" | ", 0), "&": (" & ", 1), ",": (", ", 2)}
 _UNIT: Final = 4
-_TIMES: Final = {(0, None): "*", (1, None): "+", (0, 1): "?"}
+_TIMES: Final = {times: sign for sign, times in TIMES.items()}
+
+
+def _times(least: int, most: int | None) -> str:
+    """``+``, ``{2,5}``."""
+    counts = f"{least}" if least == most else f"{least},{'' if most is None else most}"
+    return _TIMES.get((least, most), f"{{{counts}}}")
 
 
 def render_regular(expression: Regular, tightness: int = 0) -> str:
@@ -269,11 +273,9 @@ def render_regular(expression: Regular, tightness: int = 0) -> str:
         case Occurrence(type=event_type, where=guard):
             return quote(event_type) + ("" if guard is None else f"[{render_predicate(guard)}]")
         case Repetition(part=part, least=least, most=most):
-            counts = f"{least}" if least == most else f"{least},{'' if most is None else most}"
-            times = _TIMES.get((least, most), f"{{{counts}}}")
-            text = f"{render_regular(part, _UNIT)}{times}"
+            text = f"{render_regular(part, _UNIT)}{_times(least, most)}"
             return f"({text})" if tightness == _UNIT else text
-    sign, level = _SIGNS[type(expression)]
+    sign, level = _SIGNS[expression.op]
     text = sign.join(render_regular(part, level + 1) for part in expression.parts)
     return f"({text})" if level < tightness else text
 
@@ -345,12 +347,7 @@ def render_often(step: Step, often: Often) -> str:
     """``B{2,5} b[] UNTIL b.v > 3``."""
     if often == Often():
         return _step(step)
-    counts = (
-        f"{often.least}"
-        if often.least == often.most
-        else (f"{often.least},{'' if often.most is None else often.most}")
-    )
-    times = _TIMES.get((often.least, often.most), f"{{{counts}}}")
+    times = _times(often.least, often.most)
     text = f"{render_type(step)}{times} {quote(step.alias)}{'[]' if often.repeats else ''}"
     return text if often.until is None else f"{text} UNTIL {render_predicate(often.until)}"
 

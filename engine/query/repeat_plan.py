@@ -65,6 +65,10 @@ class Skip(StrEnum):
     """Those that begin with the same event."""
 
 
+TIMES: Final[dict[str, tuple[int, int | None]]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
+"""Signs for: at least and at most so many times."""
+
+
 class Often(Struct, frozen=True):
     """How often a step occurs: ``least`` to ``most`` times (None: any number). ``until``: an event
     of which this holds (attributes have the step's alias) ends it, and is none of the step's.

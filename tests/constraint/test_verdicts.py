@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from engine.errors import UserError
 from engine.query import explain, query, to_text
 from engine.query.automata.verdicts import START, Automata, automata_of
-from engine.query.monitor_plan import Alternatives, Concatenation, MonitorPlan, Occurrence
+from engine.query.monitor_plan import MonitorPlan, Occurrence, RegularGroup
 from scenarios.papers.l10.ch3.basic import basic_of, derived
 from tests.constraint.slow_traces import FIRST, NOTHING, Seq, derivative, flow, read, verdict
 
@@ -235,8 +235,9 @@ def test_an_interleaving_that_is_too_large_is_refused() -> None:
 
 def test_a_constraint_that_no_trace_keeps_is_refused() -> None:
     plan = plan_of("SEQ(A a, B b)", "A, B")
+    none = RegularGroup(",", (Occurrence("A"), RegularGroup("|", ())))
     with pytest.raises(UserError, match="no trace can keep") as refused:
-        automata_of(replace(plan, expression=Concatenation((Occurrence("A"), Alternatives(())))))
+        automata_of(replace(plan, expression=none))
     assert "^^^^" in str(refused.value)
 
 

@@ -57,6 +57,24 @@ def test_data_without_attributes() -> None:
         check_attributes(query("EVENT SEQ(A a) WHERE x = 1"), {})
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("EVENT SEQ(A{9} a)", "a number of times is whole"),
+        ("EVENT SEQ(A a) UNDER CONSTRAINT c FOR TRACE BY v AS A{9}, B", "a number of times is"),
+        ("EVENT SEQ(A a, B+ b) LIMIT 9", "LIMIT is a whole number"),
+        ("EVENT SEQ(A a OVERLAP[9,0,0,0,0] B b)", "how many events are so related"),
+        ("EVENT SEQ(A a, B+ b) WHERE b[i - 9].v > 3", "neighbours are compared"),
+        ("EVENT SEQ(A a) WHERE a.v > 9", "this number has too many digits"),
+        ("SELECT avg(v) WINDOW ROWS 9", "a window has 1 to"),
+        ("SELECT avg(v) GROUP BY k ORDER BY avg(v) LIMIT 9 WINDOW TUMBLING 5", "LIMIT is a whole"),
+    ],
+)
+def test_a_number_of_5000_digits_is_refused(text: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        query(text.replace("9", "9" * 5000))
+
+
 def test_long_lines_are_cut_around_the_place() -> None:
     text = "EVENT SEQ(A a) WHERE " + " AND ".join(f"x != {n}" for n in range(60)) + " AND y.z = 1"
     with pytest.raises(UserError) as error:

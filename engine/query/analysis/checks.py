@@ -9,11 +9,11 @@ from msgspec.structs import replace
 from engine.errors import UserError
 from engine.query.analysis.conditions import condition, duration_ns, value, with_names
 from engine.query.analysis.roles import ROLES_OF_ALL, RepeatedNames
-from engine.query.analysis.typed import Context, attribute_of, only
+from engine.query.analysis.typed import Context, attribute_of, only, times_of
 from engine.query.clocked import is_clocked
 from engine.query.fields import attributes_in
 from engine.query.language import syntax as s
-from engine.query.language.mistakes import Span, closest, listed, refuse
+from engine.query.language.mistakes import closest, listed, refuse
 from engine.query.language.syntax import (
     CheckNode,
     HistoryBy,
@@ -22,12 +22,10 @@ from engine.query.language.syntax import (
     Under,
 )
 from engine.query.monitor_plan import (
-    Alternatives,
-    Concatenation,
-    Interleaving,
     MonitorPlan,
     Occurrence,
     Regular,
+    RegularGroup,
     Repetition,
 )
 from engine.query.plan import (
@@ -55,16 +53,6 @@ from engine.query.shape import of_intervals, shape_of
 
 MAX_TIMES: Final = 1_000
 """Of one part of a constraint."""
-_TIMES: Final[dict[tuple[str, ...], tuple[int, int | None]]] = {
-    ("*",): (0, None),
-    ("+",): (1, None),
-    ("?",): (0, 1),
-}
-_GROUPS: Final[dict[str, type[Concatenation | Alternatives | Interleaving]]] = {
-    ",": Concatenation,
-    "|": Alternatives,
-    "&": Interleaving,
-}
 
 
 def monitor_plan(
@@ -147,23 +135,10 @@ def _expression(node: s.TraceNode, context: Context) -> Regular:
                 raise refuse(context.text, where.at, message, "compare attributes")
             return Occurrence(event_type.text, guard)
         case RepetitionNode(part=part, times=times, times_at=at):
-            least, most = _TIMES.get(times) or _counted(times, at, context)
+            least, most = times_of(times, MAX_TIMES, at, context.text)
             return Repetition(_expression(part, context), least, most)
         case s.Operation(op=op, parts=parts):
-            return _GROUPS[op](tuple(_expression(part, context) for part in parts))
-
-
-def _counted(times: tuple[str, ...], at: Span, context: Context) -> tuple[int, int | None]:
-    """``{3}`` is three times, ``{3,}`` three times and more."""
-    numbers = [word for word in times if word != ","]
-    if not all(word.isdecimal() and int(word) <= MAX_TIMES for word in numbers):
-        message = f"a number of times is whole and at most {MAX_TIMES:,}"
-        raise refuse(context.text, at, message, "for any number write *, for one and more +")
-    least = int(numbers[0])
-    most = int(numbers[1]) if len(numbers) == 2 else None if len(times) == 2 else least
-    if most is not None and most < least:
-        raise refuse(context.text, at, f"at least {least} and at most {most} times is never", "")
-    return least, most
+            return RegularGroup(op, tuple(_expression(part, context) for part in parts))
 
 
 MAX_RULES: Final = 32

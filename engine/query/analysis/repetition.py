@@ -19,7 +19,7 @@ from engine.query.analysis.roles import (
     selected,
     whole_pattern_of,
 )
-from engine.query.analysis.typed import Context, only
+from engine.query.analysis.typed import Context, only, times_of
 from engine.query.clocked import is_clocked
 from engine.query.fields import attributes_in, parts_of, with_alias
 from engine.query.language import syntax as s
@@ -56,9 +56,6 @@ from engine.stream.timeline import ANY_TYPE
 STEPS_MAX: Final = 40
 TIMES_MAX: Final = 10_000
 LIMIT_MAX: Final = 1_000_000
-_TIMES: Final[dict[tuple[str, ...], tuple[int, int | None]]] = {
-    ("*",): (0, None), ("+",): (1, None), ("?",): (0, 1),
-}  # fmt: skip
 
 
 def asks_for_repetition(parsed: s.EventQuery) -> bool:
@@ -184,28 +181,14 @@ class _RepeatQuery(QueryReader):
             self.written[named.text] = often
 
     def _times(self, often: OftenNode) -> Often:
-        least, most = _TIMES.get(often.words) or self._counted(often)
+        least, most = times_of(often.words, TIMES_MAX, often.at, self.text)
+        if most == 0:
+            hint = "write !, as in SEQ(A a, !B b, C c), or leave the step out"
+            raise self.refuse(often.at, "this step never occurs", hint)
         if most == 1 and often.array:
             hint = "leave [] out, or write + for one and more"
             raise self.refuse(often.at, "this step has one event at most, so it is no list", hint)
         return Often(least, most)
-
-    def _counted(self, often: OftenNode) -> tuple[int, int | None]:
-        """``{3}``, ``{3,}`` and ``{3,5}``."""
-        numbers = [word for word in often.words if word.isdecimal()]
-        others = [word for word in often.words if word not in {"{", "}", ",", *numbers}]
-        if others or any(int(word) > TIMES_MAX for word in numbers):
-            message = f"a number of times is whole and at most {TIMES_MAX:,}"
-            raise self.refuse(often.at, message, "for any number write *, for one and more +")
-        least = int(numbers[0])
-        most = int(numbers[1]) if len(numbers) == 2 else None if "," in often.words else least
-        if most == 0:
-            hint = "write !, as in SEQ(A a, !B b, C c), or leave the step out"
-            raise self.refuse(often.at, "this step never occurs", hint)
-        if most is not None and most < least:
-            message = f"at least {least} and at most {most} times is never"
-            raise self.refuse(often.at, message, f"did you mean {{{most},{least}}}?")
-        return least, most
 
     def _read_until(self) -> None:
         for alias, often in self.written.items():
@@ -288,12 +271,12 @@ class _RepeatQuery(QueryReader):
         if any(isinstance(each, SkipClause) for each in self.parsed.clauses):
             hint = "leave one of them out"
             raise self.refuse(clause.at, "LIMIT and SKIP both choose among matches", hint)
-        text = clause.number.text
-        if not text.isdecimal() or not 0 < int(text) <= LIMIT_MAX:
+        limit = s.whole(clause.number.text)
+        if not 0 < limit <= LIMIT_MAX:
             message = f"LIMIT is a whole number from 1 to {LIMIT_MAX:,}"
             hint = "so many matches are given of those with the same last event, the earliest"
             raise self.refuse(clause.number.at, message, hint)
-        return int(text)
+        return limit
 
 
 _SKIPS: Final = {"last": Skip.PAST_LAST, "next": Skip.TO_NEXT}

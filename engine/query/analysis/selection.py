@@ -113,10 +113,10 @@ def emit_of(
 
 
 def _number(number: s.Number, context: Context) -> int:
-    if not number.text.isdecimal() or not 1 <= int(number.text[:20]) <= _ROWS_MAX:
+    if not 1 <= s.whole(number.text) <= _ROWS_MAX:
         message = f"a window has 1 to {_ROWS_MAX} events"
         raise context.refuse(number.at, message, "as in ROWS 100 EVERY 10")
-    return int(number.text)
+    return s.whole(number.text)
 
 
 # The aggregates that HAVING and ORDER BY name, whether a query selects them or not.
@@ -240,7 +240,7 @@ def ranking_of(
         message = "ORDER BY ranks the groups of a window, and there is one group"
         raise context.refuse(clause.at, message, "add GROUP BY, or leave it out")
     limit = clause.limit
-    if not limit.text.isdecimal() or not 1 <= int(limit.text[:20]) <= _LIMIT_MAX:
+    if not 1 <= s.whole(limit.text) <= _LIMIT_MAX:
         message = f"LIMIT is a whole number from 1 to {_LIMIT_MAX}"
         raise context.refuse(limit.at, message, "as in ORDER BY count(*) DESC LIMIT 5")
     labels: list[str] = []
@@ -253,7 +253,9 @@ def ranking_of(
         if label in labels:
             raise context.refuse(node.at, "this is ordered by twice", "keep one of them")
         labels.append(label)
-    return Ranking(tuple(labels), tuple(one.descending for one in clause.entries), int(limit.text))
+    return Ranking(
+        tuple(labels), tuple(one.descending for one in clause.entries), s.whole(limit.text)
+    )
 
 
 _EVENTS: Final = "single events are asked by EVENT A a WHERE a.v > 3 RETURN a.v"

@@ -13,6 +13,7 @@ from engine.query.fields import FIELDS, OWN, ValueKind, attribute_name, comparab
 from engine.query.language import syntax as s
 from engine.query.language.mistakes import Span, refuse
 from engine.query.plan import Arithmetic, Attribute, Constant, Expression
+from engine.query.repeat_plan import TIMES
 from engine.units import INT64_MAX, unit_ns
 
 # Values of a condition with what is known of their kind, and how two of them go together.
@@ -174,6 +175,29 @@ def member_of(reference: s.Reference, text: str, owner: str) -> str:
     if before:
         raise refuse(text, reference.at, "too many dots", 'as in a.v, a.attrs.v or a."x.y"')
     return name
+
+
+# How often something occurs: ``*``, ``+``, ``?``, ``{3}``, ``{3,}``, ``{3,5}``.
+
+
+def times_of(words: tuple[str, ...], limit: int, at: Span, text: str) -> tuple[int, int | None]:
+    """At least and at most so many times (None: any number).
+
+    Raises:
+        UserError: no whole numbers up to ``limit``, or the second one is below the first.
+    """
+    if len(words) == 1 and words[0] in TIMES:
+        return TIMES[words[0]]
+    numbers = [s.whole(word) for word in words if word != ","]
+    if not all(0 <= number <= limit for number in numbers):
+        message = f"a number of times is whole and at most {limit:,}"
+        raise refuse(text, at, message, "for any number write *, for one and more +")
+    least = numbers[0]
+    most = numbers[1] if len(numbers) > 1 else None if "," in words else least
+    if most is not None and most < least:
+        message = f"at least {least} and at most {most} times is never"
+        raise refuse(text, at, message, f"did you mean {{{most},{least}}}?")
+    return least, most
 
 
 # Checks that EVENT and SELECT queries share: clauses given twice, and what is not built yet.

@@ -23,9 +23,6 @@ from engine.query.automata.automaton import (
 )
 from engine.query.expression import View, view_mask
 from engine.query.monitor_plan import (
-    Alternatives,
-    Concatenation,
-    Interleaving,
     Occurrence,
     Regular,
     Repetition,
@@ -173,12 +170,13 @@ def of_constraint(expression: Regular, alphabet: Alphabet) -> Nfa:
             return one_of(alphabet.symbols(event_type, guard), every)
         case Repetition(part=part, least=least, most=most):
             return repeated(of_constraint(part, alphabet), least, most, every)
-        case Concatenation(parts=parts):
-            return reduce(then, (of_constraint(part, alphabet) for part in parts), nothing(every))
-        case Alternatives(parts=parts):
-            return either(tuple(of_constraint(part, alphabet) for part in parts), every)
-        case Interleaving(parts=parts):
-            return reduce(mixed, (of_constraint(part, alphabet) for part in parts))
+    parts = tuple(of_constraint(part, alphabet) for part in expression.parts)
+    match expression.op:
+        case ",":
+            return reduce(then, parts, nothing(every))
+        case "|":
+            return either(parts, every)
+    return reduce(mixed, parts)
 
 
 def of_pattern(plan: SeqPlan | OrPlan, alphabet: Alphabet) -> Nfa:

@@ -97,7 +97,7 @@ class RepetitionRules(Transformer[Token, Any]):
         at = over(at_of(words[0]), at_of(words[-1]))
         if words[0].type == "NUMBER":
             return StepIndex(None, 0, at)
-        less = int(words[2]) if len(words) > 1 and words[2].isdecimal() else len(words) - 1
+        less = s.whole(words[2]) if len(words) > 2 else len(words) - 1
         return StepIndex(s.Name(str(words[0]), at_of(words[0])), less, at)
 
 

@@ -201,6 +201,11 @@ class Number(NamedTuple):
     more: tuple[Number, ...] = ()
 
 
+def whole(text: str) -> int:
+    """The whole number that ``text`` is, or another one beyond every limit; -1: it is none."""
+    return int(text.lstrip("0")[:20] or "0") if text.isdecimal() else -1
+
+
 class Literal(NamedTuple):
     """Text, a truth value, or NULL."""
 

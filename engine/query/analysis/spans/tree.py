@@ -105,10 +105,10 @@ class TreePattern(Pattern):
             raise self.refuse(relation.at, message, "write a comma")
         counts = []
         for number in relation.counts:
-            if not number.text.isdecimal() or int(number.text) > COUNT_MAX:
+            if not 0 <= s.whole(number.text) <= COUNT_MAX:
                 message = "how many events are so related is a whole number"
                 raise self.refuse(number.at, message, "as in OVERLAP[0,0,0,2,0]")
-            counts.append(int(number.text))
+            counts.append(s.whole(number.text))
         five = None
         if counts:
             five = (counts[0], counts[1], counts[2], counts[3], counts[4])
