@@ -119,7 +119,9 @@ def parts_of(node: Expression | Predicate | None) -> tuple[Expression | Predicat
     match node:
         case Arithmetic(left=left, right=right) | Comparison(left=left, right=right):
             return left, right
-        case Membership(item=item) | Presence(item=item) | Likeness(item=item):
+        case Membership(item=item, options=options):
+            return item, *options
+        case Presence(item=item) | Likeness(item=item):
             return (item,)
         case FunctionCall(arguments=parts) | Logic(terms=parts):
             return parts
@@ -128,12 +130,17 @@ def parts_of(node: Expression | Predicate | None) -> tuple[Expression | Predicat
     return ()
 
 
+def inside(node: Expression | Predicate | None) -> Iterator[Expression | Predicate]:
+    """All that ``node`` is made of, each behind its parts, and ``node``."""
+    for part in parts_of(node):
+        yield from inside(part)
+    if node is not None:
+        yield node
+
+
 def attributes_in(node: Expression | Predicate | None) -> Iterator[Attribute]:
     """Every attribute named in ``node``, in order of appearance, repeats included."""
-    if isinstance(node, Attribute):
-        yield node
-    for part in parts_of(node):
-        yield from attributes_in(part)
+    return (part for part in inside(node) if isinstance(part, Attribute))
 
 
 def bare(node: _P) -> _P:
@@ -270,9 +277,8 @@ def is_time(expression: Expression) -> bool:
             return is_time(left) or is_time(right)
         case FunctionCall(function=function, arguments=arguments):
             return FUNCTIONS[function].gives == "same" and any(map(is_time, arguments))
-        case Case(whens=whens, otherwise=otherwise):
-            values = [otherwise, *(then for _, then in whens)]
-            return any(is_time(each) for each in values if each is not None)
+        case Case(values=values):
+            return any(map(is_time, values))
         case Arithmetic(op="*", left=left, right=right):
             return is_time(left) != is_time(right)
         case Arithmetic(left=left, right=right):

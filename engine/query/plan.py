@@ -230,6 +230,12 @@ class Case(Struct, frozen=True):
     whens: tuple[tuple[Predicate, Expression | None], ...]
     otherwise: Expression | None
 
+    @property
+    def values(self) -> tuple[Expression, ...]:
+        """Those that are not null."""
+        each = (*(then for _, then in self.whens), self.otherwise)
+        return tuple(value for value in each if value is not None)
+
 
 OPPOSITE: Final = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 """By comparison, the one that is true where it is false."""

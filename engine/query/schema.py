@@ -14,6 +14,7 @@ from engine.query.fields import (
     attributes_in,
     attributes_of,
     comparable,
+    inside,
     own_attribute,
 )
 from engine.query.language import syntax as s
@@ -32,13 +33,11 @@ from engine.query.plan import (
     FunctionCall,
     JoinPlan,
     Likeness,
-    Logic,
     Membership,
     OrPlan,
     OwnPlan,
     Plan,
     Predicate,
-    Presence,
     SeqPlan,
     WindowPlan,
 )
@@ -85,7 +84,7 @@ def check_attributes(plan: OwnPlan, known: Mapping[str, str]) -> None:
         takes_text = aggregate.function in TAKES_TEXT
         for named, text in ((aggregate.argument, takes_text), (aggregate.by, False)):
             if named is not None and not isinstance(named, Attribute):
-                _check_value(plan, named, known)
+                _check(plan, named, known)
             elif named and not text and _kind(named, known) == ValueKind.TEXT:
                 message = f"{named.name!r} is text, and {aggregate.function} takes numbers"
                 if named is aggregate.by:
@@ -100,7 +99,7 @@ def _check_pattern(plan: SeqPlan, known: Mapping[str, str]) -> None:
     for predicate in [*(step.where for step in plan.steps), *plan.others]:
         _check(plan, predicate, known)
     for one in plan.computed:
-        _check_value(plan, one.expression, known)
+        _check(plan, one.expression, known)
 
 
 def _remedy(plan: OwnPlan, wrong: str, known: Mapping[str, str]) -> str:
@@ -128,9 +127,8 @@ def _kind(expression: Expression, known: Mapping[str, str]) -> ValueKind:
             if gives == "same":
                 return _kind(arguments[0], known)
             return ValueKind.TEXT if gives == "text" else ValueKind.NUMBER
-        case Case(whens=whens, otherwise=otherwise):
-            values = [*(then for _, then in whens), otherwise]
-            return _kind(next(each for each in values if each is not None), known)
+        case Case(values=values):
+            return _kind(values[0], known)
         case Constant() | Arithmetic():
             return ValueKind.NUMBER
 
@@ -140,28 +138,32 @@ def value_type(expression: Expression, known: Mapping[str, str]) -> str:
     return _TYPES.get(_kind(expression, known), "float")
 
 
-def _check(plan: Plan, predicate: Predicate | None, known: Mapping[str, str]) -> None:
-    match predicate:
-        case Logic(terms=terms):
-            for term in terms:
-                _check(plan, term, known)
-        case Comparison(left=left, right=right):
-            _check_pair(plan, left, right, known)
-        case Membership(item=item, options=options):
-            for option in options:
-                _check_pair(plan, item, option, known)
-        case Presence(item=item):
-            _check_value(plan, item, known)
-        case Likeness(item=item):
-            _check_value(plan, item, known)
-            _check_taken(plan, item, "LIKE and regexp_like take text", {ValueKind.TEXT}, known)
-        case None:
-            return
+def _check(plan: Plan, node: Expression | Predicate | None, known: Mapping[str, str]) -> None:
+    """Refuses comparisons, arithmetic, functions and CASEs that take what they cannot."""
+    for part in inside(node):
+        match part:
+            case Comparison(left=left, right=right):
+                _check_pair(plan, left, right, known)
+            case Membership(item=item, options=options):
+                for option in options:
+                    _check_pair(plan, item, option, known)
+            case Likeness(item=item):
+                _check_taken(plan, item, "LIKE and regexp_like take text", {ValueKind.TEXT}, known)
+            case Arithmetic(left=left, right=right):
+                for side in (left, right):
+                    _check_taken(plan, side, "+ - * / % take numbers", _NUMBERS, known)
+            case FunctionCall(function=function, arguments=arguments):
+                takes = FUNCTIONS[function].takes
+                wanted = {"text": {ValueKind.TEXT}, "any": set(ValueKind)}.get(takes, _NUMBERS)
+                noun = "text" if takes == "text" else "numbers"
+                for argument in arguments:
+                    _check_taken(plan, argument, f"{function} takes {noun}", wanted, known)
+                _check_alike(plan, arguments, known)
+            case Case(values=values):
+                _check_alike(plan, values, known)
 
 
 def _check_pair(plan: Plan, left: Expression, right: Expression, known: Mapping[str, str]) -> None:
-    _check_value(plan, left, known)
-    _check_value(plan, right, known)
     first, second = _kind(left, known), _kind(right, known)
     if not comparable(first, second):
         message, hint = f"{first} is compared with {second}", to_compare(first, second, left, right)
@@ -169,32 +171,6 @@ def _check_pair(plan: Plan, left: Expression, right: Expression, known: Mapping[
                  if isinstance(each, Attribute)]  # fmt: skip
         remedy = "; ".join([*named, hint])
         raise _about(plan, left if isinstance(left, Attribute) else right, message, remedy)
-
-
-def _check_value(plan: Plan, expression: Expression, known: Mapping[str, str]) -> None:
-    """Refuses arithmetic, functions and CASEs that take what they cannot."""
-    match expression:
-        case Arithmetic(left=left, right=right):
-            for side in (left, right):
-                _check_value(plan, side, known)
-                _check_taken(plan, side, "+ - * / % take numbers", _NUMBERS, known)
-        case FunctionCall(function=function, arguments=arguments):
-            takes = FUNCTIONS[function].takes
-            wanted = {"text": {ValueKind.TEXT}, "any": set(ValueKind)}.get(takes, _NUMBERS)
-            noun = "text" if takes == "text" else "numbers"
-            for argument in arguments:
-                _check_value(plan, argument, known)
-                _check_taken(plan, argument, f"{function} takes {noun}", wanted, known)
-            _check_alike(plan, arguments, known)
-        case Case(whens=whens, otherwise=otherwise):
-            for when, _ in whens:
-                _check(plan, when, known)
-            values = [
-                each for each in (*(then for _, then in whens), otherwise) if each is not None
-            ]
-            for each in values:
-                _check_value(plan, each, known)
-            _check_alike(plan, values, known)
 
 
 def _check_alike(plan: Plan, values: Sequence[Expression], known: Mapping[str, str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -24,7 +24,7 @@ from engine.query.clocked import (
     one_window,
 )
 from engine.query.expression import join_mask
-from engine.query.fields import attributes_in, bare, parts_of
+from engine.query.fields import attributes_in, bare, inside
 from engine.query.plan import (
     OPPOSITE,
     Arithmetic,
@@ -52,7 +52,8 @@ def awaits_text(predicates: Iterable[Predicate], strings: Strings) -> bool:
 
 def text_constants(predicates: Iterable[Predicate]) -> tuple[str, ...]:
     """The texts that ``predicates`` name, each once, for ``text_ranks``."""
-    constants = (each.value for predicate in predicates for each in _constants_in(predicate))
+    parts = (part for predicate in predicates for part in inside(predicate))
+    constants = (part.value for part in parts if isinstance(part, Constant))
     return tuple(dict.fromkeys(value for value in constants if isinstance(value, str)))
 
 
@@ -71,15 +72,6 @@ def text_ranks(strings: Strings, constants: Sequence[str]) -> np.ndarray:
     texts = [*strings.texts, *reversed(constants)]
     place = {text: rank for rank, text in enumerate(sorted(set(texts)))}
     return np.array([place[text] for text in texts], np.int64)
-
-
-def _constants_in(node: Expression | Predicate | None) -> Iterator[Constant]:
-    if isinstance(node, Constant):
-        yield node
-    if isinstance(node, Membership):
-        yield from node.options
-    for part in parts_of(node):
-        yield from _constants_in(part)
 
 
 # Values in programs: where each instruction of a condition finds what it compares.
@@ -229,8 +221,8 @@ class ValueWriter(Struct):
                 return int(self.kind[self.register[bare(node)]])
             case FunctionCall(arguments=arguments):
                 return _widest(map(self._kind, arguments))
-            case Case(whens=whens, otherwise=otherwise):
-                return _widest(map(self._kind, (*(then for _, then in whens), otherwise)))
+            case Case(values=values):
+                return _widest(map(self._kind, values))
         return ABSENT
 
     def label(self) -> int:

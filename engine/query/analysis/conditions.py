@@ -12,7 +12,7 @@ from engine.errors import UserError
 from engine.query.analysis.typed import Context, Typed, alike, bounded, paired, to_take
 from engine.query.clocked import clocked_aliases, coefficients
 from engine.query.expression import join_value
-from engine.query.fields import ValueKind, attributes_in, parts_of
+from engine.query.fields import ValueKind, attributes_in, inside, parts_of
 from engine.query.language import syntax as s
 from engine.query.language.mistakes import RESERVED, Span, closest
 from engine.query.plan import (
@@ -200,12 +200,9 @@ def check_one_event(predicate: Predicate, at: Span, context: Context) -> None:
             raise context.refuse(at, message, "compare a value of one event with one of another")
 
 
-def _calls(node: Expression | Predicate | None) -> Iterator[Expression]:
+def _calls(node: Predicate) -> Iterator[Expression]:
     """Every function and CASE in ``node``."""
-    if isinstance(node, FunctionCall | Case):
-        yield node
-    for part in parts_of(node):
-        yield from _calls(part)
+    return (part for part in inside(node) if isinstance(part, FunctionCall | Case))
 
 
 def _nested(node: Expression | Predicate | None) -> int:

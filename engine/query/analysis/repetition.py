@@ -21,7 +21,7 @@ from engine.query.analysis.roles import (
 )
 from engine.query.analysis.typed import Context, only, times_of
 from engine.query.clocked import is_clocked
-from engine.query.fields import attributes_in, parts_of, with_alias
+from engine.query.fields import attributes_in, inside, with_alias
 from engine.query.language import syntax as s
 from engine.query.language.mistakes import QueryReader, Span
 from engine.query.language.syntax import (
@@ -34,7 +34,6 @@ from engine.query.language.syntax import (
 )
 from engine.query.plan import (
     Case,
-    Expression,
     FunctionCall,
     Likeness,
     Predicate,
@@ -282,9 +281,8 @@ class _RepeatQuery(QueryReader):
 _SKIPS: Final = {"last": Skip.PAST_LAST, "next": Skip.TO_NEXT}
 
 
-def _calculates_with_collected(node: Expression | Predicate | None) -> bool:
+def _calculates_with_collected(node: Predicate) -> bool:
     """Whether a function, a CASE or a LIKE in ``node`` is of what is made of a step's events."""
-    if isinstance(node, FunctionCall | Case | Likeness):
-        roles = {step_and_role(each.alias)[1] for each in attributes_in(node)}
-        return not roles.isdisjoint(COLLECTED)
-    return any(map(_calculates_with_collected, parts_of(node)))
+    calls = (part for part in inside(node) if isinstance(part, FunctionCall | Case | Likeness))
+    roles = {step_and_role(each.alias)[1] for call in calls for each in attributes_in(call)}
+    return not roles.isdisjoint(COLLECTED)
