@@ -19,9 +19,12 @@ import sysconfig
 import tempfile
 import tomllib
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from edge_agent.drivers.metrics import PORT as METRICS_PORT
 from engine.server.site_file import PAGE_PORT, PORT
@@ -86,6 +89,24 @@ def test_what_is_copied_is_what_is_installed(copied: tuple[str, Path]) -> None:
     low, image = re.search(r">=3\.(\d+)", PROJECT["requires-python"]), step(name, "FROM")
     assert low is not None
     assert int(image.partition("3.")[2].partition("-")[0]) >= int(low[1])
+
+
+PRIVATE_NAMES = ("numba", "llvmlite", "pyspark")
+"""Libraries of which engine/ uses private names."""
+
+
+def test_pins_lie_within_the_ranges_and_private_names_have_a_ceiling() -> None:
+    """Both what pip takes with constraints.txt and what it takes without."""
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = {canonicalize_name(line.partition("==")[0]): line.partition("==")[2] for line in lines}
+    extras = PROJECT["optional-dependencies"].values()
+    wanted = [Requirement(each) for each in (*PROJECT["dependencies"], *chain(*extras))]
+    for each in wanted:
+        if each.name != "slackwater":
+            assert pins[canonicalize_name(each.name)] in each.specifier, each
+        if each.name in PRIVATE_NAMES:
+            assert any(bound.operator == "<" for bound in each.specifier), each
+    assert set(PRIVATE_NAMES) <= {each.name for each in wanted}
 
 
 def test_attack2_the_script_of_an_image_needs_no_more_than_is_copied(
