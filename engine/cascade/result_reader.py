@@ -334,10 +334,10 @@ class AskedOperator:
         first = np.flatnonzero(np.append(True, (extent[1:] != extent[:-1]).any(axis=1)))
         count = np.maximum.reduceat(rows[MISSING], first)
         first, count = first[count > 0], count[count > 0]
-        at = rows[REF_END][first]
+        at, none = rows[REF_END][first], np.zeros(len(first), np.int64)
         return Gaps(
             first, rows["source"][first].astype(np.int64), rows["stream"][first].astype(np.int64),
-            *[np.zeros(len(first), np.int64)] * 2, count, at - self._beside, at + self._beside,
+            none, none, count, at - self._beside, at + self._beside,
             np.searchsorted(steps.row, first, "right"),
         )  # fmt: skip
 
