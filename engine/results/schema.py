@@ -156,8 +156,9 @@ def rows_of(schema: pa.Schema, positions: Sequence[int], results: Sequence[Resul
     Raises:
         ContractViolation: a value does not fit its field.
     """
+    fields, inner = schema.names, _inner(schema)
     rows = [
-        {**_row(result, schema), POSITION: position}
+        {**_row(result, fields, inner), POSITION: position}
         for position, result in zip(positions, results, strict=True)
     ]
     try:
@@ -166,16 +167,28 @@ def rows_of(schema: pa.Schema, positions: Sequence[int], results: Sequence[Resul
         raise ContractViolation(f"a result does not fit its fields: {error}") from error
 
 
-def _row(result: Mapping[str, Any], fields: Iterable[pa.Field]) -> dict[str, Any]:
-    row: dict[str, Any] = {}
-    for field in fields:
-        value = result.get(field.name)
-        if field.name == "attrs":
-            value = value or {}
-        if field.name in JSON_FIELDS:
-            value = None if value is None else as_json(value)
-        elif pa.types.is_list(field.type):
-            value = [_row(each, field.type.value_type) for each in value or ()]
-        row[field.name] = value
-    more = {name: value for name, value in result.items() if name not in row}
-    return row | {MORE: as_json(more) if more and MORE in row else None}
+def _inner(fields: Iterable[pa.Field]) -> dict[str, list[str]]:
+    """The fields of what lists hold, by the list's name."""
+    return {
+        field.name: [each.name for each in field.type.value_type]
+        for field in fields
+        if pa.types.is_list(field.type)
+    }
+
+
+def _row(
+    result: Mapping[str, Any], fields: Sequence[str], inner: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
+    row = {name: result.get(name) for name in fields}
+    for name in JSON_FIELDS:
+        value = row.get(name)
+        if value is not None:
+            row[name] = as_json(value)
+    for name, within in inner.items():
+        row[name] = [_row(each, within, {}) for each in row[name] or ()]
+    if "attrs" in row and row["attrs"] is None:
+        row["attrs"] = "{}"
+    if MORE in row:
+        more = {name: value for name, value in result.items() if name not in row}
+        row[MORE] = as_json(more) if more else None
+    return row
