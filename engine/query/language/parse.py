@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -34,8 +35,6 @@ from engine.query.language.syntax import (
     Under,
 )
 
-# From the grammar's rules of repetition and choice of matches to their parts.
-
 
 def at_of(token: Token) -> Span:
     """Its place in the text."""
@@ -46,59 +45,6 @@ def at_of(token: Token) -> Span:
 def over(first: Span, last: Span) -> Span:
     """From the one to the other."""
     return first[0], last[1]
-
-
-@v_args(inline=True)
-class RepetitionRules(Transformer[Token, Any]):
-    """One method per rule, named after it."""
-
-    def repeated_step(self, kind: s.Name, words: tuple[Token, ...], *rest: Any) -> s.StepNode:
-        """``rest``: perhaps an alias, then perhaps what ``array`` and ``until`` give."""
-        alias = next((each for each in rest if isinstance(each, s.Name)), None)
-        until = next((each for each in rest if isinstance(each, s.Where)), None)
-        words_at = over(at_of(words[0]), at_of(words[-1]))
-        often = OftenNode(
-            tuple(map(str, words)), words_at, () in rest, None if until is None else until.condition
-        )
-        at = over(kind.at, (alias or kind).at)
-        depth = 0 if until is None else 1 + until.condition.depth
-        return s.StepNode(kind, alias, at, depth, often)
-
-    def named(self, group: s.GroupNode, alias: s.Name) -> s.GroupNode:
-        return group._replace(alias=alias)
-
-    def array(self) -> tuple[()]:
-        return ()
-
-    def until(self, condition: s.Node) -> s.Where:
-        return s.Where(condition.at, condition)
-
-    def returns(self, word: Token, *entries: s.Item | Everything) -> s.Returns:
-        stars = [entry for entry in entries if isinstance(entry, Everything)]
-        items = tuple(entry for entry in entries if isinstance(entry, s.Item))
-        return s.Returns(at_of(word), items, stars[0] if stars else None)
-
-    def everything(self, star: Token) -> Everything:
-        return Everything(at_of(star))
-
-    def partition(self, word: Token, *references: s.Reference) -> PartitionBy:
-        return PartitionBy(at_of(word), references)
-
-    def contiguity(self, words: Token) -> ContiguityClause:
-        return ContiguityClause(at_of(words), words.lower().split()[-1])
-
-    def skip(self, words: Token) -> SkipClause:
-        return SkipClause(at_of(words), "last" if "last" in words.lower().split() else "next")
-
-    def most(self, number: Token) -> LimitClause:
-        return LimitClause(at_of(number), s.Number(str(number), None, at_of(number)))
-
-    def index(self, *words: Token) -> StepIndex:
-        at = over(at_of(words[0]), at_of(words[-1]))
-        if words[0].type == "NUMBER":
-            return StepIndex(None, 0, at)
-        less = s.whole(words[2]) if len(words) > 2 else len(words) - 1
-        return StepIndex(s.Name(str(words[0]), at_of(words[0])), less, at)
 
 
 _GRAMMAR: Final = Path(__file__).with_name("grammar.lark")
@@ -162,9 +108,69 @@ def _operation(op: str, *parts: Any, at: Span | None = None) -> s.Operation[Any]
     return s.Operation(op, parts, at, _deeper(at, *parts))
 
 
+def _number(word: Token) -> s.Number:
+    """Without a unit."""
+    return s.Number(str(word), None, at_of(word))
+
+
+def _clause(kind: Callable[[Span, Any], s.Clause]) -> Callable[..., s.Clause]:
+    """The rule of a word and one thing behind it."""
+    return lambda _self, word, part: kind(at_of(word), part)
+
+
+def _clause_of_all(kind: Callable[[Span, Any], s.Clause]) -> Callable[..., s.Clause]:
+    """The rule of a word and the things behind it."""
+    return lambda _self, word, *parts: kind(at_of(word), parts)
+
+
 @v_args(inline=True)
-class _Build(RepetitionRules):
+class _Build(Transformer[Token, Any]):
     """One method per rule of the grammar, named after it."""
+
+    def repeated_step(self, kind: s.Name, words: tuple[Token, ...], *rest: Any) -> s.StepNode:
+        """``rest``: perhaps an alias, then perhaps what ``array`` and ``until`` give."""
+        alias = next((each for each in rest if isinstance(each, s.Name)), None)
+        until = next((each for each in rest if isinstance(each, s.Where)), None)
+        words_at = over(at_of(words[0]), at_of(words[-1]))
+        often = OftenNode(
+            tuple(map(str, words)), words_at, () in rest, None if until is None else until.condition
+        )
+        at = over(kind.at, (alias or kind).at)
+        depth = 0 if until is None else 1 + until.condition.depth
+        return s.StepNode(kind, alias, at, depth, often)
+
+    def named(self, group: s.GroupNode, alias: s.Name) -> s.GroupNode:
+        return group._replace(alias=alias)
+
+    def array(self) -> tuple[()]:
+        return ()
+
+    def until(self, condition: s.Node) -> s.Where:
+        return s.Where(condition.at, condition)
+
+    def returns(self, word: Token, *entries: s.Item | Everything) -> s.Returns:
+        stars = [entry for entry in entries if isinstance(entry, Everything)]
+        items = tuple(entry for entry in entries if isinstance(entry, s.Item))
+        return s.Returns(at_of(word), items, stars[0] if stars else None)
+
+    def everything(self, star: Token) -> Everything:
+        return Everything(at_of(star))
+
+    def contiguity(self, words: Token) -> ContiguityClause:
+        return ContiguityClause(at_of(words), words.lower().split()[-1])
+
+    def skip(self, words: Token) -> SkipClause:
+        return SkipClause(at_of(words), "last" if "last" in words.lower().split() else "next")
+
+    def most(self, number: Token) -> LimitClause:
+        return LimitClause(at_of(number), _number(number))
+
+    def index(self, *words: Token) -> StepIndex:
+        at = over(at_of(words[0]), at_of(words[-1]))
+        if words[0].type == "NUMBER":
+            return StepIndex(None, 0, at)
+        less = s.whole(words[2]) if len(words) > 2 else len(words) - 1
+        return StepIndex(s.Name(str(words[0]), at_of(words[0])), less, at)
 
     def explain(self, word: Token, inner: s.EventQuery | s.SelectQuery) -> s.ExplainQuery:
         return s.ExplainQuery(at_of(word), inner)
@@ -197,8 +203,7 @@ class _Build(RepetitionRules):
         return s.GroupNode(op, tuple(parts), tuple(links), at, _deeper(at, *parts))
 
     def relation(self, word: Token, *counts: Token) -> s.Relation:
-        numbers = tuple(s.Number(str(each), None, at_of(each)) for each in counts)
-        return s.Relation(str(word).upper(), at_of(word), numbers)
+        return s.Relation(str(word).upper(), at_of(word), tuple(map(_number, counts)))
 
     def iseq(self, op: Token, *rest: Any) -> s.IseqNode:
         kinds = s.StepNode | s.NegatedNode | s.GroupNode | s.IseqNode
@@ -225,17 +230,13 @@ class _Build(RepetitionRules):
     def step(self, type_name: s.Name, alias: s.Name | None = None) -> s.StepNode:
         return s.StepNode(type_name, alias, over(type_name.at, (alias or type_name).at))
 
-    def where(self, word: Token, condition: s.Node) -> s.Where:
-        return s.Where(at_of(word), condition)
-
-    def within(self, word: Token, duration: s.Duration) -> s.Within:
-        return s.Within(at_of(word), duration)
+    where, having = _clause(s.Where), _clause(s.Having)
+    within = _clause(s.Within)
+    group_by, partition = _clause_of_all(s.GroupBy), _clause_of_all(PartitionBy)
+    history_by = _clause_of_all(HistoryBy)
 
     def realtime(self, word: Token, number: Token) -> s.Realtime:
-        return s.Realtime(at_of(word), s.Number(str(number), None, at_of(number)))
-
-    def history_by(self, word: Token, *values: s.Node) -> HistoryBy:
-        return HistoryBy(at_of(word), values)
+        return s.Realtime(at_of(word), _number(number))
 
     def check(self, word: Token, name: s.Name, condition: s.Node, *rest: Any) -> CheckNode:
         hold = next((each for each in rest if isinstance(each, s.Duration)), None)
@@ -292,18 +293,11 @@ class _Build(RepetitionRules):
         kind_at = over(at_of(words[0]), at_of(words[-1]))
         return Join(at_of(word), left, kind, kind_at, right, condition)
 
-    def group_by(self, word: Token, *references: s.Reference) -> s.GroupBy:
-        return s.GroupBy(at_of(word), references)
-
-    def having(self, word: Token, condition: s.Node) -> s.Having:
-        return s.Having(at_of(word), condition)
-
     def ranked(self, node: s.Node, word: Token | None = None) -> Ranked:
         return Ranked(node, word is not None and word.type == "DESC")
 
     def order_by(self, word: Token, *rest: Any) -> OrderBy:
-        limit = s.Number(str(rest[-1]), None, at_of(rest[-1]))
-        return OrderBy(at_of(word), rest[:-1], limit)
+        return OrderBy(at_of(word), rest[:-1], _number(rest[-1]))
 
     def tumbling(self, word: Token, size: s.Duration, drift: Token | None = None) -> s.TimeWindow:
         return s.TimeWindow(at_of(word), size, str(drift).lower() if drift else None)
@@ -316,8 +310,7 @@ class _Build(RepetitionRules):
     def rows(
         self, word: Token, _kind: Token, count: Token, every: Token | None = None
     ) -> s.CountWindow:
-        numbers = [s.Number(str(each), None, at_of(each)) for each in (count, every) if each]
-        return s.CountWindow(at_of(word), numbers[0], numbers[1] if every else None)
+        return s.CountWindow(at_of(word), _number(count), None if every is None else _number(every))
 
     def session(self, word: Token, _kind: Token, gap: s.Duration) -> s.SessionWindow:
         return s.SessionWindow(at_of(word), gap)
@@ -389,7 +382,7 @@ class _Build(RepetitionRules):
 
     def number(self, value: Token, *rest: Token) -> s.Number:
         if not rest:
-            return s.Number(str(value), None, at_of(value))
+            return _number(value)
         words = (value, *rest)
         first, *more = (
             s.Number(str(number), s.Name(str(unit), at_of(unit)), over(at_of(number), at_of(unit)))
