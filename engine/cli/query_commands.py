@@ -65,7 +65,6 @@ Input = Annotated[
     typer.Option("--input", metavar="PATH", help="Trace, CSV, Parquet or arrival log; - = stdin."),
 ]
 _SHOWN: Final = "shown.jsonl"
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")]
 
 Queries = Annotated[
     list[str],

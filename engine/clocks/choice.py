@@ -35,9 +35,6 @@ class ClockChoice:
     upcoming: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = ()
 
 
-UNKNOWN: Final = ClockChoice(exact=False)
-
-
 def read_clock(texts: str | Sequence[str], time_unit: str = "ns") -> ClockChoice:
     """What ``--clock`` says, which may be repeated; nothing: clocks without a sync are unknown.
 

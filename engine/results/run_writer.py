@@ -200,14 +200,10 @@ class RunWriter:
         self._ledger = Ledger(self.directory)
         self._counters: dict[str, Any] = {}
 
-    def clear(self, *, for_good: bool = True) -> None:
-        """Take away what an earlier pass left: its batches may be more, or of other kinds.
-
-        Args:
-            for_good: also what the earlier pass would go on from.
-        """
+    def clear(self) -> None:
+        """Take away what an earlier pass left: its batches may be more, or of other kinds."""
         names = [*KINDS, *_EVENTS, COUNTERS, WRITTEN, COUNTERS_FILE]
-        for name in [*(_TO_GO_ON if for_good else ()), *names]:
+        for name in [*_TO_GO_ON, *names]:
             path = self.directory / name
             if path.is_dir():
                 shutil.rmtree(path)

@@ -201,14 +201,6 @@ def decode(
     return columns, types
 
 
-def lacking_event(columns: Columns, name: str) -> bool:
-    """Whether an event lacks ``name``, of which kernels make a place in a table, unchecked."""
-    absent = columns[name] < 0
-    if r.KIND in columns and absent.any():
-        absent = absent & (columns[r.KIND] == int(r.Kind.EVENT))
-    return bool(absent.any())
-
-
 _NEEDED: Final = {
     r.SOURCE: (r.Kind.EVENT, r.Kind.IBP, r.Kind.IBE, r.Kind.EOS),
     r.TS: (r.Kind.EVENT, r.Kind.IBP, r.Kind.IBE, r.Kind.POG),

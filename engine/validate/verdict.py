@@ -30,7 +30,6 @@ class QueryRequirements:
     orders: int = 0
     within_ns: int | None = None
     window_ns: int | None = None
-    has_negation: bool = False
 
     @property
     def comparisons(self) -> int:
@@ -70,7 +69,6 @@ def _of_branch(plan: Plan, number: int) -> QueryRequirements:
     return QueryRequirements(
         name=plan.name, text=plan.text, kind="pattern", events=len(shape.positive),
         orders=len(next_ones) + related, within_ns=branch.within_ns,
-        has_negation=bool(shape.between),
     )  # fmt: skip
 
 
