@@ -285,21 +285,29 @@ def _doubt(d: DoubtfulPlaces, doubtful: int, place: int, number: int) -> int:
 
 @kernel
 def _find_doubts(
-    first: int, last: int, extent: tuple[int, int], widest: int, book: CountedBook
+    first: int, last: int, extent: tuple[int, int], widest: int, book: CountedBook, lists: bool
 ) -> tuple[int, int, int, int]:
     """(certain ones, doubtful ones, of them before the window and in it) of the window from
     ``first`` to ``last``, which has so many events of so many (``extent``); the certain ones are in
-    ``places``, and those that are in it if they are there at all in ``free`` of the doubts. Once
-    they are too many for bounds, no more of those beside the window are looked for.
+    ``places`` if it ``lists`` them, and those that are in it if they are there at all in ``free``
+    of the doubts. Once they are too many for bounds, no more of those beside the window are looked
+    for. An event farther from both ends than clocks may err is in the window for sure.
     """
     kept, prev, d = book.held.kept, book.counted.prev, book.doubts
     there, rows = extent
-    sure, doubtful, before, place = 0, 0, 0, first
+    sure, doubtful, before, place, j = 0, 0, 0, first, 0
     free = d.free[0]
     free.n = 0
-    for j in range(there):
-        holds = not _moves(place, j + 1, book, widest, False)
-        holds = holds and not _moves(place, rows - j, book, widest, True)
+    low, high = kept.ref[first] + 2 * widest, kept.ref[last] - 2 * widest
+    while j < there:
+        within = low < kept.ref[place] < high
+        if within and not lists:
+            place, left = last, there - 1 - j
+            while kept.ref[place] >= high:
+                place, left = prev[place], left - 1
+            sure, j, lists = sure + left, j + left, True
+        holds = within or not _moves(place, j + 1, book, widest, False)
+        holds = within or (holds and not _moves(place, rows - j, book, widest, True))
         if holds and kept.part[place] == WHOLE:
             book.counted.places[sure] = place
             sure += 1
@@ -309,7 +317,7 @@ def _find_doubts(
             free.n += 1
         else:
             doubtful = _doubt(d, doubtful, place, j)
-        place = kept.next[place]
+        place, j = kept.next[place], j + 1
     inside = doubtful
     j, place = rows, kept.next[last]
     near = widest > 0 and place != NONE
@@ -376,10 +384,11 @@ def emit_window(
     held, scratch, counted, rows = book.held, book.scratch, book.counted, 0
     kept, cells, one, vague = held.kept, held.cells, counted.of[window], False
     place = first = last = one.first
-    sorts = len(book.sorted.n) > 0 and one.last != NONE and st.widest == 0 and not st.vague
+    sorts = len(book.sorted.n) > 0 and one.last != NONE and not st.vague
+    lists = not sorts or _adds_up(held)
     if sorts:
         sort_window(book.sorted, held, (one.group, one.number), (first, one.last), batch.step)
-    if sorts and not _adds_up(held):
+    if not lists:
         rows, last, place = batch.size, one.last, kept.next[one.last]
     while rows < batch.size and place != NONE:
         counted.places[rows], counted.cells[rows] = place, window
@@ -388,7 +397,7 @@ def emit_window(
         rows += 1
     clear(held.sums, window)
     values = RowValues(kept.ints.T, kept.floats.T, kept.valid.T, kept.ref, counted.nothing)
-    if not sorts or _adds_up(held):
+    if lists:
         add_rows(counted.places[:rows], counted.cells[:rows], values, held.sums)
     cells.rows[window], cells.first[window] = rows, NONE if sorts else first
     kept.next[last] = NONE  # for aggregates of all values, which read on to the end
@@ -401,9 +410,9 @@ def emit_window(
     if st.widest > 0 or vague:
         counts = scratch.counts[0]
         there = (rows, batch.size)
-        sure, doubtful, before, inside = _find_doubts(first, last, there, st.widest, book)
+        sure, doubtful, before, inside = _find_doubts(first, last, there, st.widest, book, lists)
         counts.certain, counts.ambiguous = sure, doubtful + book.doubts.free[0].n
-        if counts.ambiguous > 0:
+        if counts.ambiguous > 0 and lists:
             _put_bounds(window, sure, (doubtful, before, inside), values, book)
     if is_refuted(st, kept.ref[first], kept.ref[last]):
         without_bounds(held, scratch)
