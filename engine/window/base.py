@@ -211,8 +211,9 @@ class Windows(ABC):
         self._held = self._held._replace(kept=more_kept(self._held.kept))
 
     def _more_standing(self, needed: int = 0) -> None:
-        """Twice the room, and ``needed``."""
-        capacity = 2 * len(self._standing.next) + needed
+        """Twice the room, or ``needed`` more if that is larger."""
+        room = len(self._standing.next)
+        capacity = room + max(room, needed)
         self._standing = t.more_standing(self._standing, capacity, self._held.mode)
 
     def _more_outbox(self, capacity: int) -> None:

@@ -20,7 +20,7 @@ from engine.query.plan import WindowPlan
 from engine.stream.released import IN_ORDER, Released
 from engine.window.assign import Agenda, Rows
 from engine.window.base import OUTBOX_MAX, Windows
-from engine.window.panes.state import Entries
+from engine.window.panes.state import new_entries
 from engine.window.rows_read import no_rows
 from engine.window.settings import Geometry, WindowSettings, horizon_ns
 from engine.window.state.accumulate import RowValues, add_rows, no_values
@@ -137,7 +137,7 @@ class OwnWindows(Windows):
         self, plan: WindowPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE
     ) -> None:
         super().__init__(plan, settings, site, behind=1)
-        self._entries = Entries(np.empty(_CHUNK, np.int64), np.empty(_CHUNK, np.int64))
+        self._entries = new_entries(0)
         self._state = self._new_state()
 
     @property
@@ -175,7 +175,7 @@ class OwnWindows(Windows):
 
     def _run(self, rows: Rows, values: RowValues, agenda: Agenda, known: int) -> ResultPieces:
         results = ResultPieces()
-        self._outbox = self._new_outbox(self._outbox_room)
+        self._outbox, self._entries = self._new_outbox(self._outbox_room), new_entries(_CHUNK)
         # The rest is at rest between batches.
         for field in ("row", "step", "gap", "tick", "entries"):
             self._state[field] = 0
@@ -193,7 +193,8 @@ class OwnWindows(Windows):
             elif why != DONE:
                 self._grow(why)
         self._send(results)
-        self._outbox = self._new_outbox(0)  # of ten thousand sites few are at work
+        # Of ten thousand sites few are at work.
+        self._outbox, self._entries = self._new_outbox(0), new_entries(0)
         return results
 
     @abstractmethod

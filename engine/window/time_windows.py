@@ -33,7 +33,7 @@ from engine.window import assign as a
 from engine.window import emitted as t
 from engine.window.base import FIRST, OUTBOX_MAX, Windows
 from engine.window.output.results import picked_codes
-from engine.window.panes.state import Entries, Panes, new_panes
+from engine.window.panes.state import Panes, new_entries, new_panes
 from engine.window.rows_read import no_rows
 from engine.window.run import run
 from engine.window.settings import Geometry, WindowSettings, considered_delay, horizon_ns
@@ -71,8 +71,8 @@ class TimeWindows(Windows):
             closed_all=a.INT_MIN,
         )  # fmt: skip
         columns = len(plan.group_by)
-        chunk = _CHUNK if self.in_panes else 0
-        self._panes = new_panes(self._of, self._picked, FIRST, columns, chunk)
+        self._panes = new_panes(self._of, self._picked, FIRST, columns)
+        self._make_entries(0)
         self._no_key = np.zeros((1, columns), np.int64)
         self._room = 0
         self._make_room(a.room_factor(self._geo))
@@ -104,9 +104,12 @@ class TimeWindows(Windows):
         """For rows that can enter so many windows (``room_factor``)."""
         if room > self._room:
             self._room = room
-            chunk = max(_CHUNK, 2 * SPARE * room)
-            self._entries = Entries(np.empty(chunk, np.int64), np.empty(chunk, np.int64))
             self._changed = np.empty((2, a.windows_of_a_row(room)), np.int64)
+
+    def _make_entries(self, room: int) -> None:
+        self._entries = new_entries(room)
+        of_panes = new_entries(min(room, _CHUNK) if self.in_panes else 0)
+        self._panes = self._panes._replace(entries=of_panes)
 
     def _run(
         self,
@@ -118,6 +121,7 @@ class TimeWindows(Windows):
     ) -> ResultPieces:
         results = ResultPieces()
         self._outbox = self._new_outbox(self._outbox_room)
+        self._make_entries(max(_CHUNK, 2 * SPARE * self._room))
         for field in a.BATCH:
             self._state[field] = 0
         why = None
@@ -137,6 +141,7 @@ class TimeWindows(Windows):
             self._state["needed"] = 0
         self._send(results)
         self._outbox = self._new_outbox(0)  # of ten thousand sites few are at work
+        self._make_entries(0)
         if self._ranked is not None:
             frontier, geo = int(self._state["frontier"][0]), self._geo
             over = (frontier - geo.horizon - geo.size) // geo.step

@@ -23,7 +23,7 @@ from engine.order.unordered.proof_kernel import (
 from engine.stream.columns import Columns
 from engine.stream.released import Strings
 
-_FIRST = 8
+_FIRST = 2
 
 
 class Proof:

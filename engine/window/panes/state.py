@@ -90,14 +90,17 @@ class Panes(NamedTuple):
     tally: np.ndarray
 
 
-def new_panes(
-    of: np.ndarray, picked: np.ndarray, capacity: int, group_columns: int, chunk: int
-) -> Panes:
-    """Nothing in any pane; ``of``, ``picked``: as in ``Sums``; room for ``chunk`` entries."""
+def new_entries(room: int) -> Entries:
+    """Room for so many."""
+    return Entries(np.empty(room, np.int64), np.empty(room, np.int64))
+
+
+def new_panes(of: np.ndarray, picked: np.ndarray, capacity: int, group_columns: int) -> Panes:
+    """Nothing in any pane, and no room for entries; ``of``, ``picked``: as in ``Sums``."""
     tally = np.zeros(1, TALLY)
     tally["built"] = -(2**63)
-    entries = Entries(np.empty(chunk, np.int64), np.empty(chunk, np.int64))
-    return Panes(new_cells(capacity, group_columns), new_sums(of, picked, capacity), entries, tally)
+    cells, sums = new_cells(capacity, group_columns), new_sums(of, picked, capacity)
+    return Panes(cells, sums, new_entries(0), tally)
 
 
 @inline
