@@ -246,6 +246,9 @@ class Chain:
                 for record in together:
                     self._learn(record)
                 start = end
+                if len(self.clocks.refuted.by):
+                    none = {name: column[:0] for name, column in columns.items()}
+                    self._hand_on(self._order.process(none, 0), output)
             if start:
                 columns = {name: column[start:] for name, column in columns.items()}
             if rows > start:

@@ -11,7 +11,7 @@ Beyond R19, syncs before the last one narrow its offset, which by choice (``fits
 from a source's third sync on; and a sync that contradicts what was known before it is a step of the
 source's clock (``engine.clocks.prediction``). Events between the two syncs that are released after
 the second one get an uncertainty that covers the step, and share their clock error with no other
-event. What was released before is counted.
+event. What was released before keeps its time, and operators widen it likewise (``Refuted``).
 Doubts of several steps add up: what may have been stamped before any of them, or after, lies within
 the uncertainty.
 """
@@ -56,7 +56,7 @@ from engine.clocks.prediction import (
 from engine.kernels.jit import kernel
 from engine.kernels.records import INT_MAX, INT_MIN, NONE, NS_PER_S
 from engine.stream.columns import Columns, clock_codes
-from engine.stream.released import LATE_DROPPED, LATEST, Refuted, Strings
+from engine.stream.released import LATE_DROPPED, LATEST, NO_EPOCH, Refuted, Strings
 
 REFUTES_NS: Final = 1_000
 """An event that arrives less than that before it happened refutes no bound: no stamp of software is
@@ -291,7 +291,7 @@ class SourceClocks:
         known.report = report
         known.syncs += 1
         before, known.line = known.line, line
-        step = None
+        was, step = self.clocks[code : code + 1].copy(), None
         if sync.ts is None or not self._predict:
             known.samples.clear()
         else:
@@ -305,6 +305,9 @@ class SourceClocks:
         if known.line.anchor == UNANCHORED:
             self.unanchored.add(code)
         self.next_epoch += 1
+        if step is not None and newest_ts > INT_MIN:
+            first = min(before.anchor, known.line.anchor) - step.back
+            self._refute_before(code, was, first, sync.arrival)
 
     def named(self, columns: Columns) -> None:
         """Records are to come that may name clocks."""
@@ -494,14 +497,33 @@ class SourceClocks:
         now = 1 << (before + by - 1).bit_length()
         epoch["refuted"][place] = now
         low, high = self._extent(code, place)
-        was, ident = self.refuted, int(epoch["ident"][place])
-        self.refuted = Refuted(
-            np.append(was.clock, code), np.append(was.epoch, ident),
-            np.append(was.by, now - before), np.append(was.low, low), np.append(was.high, high), at,
-        )  # fmt: skip
+        self.refuted = self.refuted.and_more(
+            at, code, int(epoch["ident"][place]), now - before, low, high, -LATEST, LATEST
+        )
         is_newest = place + 1 >= int(self.clocks["n"][code])
         grown = 0 if is_newest else _grown(epoch[place], int(epoch["start"][place + 1]))
         self.site.ends(int(epoch["unc"][place]) + grown + now)
+
+    def _refute_before(self, code: int, was: np.ndarray, first: int, at: int) -> None:
+        """What the clock stamped from ``first`` on and was released before its step was found, by
+        the offsets that ``was`` has, errs by what is known of it now.
+        """
+        last, now = int(was["max_ts"][0]), self.clocks[code : code + 1]
+        first = min(max(first, -TIME_MAX_NS), last)
+        turns = [first, last]
+        for table in (was[0], now[0]):
+            epochs = table["epochs"][: table["n"]]
+            turns += [*epochs["start"].tolist(), *epochs["anchor"].tolist()]
+        # Between two turns offsets and errors are lines: they are largest at an end.
+        both = {time for turn in turns for time in (turn - 1, turn) if first <= time <= last}
+        times = np.array(sorted(both), np.int64)
+        same = np.zeros(len(times), np.int64)
+        then, unc, _ = _corrected(was, same, times, 0)
+        ref, wrong, _ = _corrected(now, same, times, 0)
+        by = int(np.minimum(abs(ref - then) + wrong + unc, UNC_MAX_NS).max())
+        low, high = int(then.min()) - by, int(then.max()) + by
+        self.refuted = self.refuted.and_more(at, code, NO_EPOCH, by, low, high, first, last)
+        self.site.ends(by + int(unc.max()))
 
     def _extent(self, code: int, place: int) -> tuple[int, int]:
         """Between which reference times lie the events so far that an offset corrects."""
@@ -538,7 +560,7 @@ class SourceClocks:
         """Per synchronised source: its offset as the last sync left it, and its clock's steps.
 
         ``clock_steps``, ``last_step_ns`` (positive: set back), ``released_before_step``: events
-        after the sync before each step that had gone out when it was found, and were not changed.
+        after the sync before each step that had gone out when it was found, and keep their times.
         ``refuted_ns``: by how much an event arrived before it can have happened, at most.
         ``skew_seen_ppb``, where syncs contradict ``skew_stated_ppb``: the rate that they show.
         """

@@ -89,6 +89,10 @@ class StreamClocks:
         """Of a batch that is to come."""
         return self._until_after(released, ends_of(released)).rows(released.n)
 
+    def widest(self, released: Released) -> int:
+        """Twice the largest uncertainty that an event before a batch may have by its bound [ns]."""
+        return max(self._widest, 2 * int(released.bound.at(np.array([self._newest]))[0]))
+
     def _until_after(self, released: Released, ref: np.ndarray) -> _Clocks:
         """The clocks at each row of a batch, and behind it."""
         steps, status = released.progress, released.columns.get("status", _NO_INTS)
@@ -110,7 +114,7 @@ class StreamClocks:
         if self._of_events:
             unc = released.columns.get("unc", _NO_INTS)
             if len(released.refuted.by):
-                self._widest = max(self._widest, 2 * int(released.bound.at(newest[:1])[0]))
+                self._widest = self.widest(released)
             t_a = np.maximum.accumulate(np.concatenate([2 * unc, [0]]))
             t_a = np.maximum(t_a, self._widest)
         return _Clocks(frontier, newest, _running(self.horizon, horizon), either, before, t_a)

@@ -154,6 +154,9 @@ class SeqMatcher:
         changes = self._changes(released, moved, timeline.received.promised)
         self._horizon = moved.horizon
         if refuted is not None:
+            was, now = refuted.before, refuted.after
+            lost = was.stands & was.confirmed & ~(now.stands & now.confirmed)
+            self._withdrawn += int(lost.sum())
             changes = self._caused_by_none(refuted, changes, released, moved)
         yield MatcherOutput(changes, timeline)
 
@@ -162,21 +165,16 @@ class SeqMatcher:
 
         A match is so too if it was let go; of matches whose events are gone nothing changes.
         """
-        by = self.table.refuted(released.refuted)
-        if not by.any():
+        doubts = self.table.refuted(released.refuted)
+        if not doubts.by.any():
             return None
         before = self._matches(released.strings)
-        self.table.widen(by)
+        self.table.widen(doubts)
         if self._rule is Rule.MAX_DELAY:
             events = self.table.events[: self.table.n]
             events["t_a"][:] = np.maximum(events["t_a"], 2 * events["unc"].max())
         self._kernel.renumber(np.arange(self.table.n), self.table)
-        found = difference(before, self._matches(released.strings))
-        if found is not None:
-            was, now = found.before, found.after
-            lost = was.stands & was.confirmed & ~(now.stands & now.confirmed)
-            self._withdrawn += int(lost.sum())
-        return found
+        return difference(before, self._matches(released.strings))
 
     def _matches(self, strings: Strings) -> Changes | None:
         """The matches of the events held, one change for each."""
@@ -188,7 +186,7 @@ class SeqMatcher:
     ) -> Changes:
         """``refuted`` and ``changes``; the cause of the former is a row that is no step."""
         store = self.table
-        at = int(released.columns["release"][0]) if released.n else released.refuted.at
+        at = min([released.refuted.at, *released.columns.get("release", ())[:1]])
         row = store.taken(np.zeros(1, np.int64))
         stands_for = (
             (ORDER, moved.first - 1), ("release", at), (MEMBER, 0), (EXPIRES, LONG_AGO),

@@ -89,6 +89,15 @@ class Registers(NamedTuple):
     tag: np.ndarray
 
 
+class Widening(NamedTuple):
+    """By how much more each event may err than it says [ns], and which share their error with no
+    other any more.
+    """
+
+    by: np.ndarray
+    apart: np.ndarray
+
+
 class Store:
     """``columns``: ``FIELDS`` but ``te``, those of the constants above, attributes, each with a
     mask; filled up to ``n``, with room behind. ``events``: EVENT, what the kernel reads.
@@ -272,21 +281,29 @@ class Store:
                     r.raw[number, new] = as_kept
                     r.ok[number, new] = True if valid is None else valid
 
-    def refuted(self, refuted: Refuted) -> np.ndarray:
-        """By how much more each event may err than it says [ns]."""
-        events, grown = self.events[: self.n], np.zeros(self.n, np.int64)
-        epoch = epochs_of(events["epoch"])
-        of = zip(refuted.clock.tolist(), refuted.epoch.tolist(), refuted.by.tolist(), strict=True)
-        for clock, number, by in of:
-            # What lies near a step is of no offset alone.
-            mine = (events["clock"] == clock) & ((epoch == number) | (epoch == NO_EPOCH))
-            grown[mine] += by
-        return np.minimum(grown, UNC_MAX_NS)
+    def refuted(self, refuted: Refuted) -> Widening:
+        """What each event is not known as well as it says."""
+        by, apart = np.zeros(self.n, np.int64), np.zeros(self.n, np.bool_)
+        if not self.n:
+            return Widening(by, apart)
+        events, ts = self.events[: self.n], self.columns["ts"][: self.n]
+        epoch, te = epochs_of(events["epoch"]), ts + (events["ref_end"] - events["ref"])
+        columns = (refuted.clock, refuted.epoch, refuted.by, refuted.first, refuted.last)
+        for clock, number, more, first, last in zip(*map(np.ndarray.tolist, columns), strict=True):
+            mine = (events["clock"] == clock) & (te >= first) & (ts <= last)
+            if number == NO_EPOCH:
+                apart |= mine
+            else:
+                # What lies near a step is of no offset alone.
+                mine &= (epoch == number) | (epoch == NO_EPOCH)
+            by[mine] += more
+        return Widening(np.minimum(by, UNC_MAX_NS), apart)
 
-    def widen(self, by: np.ndarray) -> None:
-        """Events err by so much more."""
-        events = self.events[: self.n]
+    def widen(self, doubts: Widening) -> None:
+        """Events are known no better than that."""
+        events, by = self.events[: self.n], doubts.by
         events["unc"][:] = np.minimum(events["unc"] + by, UNC_MAX_NS)
+        events["epoch"][doubts.apart] = NO_EPOCH
         lasts = (events["expires"] > LONG_AGO) & (events["expires"] < _FAR)
         events["expires"][lasts] += by[lasts]
 

@@ -197,10 +197,13 @@ class Gaps(Struct):
 
 class Refuted(Struct):
     """Bounds of clocks that were found too narrow, at arrival-clock instant ``at``, before the
-    first row of the batch (SPEC 2, Causality).
+    first row of the batch: an event arrived before it happened, or a sync contradicts those before
+    it (SPEC 2, Causality and Rate).
 
-    Events of ``clock[i]`` (a code) and offset ``epoch[i]`` that were released before may err by
-    ``by[i]`` more [ns] than they say. They happened between ``low[i]`` and ``high[i]``.
+    Events of ``clock[i]`` (a code) and offset ``epoch[i]``, stamped from ``first[i]`` to
+    ``last[i]``, that were released before may err by ``by[i]`` more [ns] than they say. They
+    happened between ``low[i]`` and ``high[i]``. ``epoch`` ``NO_EPOCH``: of any offset, as the clock
+    was set; from now on they share their error with no other event.
     """
 
     clock: np.ndarray = field(default_factory=_no_ints)
@@ -208,7 +211,18 @@ class Refuted(Struct):
     by: np.ndarray = field(default_factory=_no_ints)
     low: np.ndarray = field(default_factory=_no_ints)
     high: np.ndarray = field(default_factory=_no_ints)
+    first: np.ndarray = field(default_factory=_no_ints)
+    last: np.ndarray = field(default_factory=_no_ints)
     at: int = 0
+
+    def and_more(self, at: int, *more: int) -> Refuted:
+        """With a bound more; ``more``: its values, in order of the columns."""
+        names = self.__struct_fields__[:-1]
+        columns = {
+            name: np.append(getattr(self, name), value)
+            for name, value in zip(names, more, strict=True)
+        }
+        return Refuted(**columns, at=at)
 
 
 class Released(Struct):

@@ -278,6 +278,11 @@ class Cold:
         """The chunks that events of these times belong to."""
         return ref // self._chunk_ns
 
+    def spans(self) -> tuple[np.ndarray, np.ndarray]:
+        """The first and the last time of each part of a chunk."""
+        firsts = np.array(list(self._held), np.int64) // self._parts * self._chunk_ns
+        return firsts, firsts + self._chunk_ns - 1
+
     def spill(self, columns: Columns) -> None:
         """Put events into chunks, whether there are any yet or not."""
         places = self.numbers(columns["ref"]) * self._parts

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import numpy as np
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from edge_agent.records import DEFAULT_SITE
 from engine.barrier.base import ORDER, Changes, MatcherOutput
 from engine.clocks.stream_clocks import StreamClocks
 from engine.errors import UserError
 from engine.pattern.compiled.membership import members
-from engine.pattern.replay import Replay, all_of
+from engine.pattern.replay import Replay, all_of, difference
 from engine.pattern.seq import SeqMatcher
-from engine.pattern.settings import PatternSettings
+from engine.pattern.settings import PatternSettings, Rule
 from engine.pattern.spill.bounds import KEY, KeyFilter, Keys, SpillSettings, keys_of, spill_bounds
 from engine.pattern.spill.chunks import (
     ChunkStore,
@@ -27,7 +27,7 @@ from engine.pattern.spill.chunks import (
     joined,
 )
 from engine.pattern.spill.waiting import LateEvents, Turn, cut
-from engine.pattern.store import EXPIRES, HORIZON, MEMBER, Store
+from engine.pattern.store import EXPIRES, HORIZON, MEMBER, Store, Widening
 from engine.pattern.verdict.matches import Judge
 from engine.query.plan import OrPlan, SeqPlan
 from engine.stream.released import Promises, Refuted, Released
@@ -95,8 +95,10 @@ class SpillingMatcher(SeqMatcher):
         self._pending = Store(self._layout.reads, self._layout.keyed)
         self._waiting = LateEvents(bounds.pending, bounds.wait_ns)
         self._types: dict[str, str] = {}
-        self._refutations = list[tuple[int, ...]]()
-        """(clock, epoch, by, number of the next row, ``_cold_until`` then): of ``Refuted``."""
+        self._refutations = list[tuple[Refuted, int, int, int]]()
+        """Each with the number of the next row, ``_cold_until`` and ``_spread`` then."""
+        self._spread = 0
+        """T_a by ``max-delay`` of what was released before the batch."""
         self._widest_t_a = 0
         self._promises = False
         self._put_off = 0
@@ -124,6 +126,7 @@ class SpillingMatcher(SeqMatcher):
         yield from super().process(self._clocked(released))
 
     def _clocked(self, released: Released) -> Released:
+        self._spread = self._clocks.widest(released) if self._rule is Rule.MAX_DELAY else 0
         return replace(released, moved=self._clocks.advance(released))
 
     def advance(self, now: int) -> Iterator[MatcherOutput]:
@@ -133,22 +136,71 @@ class SpillingMatcher(SeqMatcher):
         yield from map(self._taken, [*self._waiting.until(at), *self._waiting.rest(at)])
         self._cold.close()
 
-    def _refuted(self, released: Released) -> Changes | None:
-        """Chunks stay as they are; what is read of them is widened."""
-        of, first = released.refuted, self._clocks.rows - released.n
-        columns = (of.clock.tolist(), of.epoch.tolist(), of.by.tolist())
-        for clock, epoch, by in zip(*columns, strict=True):
-            self._refutations.append((clock, epoch, by, first, self._cold_until))
-        self._pending.widen(self._pending.refuted(of))
-        return super()._refuted(released)
+    # ---- bounds of clocks that do not hold ------------------------------------------------------
 
-    def _widen(self, room: Store) -> None:
-        """What was in chunks when a bound of its clock was refuted errs by more than they say."""
+    def _refuted(self, released: Released) -> Changes | None:
+        """Of chunks and hot events together, and as much of them at a time as a turn loads. Chunks
+        stay as they are; what is read of them is widened. What waits is in no match yet.
+        """
+        of, found = released.refuted, list[Changes]()
+        reach = int(self._reach_ns(self._clocks.error, max(self._widest_t_a, released.t_a)))
+        t_a = self._spread
+        hot = self.table.columns["ref"][: self.table.n][self._is_hot()]
+        length = max(self._bounds.together_ns, reach)
+        begins = np.unique(np.concatenate([hot, *self._cold.spans()]) // length) * length
+        if not t_a:  # by which all events are compared
+            reached = (begins + length > of.low.min() - reach) & (begins <= of.high.max() + reach)
+            begins = begins[reached]
+        for begin in begins.tolist():
+            for part in range(self._bounds.parts):
+                changes = self._doubted(of, (begin, begin + length), reach, part, t_a)
+                if changes is not None:
+                    found.append(changes)
+        self._refutations.append((of, self._clocks.rows - released.n, self._cold_until, t_a))
+        self.table.widen(self.table.refuted(of))
+        self.table.events["t_a"] = np.maximum(self.table.events["t_a"], t_a)
+        self._kernel.renumber(np.arange(self.table.n), self.table)
+        return self._ordered(all_of(found)) if found else None
+
+    def _doubted(
+        self, of: Refuted, firsts: tuple[int, int], reach: int, part: int, t_a: int
+    ) -> Changes | None:
+        """How matches of a part stand now whose first event lies between two times."""
+        begin, end = firsts
+        room = self._in_reach({}, begin - reach, end + reach, part)
+        self._most = max(self._most, self.table.n + self._pending.n + room.n)
+        doubts = room.refuted(of)
+        if not (doubts.by.any() or (room.events["t_a"][: room.n] < t_a).any()):
+            return None
+        before = self._replay(room).matches()
+        room.widen(doubts)
+        room.events["t_a"] = np.maximum(room.events["t_a"], t_a)
+        changes = difference(before, self._replay(room).matches())
+        if changes is None:
+            return None
+        rows = changes.rows
+        ref = np.where(rows >= 0, room.columns["ref"][rows], end).min(axis=1)
+        mine = np.flatnonzero((ref >= begin) & (ref < end))
+        if not len(mine):
+            return None
+        changes = changes.take(mine)
+        self._move_here(changes, room)
+        return changes
+
+    def _widen(self, room: Store, late: np.ndarray) -> None:
+        """What was in chunks or waited (``late``) when a bound of its clock was refuted errs by
+        more than they say.
+        """
         order, ref = room.columns[ORDER][: room.n], room.columns["ref"][: room.n]
-        for clock, epoch, by, first, cold_until in self._refutations:
-            of = Refuted(np.array([clock]), np.array([epoch]), np.array([by]))
-            mine = (order < first) & (ref < cold_until)
-            room.widen(np.where(mine, room.refuted(of), 0))
+        for of, first, cold_until, t_a in self._refutations:
+            mine, doubts = (order < first) & (late | (ref < cold_until)), room.refuted(of)
+            room.widen(Widening(np.where(mine, doubts.by, 0), doubts.apart & mine))
+            mine, events = order < first, room.events[: room.n]
+            events["t_a"][mine] = np.maximum(events["t_a"][mine], t_a)
+
+    def _replay(self, room: Store) -> Replay:
+        within, keep = self._bounds.within_ns, self._keep_ns or 0
+        return Replay(self._layout, self._rule, within, keep, room, self._strings)
 
     # ---- who waits, and how long ----------------------------------------------------------------
 
@@ -236,11 +288,8 @@ class SpillingMatcher(SeqMatcher):
         room = self._in_reach(late, low, high, part)
         self._most = max(self._most, self.table.n + self._pending.n + room.n)
         is_late = np.isin(room.columns[ORDER][: room.n], late[ORDER])
-        changes = Replay(
-            self._layout, self._rule, self._bounds.within_ns, self._keep_ns or 0, room,
-            self._strings,
-        ).changes(is_late)  # fmt: skip
-        self._keep(late)
+        changes = self._replay(room).changes(is_late)
+        self._keep(room.taken(np.flatnonzero(is_late)), late)
         if changes is not None:
             self._move_here(changes, room)
             self._most = max(self._most, self.table.n + self._pending.n)
@@ -254,24 +303,30 @@ class SpillingMatcher(SeqMatcher):
             stands_for[name][:] = value
         store.add(stands_for, self._types, self._strings)
         changes.cause[:] = changes.completing[:] = store.n - 1
-        judge = Judge(self._layout, self._rule, store, self._strings)
+        return self._ordered(changes)
+
+    def _ordered(self, changes: Changes) -> Changes:
+        """In an order that does not depend on parts."""
+        judge = Judge(self._layout, self._rule, self.table, self._strings)
         old, branch = changes.before.stands, changes.branch
         return changes.take(judge.in_order(changes.cause, old, branch, changes.rows))
 
     def _in_reach(self, late: Columns, low: int, high: int, part: int) -> Store:
         """Chunks, hot events and late ones, in release order; of one part, and only of the keys of
-        late ones.
+        late ones, if there are any.
         """
         held, n = self.table.columns, self.table.n
-        wanted = KeyFilter(None if self._keys is None else late[KEY])
+        wanted = KeyFilter(late.get(KEY))
         mine = self._is_hot() & (held["ref"][:n] >= low) & (held["ref"][:n] <= high)
+        if n and self._bounds.parts > 1:
+            mine &= held[KEY][:n] % self._bounds.parts == part
         hot = self.table.taken(np.flatnonzero(mine & wanted.among(held, n)))
         columns = joined([self._cold.between(low, high, part, wanted), hot, late])
         order = np.argsort(columns[ORDER])
         room = Store(self._layout.reads, self._layout.keyed)
         columns = {name: column[order] for name, column in columns.items()}
         room.add(columns, self._types, self._strings)
-        self._widen(room)
+        self._widen(room, np.isin(columns[ORDER], late.get(ORDER, ())))
         return room
 
     def _is_hot(self) -> np.ndarray:
@@ -279,14 +334,15 @@ class SpillingMatcher(SeqMatcher):
         columns, n = self.table.columns, self.table.n
         return np.asarray((columns["ref"][:n] >= self._cold_until) & (columns[MEMBER][:n] != 0))
 
-    def _keep(self, late: Columns) -> None:
-        """Where later events find them."""
-        hot = late["ref"] >= self._cold_until
+    def _keep(self, known: Columns, late: Columns) -> None:
+        """Where later events find them; ``known``: how well they are known now."""
+        hot = known["ref"] >= self._cold_until
         if hot.any():
             first = self.table.n
-            mine = {name: column[hot] for name, column in late.items()}
+            mine = {name: column[hot] for name, column in known.items()}
             self.table.add(mine, self._types, self._strings)
             self._kernel.take_in(self.table, first, self.table.n, self._strings)
+        hot = late["ref"] >= self._cold_until
         if not hot.all():
             self._cold.spill({name: column[~hot] for name, column in late.items()})
 
@@ -314,7 +370,7 @@ class SpillingMatcher(SeqMatcher):
         horizon = min(horizon, int(met.min(initial=horizon)))
         self._cold.purge(horizon)
         reach = 2 * (self._bounds.within_ns + (self._keep_ns or 0)) + self._clocks.error
-        self._refutations = [each for each in self._refutations if each[-1] > horizon - reach]
+        self._refutations = [each for each in self._refutations if each[2] > horizon - reach]
         columns = self.table.columns
         alive = self._is_hot() & (columns[EXPIRES][:n] >= horizon)
         border = int(self._border(np.array(self._clocks.frontier)))
@@ -338,7 +394,7 @@ class SpillingMatcher(SeqMatcher):
             "waiting": self._waiting.snapshot(),
             "clocks": self._clocks.snapshot(),
             "types": dict(self._types),
-            "refutations": list(self._refutations),
+            "refutations": [[list(astuple(of)), *then] for of, *then in self._refutations],
             "spill": counts,
         }
 
@@ -349,7 +405,7 @@ class SpillingMatcher(SeqMatcher):
         self._waiting.restore(state["waiting"])
         self._clocks.restore(state["clocks"])
         self._types = dict(state["types"])
-        self._refutations = [tuple(each) for each in state["refutations"]]
+        self._refutations = [(Refuted(*of), *then) for of, *then in state["refutations"]]
         (
             self._cold_until, self._widest_t_a, self._promises, self._put_off, self._turns,
         ) = state["spill"]  # fmt: skip

@@ -123,7 +123,9 @@ def cut(released: Released, turn: Turn, start: int) -> tuple[Released, Released]
         if promises is not None:
             promises = _steps_of(promises, row, turn, is_rest=is_rest)
         n = released.n - row if is_rest else row
-        refuted = Refuted() if is_rest else released.refuted
+        # Turns of an instant before it are taken by what was known then.
+        is_later = turn.at < released.refuted.at
+        refuted = released.refuted if is_rest == is_later else Refuted()
         parts.append(replace(
             released, n=n, columns=columns, progress=progress, promises=promises, refuted=refuted,
         ))  # fmt: skip
