@@ -19,7 +19,7 @@ from engine.kernels.records import INT_MAX
 from engine.order.base import Guards, Ordered
 from engine.stream.columns import VALID_PREFIX, Columns, clock_codes, join
 from engine.stream.released import RESIDUAL, Progress
-from engine.stream.timeline import REF_END
+from engine.stream.timeline import EPOCH_START, REF_END, UNC_START
 
 _KINDS: Final = (int(r.Kind.IBP), int(r.Kind.IBE))
 
@@ -143,6 +143,8 @@ def among(ordered: Ordered, halves: Columns, last: np.ndarray) -> Ordered:
         place[last] = n
     if REF_END in ordered.columns:
         halves = {**halves, REF_END: halves["ref"]}
+    if UNC_START in ordered.columns:
+        halves |= {UNC_START: halves["unc"], EPOCH_START: halves["epoch"]}
     release = np.where(last, INT_MAX, halves["release"])
     both = join([ordered.columns, halves], [n, m]) if n else dict(halves)
     key = np.concatenate([np.arange(n), place])

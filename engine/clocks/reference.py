@@ -57,6 +57,7 @@ from engine.kernels.jit import kernel
 from engine.kernels.records import INT_MAX, INT_MIN, NONE, NS_PER_S
 from engine.stream.columns import Columns, clock_codes
 from engine.stream.released import LATE_DROPPED, LATEST, NO_EPOCH, Refuted, Strings
+from engine.stream.timeline import EPOCH_START, REF_END, UNC_START
 
 REFUTES_NS: Final = 1_000
 """An event that arrives less than that before it happened refutes no bound: no stamp of software is
@@ -543,11 +544,31 @@ class SourceClocks:
             columns: of a ``Released`` stream; ``unc`` and ``epoch`` are changed in place.
             counts: False where the same events leave once more, from a later buffer.
         """
+        lasting = REF_END in columns
+        times = (columns[r.TE], columns[REF_END]) if lasting else (columns[r.TS], columns["ref"])
         if self._predict:
             _release(
-                self.clocks, clock_codes(columns), columns["status"], columns["ts"],
-                columns["ref"], columns["unc"], columns["epoch"], counts,
+                self.clocks, clock_codes(columns), columns["status"], *times,
+                columns["unc"], columns["epoch"], counts,
             )  # fmt: skip
+        if lasting:
+            self._place_starts(columns)
+
+    def _place_starts(self, columns: Columns) -> None:
+        """How wrong the starts of intervals are, which lie their length before their ends."""
+        rows = np.flatnonzero(columns[r.TE] != columns[r.TS])
+        clock = clock_codes(columns)[rows]
+        ref, wrong, epoch = self.correct(clock, columns[r.TS][rows], 0)
+        rows, off = rows[(known := self.clocks["n"][clock] > 0)], np.abs(columns["ref"][rows] - ref)
+        off, wrong, epoch = off[known], wrong[known], epoch[known]
+        columns[UNC_START], columns[EPOCH_START] = columns["unc"].copy(), columns["epoch"].copy()
+        epoch = np.where(off == 0, epoch, NONE)
+        # Ends that err by as much, by no shared error, would err alike.
+        wrong = np.minimum(wrong + off, UNC_MAX_NS)
+        wrong -= (epoch == NONE) & (wrong == UNC_MAX_NS)
+        alike = (epoch == NONE) & (wrong == columns["unc"][rows])
+        columns[UNC_START][rows] = wrong + alike
+        columns[EPOCH_START][rows] = epoch
 
     def mark_statuses(self, columns: Columns) -> None:
         """Adds the column ``clock_status`` to released events, if a clock was not synchronized."""

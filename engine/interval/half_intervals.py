@@ -16,12 +16,15 @@ import numpy as np
 from msgspec.structs import replace
 
 from edge_agent import records as r
+from edge_agent.records import UNC_MAX_NS
 from engine.pattern.match_results import END_HALF, HALF_COLUMN, START_HALF
 from engine.pattern.search.state import BEGUN
+from engine.pattern.store import widest_unc
 from engine.query.plan import Attribute
 from engine.stream.columns import ID_TYPE, VALID_PREFIX, Columns
 from engine.stream.frame import ATTR_PREFIX
-from engine.stream.released import Released
+from engine.stream.released import NO_EPOCH, Released
+from engine.stream.timeline import EPOCH_START, UNC_START
 
 WHOLE: Final = 0
 START: Final = START_HALF
@@ -202,18 +205,27 @@ def _completed(
     """``released`` where ``rows`` are the wholes of the halves ``starts`` and ``ends``.
 
     It begins and is dated as its start half says; it has the attributes of both, and of what both
-    say the later half's.
+    say the later half's. Either end errs as its own half does.
     """
     columns = dict(released.columns)
+    for name, start in (("unc", UNC_START), ("epoch", EPOCH_START)):
+        columns.setdefault(start, columns[name])
 
     def put(name: str, values: np.ndarray) -> None:
         columns[name] = columns[name].copy()
         columns[name][rows] = values
 
-    for name in ("ts", "ref", "unc", "epoch", "clock"):
+    for name in ("ts", "ref", "clock"):
         put(name, both[name][starts])
+    put(UNC_START, both["unc"][starts])
+    put(EPOCH_START, both["epoch"][starts])
     # An interval that ends before it begins, as its halves say, is a point where it begins.
-    put("te", np.maximum(both["te"][ends], both["ts"][starts]))
+    te = np.maximum(both["te"][ends], both["ts"][starts])
+    put("te", te)
+    off = np.abs(both["ref"][ends] - te - both["ref"][starts] + both["ts"][starts])
+    alike = (off == 0) & (both["clock"][ends] == both["clock"][starts])
+    put("unc", np.minimum(both["unc"][ends] + off, UNC_MAX_NS))
+    put("epoch", np.where(alike, both["epoch"][ends], NO_EPOCH))
     put(HALF_COLUMN, np.full(len(rows), WHOLE))
     for name in [each for each in columns if each.startswith(ATTR_PREFIX) and each != HALF_COLUMN]:
         mask = VALID_PREFIX + name.removeprefix(ATTR_PREFIX)
@@ -380,7 +392,7 @@ class Announced:
         rows = np.flatnonzero(np.isin(columns["type"], codes))
         rows = rows[first + rows >= self._heard]
         long = columns["te"][rows] - columns["ts"][rows]
-        rows = rows[(long > 0) & self._may_match(long, columns["unc"][rows])]
+        rows = rows[(long > 0) & self._may_match(long, widest_unc(released)[rows])]
         if not len(rows):
             return
         ids = columns.get(r.ID, np.full(released.n, -1))

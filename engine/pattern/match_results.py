@@ -20,7 +20,7 @@ from engine.clocks.seen import MIXED, STAMPED_BY
 from engine.errors import ContractViolation
 from engine.operator import Result, ResultColumns
 from engine.pattern.compiled.tables import Layout
-from engine.pattern.store import REF_END, Store
+from engine.pattern.store import REF_END, UNC_END, Store
 from engine.query.expression import View, computed_values, join_value, python_values
 from engine.query.fields import (
     FIELDS,
@@ -134,6 +134,7 @@ class Matches(ResultColumns):
             names += [ATTR_PREFIX + attr, VALID_PREFIX + attr]
         columns = {n: c[distinct] for n in names if (c := store.columns.get(n)) is not None}
         columns["te"] = store.columns[REF_END][distinct] - (columns["ref"] - columns["ts"])
+        columns[UNCERTAINTY] = np.maximum(columns[UNCERTAINTY], store.columns[UNC_END][distinct])
         self.columns = columns
         self.shown = shown_attributes(layout)
         half = store.columns.get(HALF_COLUMN)

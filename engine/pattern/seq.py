@@ -24,7 +24,17 @@ from engine.pattern.replay import Replay, all_of, difference
 from engine.pattern.search.host import Kernel
 from engine.pattern.search.stacks import Stacks
 from engine.pattern.settings import PatternSettings, Rule
-from engine.pattern.store import DOUBTED, EXPIRES, FIELDS, HORIZON, MEMBER, T_A, Store
+from engine.pattern.store import (
+    DOUBTED,
+    EXPIRES,
+    FIELDS,
+    HORIZON,
+    MEMBER,
+    T_A,
+    UNC_END,
+    Store,
+    widest_unc,
+)
 from engine.pattern.verdict.certainty import no_surer_than
 from engine.pattern.verdict.matches import Judge
 from engine.query.fields import attributes_of, released_columns
@@ -172,7 +182,8 @@ class SeqMatcher:
         self.table.widen(doubts)
         if self._rule is Rule.MAX_DELAY:
             events = self.table.events[: self.table.n]
-            events["t_a"][:] = np.maximum(events["t_a"], 2 * events["unc"].max())
+            widest = max(int(events[name].max()) for name in ("unc", UNC_END))
+            events["t_a"][:] = np.maximum(events["t_a"], 2 * widest)
         self._kernel.renumber(np.arange(self.table.n), self.table)
         return difference(before, self._matches(released.strings))
 
@@ -277,7 +288,7 @@ class SeqMatcher:
     def _expiry(self, released: Released, member: np.ndarray) -> np.ndarray:
         if self._keep_ns is None:
             return np.full(released.n, _INT_MAX)
-        ref, unc = released.columns["ref"], released.columns["unc"]
+        ref, unc = released.columns["ref"], widest_unc(released)
         expires = ref + unc + self._keep_ns
         spread = self._t_a(released)
         for step, leading in self._layout.negated:

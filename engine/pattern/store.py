@@ -24,7 +24,7 @@ from engine.query.values import Value
 from engine.stream.columns import VALID_PREFIX
 from engine.stream.frame import ATTR_PREFIX
 from engine.stream.released import NO_EPOCH, Refuted, Released, Strings
-from engine.stream.timeline import CHANCE, LONG_AGO
+from engine.stream.timeline import CHANCE, EPOCH_START, LONG_AGO, UNC_START
 
 # Columns of new events into the records that the kernels of patterns read.
 #
@@ -34,6 +34,7 @@ from engine.stream.timeline import CHANCE, LONG_AGO
 @kernel
 def put(
     events: np.ndarray, ref: np.ndarray, ref_end: np.ndarray, unc: np.ndarray, epoch: np.ndarray,
+    unc_end: np.ndarray, epoch_end: np.ndarray,
     order: np.ndarray, expires: np.ndarray, member: np.ndarray, horizon: np.ndarray,
     t_a: np.ndarray, clock: np.ndarray, doubted: np.ndarray,
 ) -> None:  # fmt: skip
@@ -41,6 +42,7 @@ def put(
     for i in range(len(events)):
         event = events[i]
         event.ref, event.ref_end, event.unc = ref[i], ref_end[i], unc[i]
+        event.unc_end, event.epoch_end = unc_end[i], epoch_end[i]
         event.epoch, event.order, event.expires = epoch[i], order[i], expires[i]
         event.member, event.horizon, event.t_a = member[i], horizon[i], t_a[i]
         event.clock, event.doubted = clock[i], doubted[i]
@@ -58,6 +60,9 @@ HORIZON: Final = "horizon"
 """What events have expired against at the event: progress, less what clocks may err."""
 REF_END: Final = "ref_end"
 """``te`` on the engine's clock: ``ref`` of a point."""
+UNC_END: Final = "unc_end"
+EPOCH_END: Final = "epoch_end"
+"""As ``unc`` and ``epoch`` are of ``ref``."""
 T_A: Final = "t_a"
 """The site's T_a in force at the event."""
 DOUBTED: Final = "doubted"
@@ -76,6 +81,12 @@ _BROKEN: Final = 2
 _TEXT: Final = 3
 """Tags of values that may be equal: whole numbers, other numbers, texts; 0 = null."""
 _KINDS: Final = {"int": INT, "float": FLOAT, "str": TEXT, "null": ABSENT}
+
+
+def widest_unc(released: Released) -> np.ndarray:
+    """How far an end of each event may be off, at most [ns]."""
+    unc = released.columns["unc"]
+    return np.asarray(np.maximum(unc, released.columns.get(UNC_START, unc)))
 
 
 class Registers(NamedTuple):
@@ -184,6 +195,10 @@ class Store:
         if n == released.n and bool((rows == np.arange(released.n)).all()):
             of = slice(None)  # views, of which ``add`` makes the one copy
         fresh = {name: released.columns[name][of] for name in FIELDS} | more
+        fresh[UNC_END], fresh[EPOCH_END] = fresh["unc"], fresh["epoch"]
+        if UNC_START in released.columns:
+            fresh["unc"] = released.columns[UNC_START][of]
+            fresh["epoch"] = released.columns[EPOCH_START][of]
         if "site" in released.columns:
             fresh["site"] = released.columns["site"][of]
         fresh[REF_END] = fresh.pop(_TE) + (fresh["ref"] - fresh["ts"])
@@ -287,7 +302,8 @@ class Store:
         if not self.n:
             return Widening(by, apart)
         events, ts = self.events[: self.n], self.columns["ts"][: self.n]
-        epoch, te = epochs_of(events["epoch"]), ts + (events["ref_end"] - events["ref"])
+        epochs = epochs_of(events["epoch"]), epochs_of(events[EPOCH_END])
+        te = ts + (events["ref_end"] - events["ref"])
         columns = (refuted.clock, refuted.epoch, refuted.by, refuted.first, refuted.last)
         for clock, number, more, first, last in zip(*map(np.ndarray.tolist, columns), strict=True):
             mine = (events["clock"] == clock) & (te >= first) & (ts <= last)
@@ -295,15 +311,17 @@ class Store:
                 apart |= mine
             else:
                 # What lies near a step is of no offset alone.
-                mine &= (epoch == number) | (epoch == NO_EPOCH)
+                its = [(epoch == number) | (epoch == NO_EPOCH) for epoch in epochs]
+                mine &= its[0] | its[1]
             by[mine] += more
         return Widening(np.minimum(by, UNC_MAX_NS), apart)
 
     def widen(self, doubts: Widening) -> None:
         """Events are known no better than that."""
         events, by = self.events[: self.n], doubts.by
-        events["unc"][:] = np.minimum(events["unc"] + by, UNC_MAX_NS)
-        events["epoch"][doubts.apart] = NO_EPOCH
+        for unc, epoch in (("unc", "epoch"), (UNC_END, EPOCH_END)):
+            events[unc][:] = np.minimum(events[unc] + by, UNC_MAX_NS)
+            events[epoch][doubts.apart] = NO_EPOCH
         lasts = (events["expires"] > LONG_AGO) & (events["expires"] < _FAR)
         events["expires"][lasts] += by[lasts]
 
@@ -323,7 +341,8 @@ class Store:
     def clock(self, rows: np.ndarray) -> EventTimes:
         """What is known of the times of ``rows``."""
         c = self.columns
-        return EventTimes(c["ref"], c["unc"], c["epoch"], c["clock"], c[REF_END]).take(rows)
+        start = c["ref"], c["unc"], c["epoch"], c["clock"]
+        return EventTimes(*start, c[REF_END], c[UNC_END], c[EPOCH_END]).take(rows)
 
     def chances(self, rows: np.ndarray) -> np.ndarray:
         """That the events happened (``engine.stream.timeline``); 1 at the place -1."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from engine.kernels.jit import inline, kernel
 from engine.pattern.search.machine import CERTAINLY, FLOAT, POSSIBLY, Errors, holds
-from engine.pattern.search.state import CERTAIN, IMPOSSIBLE, POSSIBLE
+from engine.pattern.search.state import CERTAIN, IMPOSSIBLE, POSSIBLE, apart_error, lasts_within
 from engine.pattern.verdict.outcomes import bits_of, real_of
 from engine.repetition.compiled import (
     ALL_OF,
@@ -27,7 +27,6 @@ from engine.repetition.compiled import (
     TAIL,
     SearchState,
 )
-from engine.stream.released import NO_EPOCH
 
 HALF: Final = 32
 LOW_HALF: Final = 2**32 - 1
@@ -41,14 +40,11 @@ def role_of(step: int, role: int) -> int:
 
 
 @inline
-def error_of(s: SearchState, one: int, two: int, t_a: int) -> int:
-    """How far the difference of two events' times may be off [ns]."""
-    first, second = s.events[one], s.events[two]
+def error_of(s: SearchState, one: int, one_end: int, two: int, two_end: int, t_a: int) -> int:
+    """How far the difference of two events' times may be off [ns]; 1: of their ends."""
     if s.setting[0].max_delay:
         return t_a
-    if first.clock == second.clock and first.epoch == second.epoch != NO_EPOCH:
-        return int(abs(first.unc - second.unc))
-    return int(first.unc + second.unc)
+    return int(apart_error(s.events[one], one_end, s.events[two], two_end))
 
 
 @inline
@@ -61,13 +57,13 @@ def spread_of(s: SearchState) -> int:
 @inline
 def order_of(s: SearchState, one: int, two: int, t_a: int) -> int:
     """Whether the first begins before the second does."""
-    return _later(s.events[two].ref - s.events[one].ref, error_of(s, one, two, t_a))
+    return _later(s.events[two].ref - s.events[one].ref, error_of(s, one, 0, two, 0, t_a))
 
 
 @inline
 def succession_of(s: SearchState, one: int, two: int, t_a: int) -> int:
     """Whether the first has ended before the second begins, as events of a match must."""
-    return _later(s.events[two].ref - s.events[one].ref_end, error_of(s, one, two, t_a))
+    return _later(s.events[two].ref - s.events[one].ref_end, error_of(s, one, 1, two, 0, t_a))
 
 
 @inline
@@ -78,12 +74,15 @@ def _later(apart: int, error: int) -> int:
 
 
 @inline
-def near(s: SearchState, one: int, time: int, two: int, t_a: int) -> int:
-    """Whether ``time``, of the second event, is at most WITHIN after the first begins."""
+def near(s: SearchState, one: int, two: int, end: int, t_a: int) -> int:
+    """Whether the second event begins, or (``end``) ends, at most WITHIN after the first begins."""
     within = s.setting[0].within
     if within < 0:
         return CERTAIN
-    apart, error = time - s.events[one].ref, error_of(s, one, two, t_a)
+    if end and one == two:
+        return int(lasts_within(s.events[one], within))
+    time = s.events[two].ref_end if end else s.events[two].ref
+    apart, error = time - s.events[one].ref, error_of(s, one, 0, two, end, t_a)
     if apart <= within - error:
         return CERTAIN
     return IMPOSSIBLE if apart > within + error or error == 0 else POSSIBLE

@@ -14,6 +14,7 @@ from typing import Final
 
 from engine.kernels.jit import inline, kernel
 from engine.kernels.tables import mixed
+from engine.pattern.search.machine import widest_of
 from engine.pattern.search.stacks import find, insert, needed
 from engine.repetition.asking import spread_of
 from engine.repetition.choosing import choose_late, choose_newest
@@ -143,7 +144,7 @@ def construct(s: SearchState, first: int, stop: int) -> tuple[int, int]:
     now, entry = s.setting[0], s.stacks.entry
     for row in range(first, stop):
         event = s.events[row]
-        now.widest = max(now.widest, event.unc)
+        now.widest = max(now.widest, widest_of(event))
         now.doubted |= event.doubted
         if now.max_delay and not now.widest_t_a and event.t_a:
             s.ended[:] = FAR

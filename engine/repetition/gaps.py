@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from engine.kernels.jit import inline, kernel
 from engine.pattern.search.construction import FOR_EVER
+from engine.pattern.search.machine import widest_of
 from engine.pattern.search.stacks import first_not_below
 from engine.pattern.search.state import CERTAIN, IMPOSSIBLE
 from engine.repetition.asking import (
@@ -148,7 +149,7 @@ def alive_until(s: SearchState, from_: int, size: int) -> int:
     first, slack = FOR_EVER, 0
     for i in range(from_, from_ + size):
         event = s.events[s.path[i].row]
-        first, slack = min(first, event.ref), max(slack, event.unc, event.t_a)
+        first, slack = min(first, event.ref), max(slack, widest_of(event), event.t_a)
     return int(first - slack + keep)
 
 
@@ -197,12 +198,10 @@ def _one_outside(
     """Whether ``row`` breaks the match before its first event, or ``behind`` its last."""
     first, last = s.path[from_], s.path[from_ + size - 1]
     if behind:
-        lies = min(order_of(s, last.row, row, t_a), near(s, first.row, s.events[row].ref, row, t_a))
+        lies = min(order_of(s, last.row, row, t_a), near(s, first.row, row, 0, t_a))
         low, high = last.step, s.setting[0].steps
     else:
-        lies = min(
-            order_of(s, row, first.row, t_a), near(s, row, s.events[last.row].ref, last.row, t_a)
-        )
+        lies = min(order_of(s, row, first.row, t_a), near(s, row, last.row, 0, t_a))
         low, high = -1, first.step
     if lies == IMPOSSIBLE:
         return IMPOSSIBLE

@@ -19,7 +19,7 @@ from engine.pattern.search import stacks
 from engine.pattern.search.host import MatchBudget
 from engine.pattern.search.machine import NO_PROGRAMS, Programs
 from engine.pattern.settings import Rule
-from engine.pattern.store import Store
+from engine.pattern.store import UNC_END, Store
 from engine.query.purge_settings import MATCHES_MAX
 from engine.repetition import construction as c
 from engine.repetition.compiled import (
@@ -203,7 +203,7 @@ class RepeatKernel:
     def renumber(self, number: np.ndarray, store: Store) -> None:
         """Row i of ``store`` is now called ``number[i]``; -1: it is gone, as its error."""
         kept = store.events[: store.n]
-        self._setting["widest"] = kept["unc"].max(initial=0)
+        self._setting["widest"] = max(kept[name].max(initial=0) for name in ("unc", UNC_END))
         self._setting["doubted"] = kept["doubted"].any()
         self._setting["widest_t_a"] = kept["t_a"].max(initial=0)
         kept_rows = number >= 0

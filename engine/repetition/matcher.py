@@ -25,7 +25,7 @@ from engine.pattern.compiled.tables import Layout
 from engine.pattern.replay import one_of_each
 from engine.pattern.seq import SeqMatcher
 from engine.pattern.settings import PatternSettings
-from engine.pattern.store import EXPIRES
+from engine.pattern.store import EXPIRES, widest_unc
 from engine.query.repeat_plan import RepeatPlan
 from engine.repetition.compiled import repeat_layout
 from engine.repetition.kernel import RepeatKernel
@@ -92,7 +92,7 @@ class RepeatMatcher(SeqMatcher):
         if self._keep_ns is None:
             return found
         # No match that an event may have broken is changed by another one once it is gone.
-        error = np.maximum(released.columns["unc"], self._t_a(released))
+        error = np.maximum(widest_unc(released), self._t_a(released))
         found = np.maximum(found, released.columns["ref"] + error + self._keep_ns)
         leading = int(self._repeat.setting["leading"][0])
         longer = (member & leading != 0) * (self._within_ns or 0)

@@ -160,7 +160,20 @@ def chances_of(
         found[some] = _of_size(
             each // 2, within_ns, rule, store, runs, which[some], t_a[which[some]]
         )
+    # Of events whose length is inexact nobody knows it.
+    lasting = np.zeros(len(runs.found), np.bool_)
+    sizes = runs.found["size"][which]
+    lasting[np.repeat(which, sizes)[_inexact(store, runs, which, sizes)]] = True
+    lasting[runs.doubts["match"][store.clock(runs.doubts["event"]).inexact]] = True
+    found[lasting[which]] = np.nan
     return found
+
+
+def _inexact(store: Store, runs: FoundRuns, which: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Of the events of matches ``which``, one after another, those of inexact length."""
+    first = np.cumsum(sizes) - sizes
+    places = np.arange(int(sizes.sum())) + np.repeat(runs.found["from_"][which] - first, sizes)
+    return store.clock(runs.path["row"][places]).inexact
 
 
 def _of_size(

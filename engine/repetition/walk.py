@@ -182,8 +182,7 @@ def verdict_of(s: SearchState, from_: int, size: int, present: int, t_a: int) ->
     if spread_of(s):
         for i in range(from_, from_ + size):
             row = s.path[i].row
-            if i > from_:
-                found = min(found, near(s, first, s.events[row].ref_end, row, t_a))
+            found = min(found, near(s, first, row, 1, t_a))
             for j in range(from_, i):
                 found = min(found, succession_of(s, s.path[j].row, row, t_a))
         if found != IMPOSSIBLE:
@@ -191,7 +190,7 @@ def verdict_of(s: SearchState, from_: int, size: int, present: int, t_a: int) ->
         placed(s, s.path, from_, size)
     elif s.setting[0].within >= 0:
         last = s.path[from_ + size - 1].row
-        found = near(s, first, s.events[last].ref_end, last, t_a)
+        found = near(s, first, last, 1, t_a)
     if found != IMPOSSIBLE:
         found = min(found, finals_hold(s, from_, size, present, t_a))
         placed(s, s.path, from_, size)

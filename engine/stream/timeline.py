@@ -72,6 +72,11 @@ def in_stream(released: Released) -> Released:
 
 REF_END: Final = "ref_end"
 """``te`` on the engine's clock, of released columns; left out where it is ``ref`` in every row."""
+UNC_START: Final = "unc_start"
+EPOCH_START: Final = "epoch_start"
+"""With ``REF_END``, ``unc`` and ``epoch`` are those of the end; these are of the start, where they
+may differ: a clock that runs off by its rate is off by more at one of the two.
+"""
 
 
 def by_end(columns: Columns) -> Columns:

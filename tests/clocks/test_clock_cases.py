@@ -161,6 +161,31 @@ def test_clock_07_durations_within_one_clock_are_off_by_its_rate() -> None:
             assert [each["certain"] for each in found] == [2 // wanted] * wanted
 
 
+def test_clock_07_an_interval_lasts_as_long_as_its_clock_says_but_for_its_rate() -> None:
+    s, ms, hour = 10**9, 10**6, 3600 * 10**9
+    clocks = [sync("q", 0, skew_error_ppb=100_000), sync("p", 0)]
+    a = event("q", "A", s, te=s + 5 * hour, arrival=6 * hour)
+    inside, after = event("q", "B", 2 * s, te=3 * s), event("q", "B", s + 5 * hour, te=6 * hour)
+    for text in ("EVENT ISEQ[A CONTAINS B](A, B)", "EVENT SEQ(A CONTAIN B)"):
+        for by, wanted in (
+            (0, ["uncertain"]), (1799 * ms, ["uncertain"]), (-1799 * ms, ["uncertain"]),
+            (-1801 * ms, ["confirmed"]), (1802 * ms, []),
+        ):  # fmt: skip
+            found = answers(f"{text} WITHIN 5 h", [*clocks, a | {"te": a["te"] + by}, inside])
+            assert [each["certainty"] for each in found] == wanted, (text, by)
+            if by == 0:
+                assert abs(found[0]["probability"] - 0.5) < 0.01
+    # By another clock, an end errs as it is old; of one clock both ends of what meets are one.
+    for text, other, wanted in (
+        ("ISEQ[A.te < P.ts](A, P)", event("p", "P", a["te"] + s), ["uncertain"]),
+        ("ISEQ[A.te < P.ts](A, P)", event("p", "P", a["te"] + 2 * s), ["confirmed"]),
+        ("ISEQ[P.ts < A.ts](P, A)", event("p", "P", s - ms), ["confirmed"]),
+        ("ISEQ[A MEETS B](A, B)", after, ["confirmed"]),
+    ):
+        found = answers(f"EVENT {text} WITHIN 9 h", [*clocks, a, other])
+        assert [each["certainty"] for each in found] == wanted, text
+
+
 def test_an_event_that_arrives_before_it_happened_refutes_its_clocks_bound() -> None:
     """The clock of p is 495 ms ahead and says it is right within 1 ms; one event proves it."""
     ms = 10**6

@@ -53,8 +53,7 @@ def worlds(draw: st.DrawFn, *, long: int = 0) -> World:
     records, events = list[tuple[int, Record]](), list[Event]()
     firsts = list[Record]()
     for source in draw(st.sampled_from(["p", "pq", "pqr"])):
-        # How long an interval lasts by its own clock counts as exact (docs/reference.md).
-        rate = draw(st.sampled_from(RATES if not long else RATES[:1]))
+        rate = draw(st.sampled_from(RATES))
         unc = draw(st.sampled_from([3, 2 * UNIT, 15 * UNIT]))
         offset = _offset(draw, rate)
         moments = draw(st.lists(st.integers(-2 * SPAN, 3 * SPAN), min_size=1, max_size=5))
@@ -137,7 +136,7 @@ def repeated(within: int) -> Truth:
     def true(events: list[Event]) -> Iterator[tuple[int, ...]]:
         for a, c, b in itertools.permutations(events, 3):
             types = a.type + c.type + b.type == "AAB"
-            if types and a.start < c.start < b.start and b.start - a.start <= within * UNIT:
+            if types and a.end < c.start and c.end < b.start and b.end - a.start <= within * UNIT:
                 yield a.number, c.number, b.number
 
     return true
@@ -163,12 +162,48 @@ def overlapping(within: int) -> Truth:
     return true
 
 
+def containing(within: int) -> Truth:
+    """One that lasts too long holds another one."""
+
+    def true(events: list[Event]) -> Iterator[tuple[int, ...]]:
+        for a, b in itertools.permutations(events, 2):
+            holds = (a.type, b.type) == ("A", "B") and a.start < b.start and b.end < a.end
+            if holds and a.end - a.start <= within * UNIT:
+                yield a.number, b.number
+
+    return true
+
+
+def without(within: int) -> Truth:
+    """None inside of it."""
+
+    def true(events: list[Event]) -> Iterator[tuple[int, ...]]:
+        for a, b in pairs(within)(events):
+            start, end = events[a].start, events[b].end
+            if not any(
+                c.type == "C" and events[a].end < c.start and c.end < events[b].start
+                and max(c.end, end) - min(c.start, start) <= within * UNIT for c in events
+            ):  # fmt: skip
+                yield a, b
+
+    return true
+
+
 PATTERNS: dict[str, tuple[str, Callable[[int], Truth], int]] = {
     "pair": ("EVENT SEQ(A a, B b) WITHIN {} us", pairs, 0),
     "negation": ("EVENT SEQ(A a, !C c, B b) WITHIN {} us", unbroken, 0),
     "repetition": ("EVENT SEQ(A{{2}} a[], B b) WITHIN {} us", repeated, 0),
     "difference": ("EVENT SEQ(A a, B b) WHERE b.ts - a.ts >= 5 us WITHIN {} us", far, 0),
     "ISEQ": ("EVENT ISEQ[A.ts < B.ts < A.te](A, B) WITHIN {} us", overlapping, 60),
+    "ISEQ contains": ("EVENT ISEQ[A CONTAINS B](A, B) WITHIN {} us", containing, 60),
+    "ISEQ without": (
+        "EVENT ISEQ[A.te < B.ts, A.te < C.ts, C.te < B.ts](A, B, !C) WITHIN {} us",
+        without,
+        30,
+    ),
+    "tree": ("EVENT SEQ(A CONTAIN B) WITHIN {} us", containing, 60),
+    "pair of intervals": ("EVENT SEQ(A a, B b) WITHIN {} us", pairs, 40),
+    "repeated intervals": ("EVENT SEQ(A{{2}} a[], B b) WITHIN {} us", repeated, 25),
 }
 
 

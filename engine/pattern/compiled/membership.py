@@ -20,8 +20,8 @@ from engine.query.fields import (
 )
 from engine.query.plan import Attribute, OrPlan, Predicate, SeqPlan, Step
 from engine.query.shape import of_intervals, of_streams
-from engine.stream.released import Released
-from engine.stream.timeline import ANY_TYPE
+from engine.stream.released import NO_EPOCH, Released
+from engine.stream.timeline import ANY_TYPE, EPOCH_START, UNC_START
 
 
 class StepFilter(NamedTuple):
@@ -56,7 +56,7 @@ def members(filters: Sequence[StepFilter], released: Released) -> np.ndarray:
         rows = rows_of[kind]
         if each.longest_ns is not None and len(rows):
             ends = released.columns["te"][rows], released.columns["ts"][rows]
-            rows = rows[ends[0] - ends[1] <= each.longest_ns]
+            rows = rows[ends[0] - ends[1] - _length_error(released, rows) <= each.longest_ns]
         found[_chosen(each, released, rows)] |= 1 << place
     return found
 
@@ -82,6 +82,19 @@ def step_filters(
         longest_ns = plan.within_ns if bounded else None
         found.append(StepFilter(step, where, tuple(joined), frozenset(columns), longest_ns))
     return tuple(found)
+
+
+def _length_error(released: Released, rows: np.ndarray) -> np.ndarray:
+    """By how much an event may last longer than its clock says [ns]: no less than what the kernel
+    takes it to be (``engine.pattern.search.state.lasts_within``).
+    """
+    columns = {name: released.columns[name][rows] for name in ("unc", "epoch")}
+    start = {"unc": UNC_START, "epoch": EPOCH_START}
+    begin = {n: released.columns[start[n]][rows] if start[n] in released.columns else columns[n]
+             for n in start}  # fmt: skip
+    apart, one = np.abs(columns["unc"] - begin["unc"]), columns["epoch"] == begin["epoch"]
+    shared = one & ((begin["epoch"] != NO_EPOCH) | (apart == 0))
+    return np.asarray(np.where(shared, apart, columns["unc"] + begin["unc"]))
 
 
 def _of_kind(step: Step, released: Released) -> np.ndarray:

@@ -14,12 +14,13 @@ import numpy as np
 from engine.kernels.records import record
 
 EVENT: Final = record(
-    "ref", "ref_end", "unc", "epoch", "order", "expires", "member", "horizon", "t_a",
+    "ref", "ref_end", "unc", "epoch", "unc_end", "epoch_end", "order", "expires", "member",
+    "horizon", "t_a",
     narrow=("clock", "doubted"),
 )  # fmt: skip
 """An event held (``engine.pattern.store`` says more). ``ref_end``: ``te`` on the
-engine's clock; ``ref`` of a point. ``clock``: its code. ``doubted``: 1: it may not have happened
-at all (``engine.stream.timeline``)."""
+engine's clock; ``ref`` of a point. ``unc``, ``epoch``: of the start, and of the end. ``clock``: its
+code. ``doubted``: 1: it may not have happened at all (``engine.stream.timeline``)."""
 
 JOIN_ORDER: Final = record(
     "branch", "step", "scope", "probes_from", "probes_to", "floors_from", "floors_to"

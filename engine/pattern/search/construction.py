@@ -10,6 +10,7 @@ from engine.kernels.jit import inline, kernel
 from engine.kernels.records import NONE, record
 from engine.kernels.tables import mixed
 from engine.pattern.compiled.records import LOW, UNSORTED, Tables
+from engine.pattern.search.machine import widest_of
 from engine.pattern.search.purge import admit, cascade, drop, purge_until, raised
 from engine.pattern.search.stacks import find, first_not_below, insert, needed
 from engine.pattern.search.state import (
@@ -23,6 +24,7 @@ from engine.pattern.search.state import (
     highest,
     key_of,
     keys_equal,
+    lasts_within,
     lowest,
     matched,
     relations_hold,
@@ -136,6 +138,7 @@ def lies_in(s: Search, scope: int, event: int, t_a: int) -> int:
         s.t.keys, s.same, s.tag, s.partial, of.keys_from, of.keys_to, event
     ):
         return IMPOSSIBLE
+    found = min(found, lasts_within(s.events[event], s.state[0].longest_negated))
     before = s.partial[of.step]
     s.partial[of.step] = event
     found = min(found, conditions_met(s, of.conditions_from, of.conditions_to, t_a))
@@ -166,7 +169,7 @@ def alive_until(
     first, slack = FOR_EVER, 0
     for m in range(from_, to):
         event = e[partial[members[m].step]]
-        first, slack = min(first, event.ref), max(slack, event.unc, event.t_a)
+        first, slack = min(first, event.ref), max(slack, widest_of(event), event.t_a)
     return first - slack + keep
 
 
@@ -483,7 +486,7 @@ def construct(s: Search, first: int, stop: int) -> tuple[int, int]:
         if event.ref_end != event.ref:
             now.spans = 1
         now.doubted |= event.doubted
-        now.widest = max(now.widest, event.unc)
+        now.widest = max(now.widest, widest_of(event))
         now.widest_t_a = max(now.widest_t_a, event.t_a)
         if not _has_room(s, row):
             return row, STACKS_FULL

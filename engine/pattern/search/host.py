@@ -9,6 +9,7 @@ import numpy as np
 
 from engine.errors import OverBudget
 from engine.kernels.records import copy_of, numbers_of
+from engine.pattern.compiled.membership import step_filters
 from engine.pattern.compiled.program import (
     awaits_text,
     compile_programs,
@@ -23,7 +24,7 @@ from engine.pattern.search import stacks
 from engine.pattern.search import state as search
 from engine.pattern.search.machine import Programs
 from engine.pattern.settings import Rule
-from engine.pattern.store import Store
+from engine.pattern.store import UNC_END, Store
 from engine.query.purge_settings import MATCHES_MAX, MATCHES_TOGETHER
 from engine.stream.released import ClockBound, Strings
 from engine.stream.timeline import ALL, LONG_AGO, Steps
@@ -107,6 +108,10 @@ class Kernel:
         now = self._state[0]
         now["max_delay"] = rule.by_delay
         now["within"] = -1 if within_ns is None else within_ns
+        filters = step_filters(layout)
+        for name, negated in (("longest", False), ("longest_negated", True)):
+            bounds = [each.longest_ns for each in filters if each.step.negated == negated]
+            now[name] = max((-1 if one is None else one for one in bounds), default=-1)
         now["keep"] = -1 if keep_ns is None else keep_ns
         now["join_orders_n"] = len(layout.tables.join_orders)
         now["indexes_n"] = len(layout.tables.indexes)
@@ -285,7 +290,7 @@ class Kernel:
         kept = store.events[: store.n]
         self._state["spans"] = (kept["ref_end"] != kept["ref"]).any()
         self._state["doubted"] = kept["doubted"].any()
-        self._state["widest"] = kept["unc"].max(initial=0)
+        self._state["widest"] = max(kept[name].max(initial=0) for name in ("unc", UNC_END))
         self._state["widest_t_a"] = kept["t_a"].max(initial=0)
         self._stacks = stacks.rebuilt(self._stacks, number, 16, 64)
 

@@ -76,8 +76,22 @@ class Errors(NamedTuple):
 
 @inline
 def _one_clock(events: np.ndarray, first: int, second: int) -> bool:
+    """Whether two events share one error, either end of theirs."""
     one, other = events[first], events[second]
-    return bool(one.epoch == other.epoch != NO_EPOCH and one.clock == other.clock)
+    shared = one.epoch == other.epoch != NO_EPOCH and one.clock == other.clock
+    return bool(shared and lasts_exactly(one) and lasts_exactly(other))
+
+
+@inline
+def lasts_exactly(event: np.record) -> bool:
+    """Whether both ends of an event err alike."""
+    return bool(event.unc == event.unc_end and event.epoch == event.epoch_end)
+
+
+@inline
+def widest_of(event: np.record) -> int:
+    """How far an end of an event may be off, at most [ns]."""
+    return int(max(event.unc, event.unc_end))
 
 
 @kernel
@@ -102,7 +116,8 @@ def spread(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors) -> floa
             for j in range(at + 1, i, 2):
                 first = first and not _one_clock(errors.events, row, rows[table[j]])
             if first:
-                widest = unc = errors.events[row].unc
+                unc = errors.events[row].unc
+                widest = widest_of(errors.events[row])
                 for j in range(i + 2, stop, 2):
                     other = rows[table[j]]
                     if _one_clock(errors.events, row, other):
@@ -121,7 +136,7 @@ def no_error(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors) -> bo
         if len(errors.given):
             if errors.given[table[i]] != 0.0:
                 return False
-        elif errors.t_a > 0 or (errors.t_a < 0 and errors.events[rows[table[i]]].unc > 0):
+        elif errors.t_a > 0 or (errors.t_a < 0 and widest_of(errors.events[rows[table[i]]]) > 0):
             return False
     return True
 

@@ -17,7 +17,15 @@ from engine.kernels.jit import inline, kernel
 from engine.kernels.records import record
 from engine.kernels.tables import mixed
 from engine.pattern.compiled.records import Tables
-from engine.pattern.search.machine import CERTAINLY, POSSIBLY, Errors, Programs, holds
+from engine.pattern.search.machine import (
+    CERTAINLY,
+    POSSIBLY,
+    Errors,
+    Programs,
+    holds,
+    lasts_exactly,
+    widest_of,
+)
 from engine.pattern.search.stacks import Stacks
 from engine.stream.released import NO_EPOCH
 
@@ -28,7 +36,8 @@ CERTAIN: Final = 2
 
 STATE: Final = record(
     # settings
-    "max_delay", "within", "keep", "join_orders_n", "indexes_n", "divider", "drops",
+    "max_delay", "within", "longest", "longest_negated", "keep", "join_orders_n", "indexes_n",
+    "divider", "drops",
     # what changes
     "spans", "widest", "widest_t_a", "found_n", "doubts_n", "moves_n", "unpurged", "purge_from",
     "bound_unc", "bound_rate", "bound_since", "bound_back", "bound_until",
@@ -37,7 +46,8 @@ STATE: Final = record(
 )  # fmt: skip
 """Settings of a search, and how far it is.
 
-``max_delay``: 1: R19's rule, else pairwise. ``within``: [ns]; -1: none. ``keep``: how long an event
+``max_delay``: 1: R19's rule, else pairwise. ``within``: [ns]; -1: none. ``longest``,
+``longest_negated``: how long an event may last, as ``within``. ``keep``: how long an event
 is kept beyond its time [ns]; -1: for ever. ``join_orders_n``: 0: matches are not looked for.
 ``divider``: 1: what lies before the window is left out by search, else by a test (L10 Opt. 4.3).
 ``drops``: 1: intervals that promises leave
@@ -103,6 +113,31 @@ class Search(NamedTuple):
     lost: np.ndarray
 
 
+@inline
+def apart_error(one: np.record, one_end: int, two: np.record, two_end: int) -> int:
+    """How far the difference of two end points may be off [ns]: by what their clocks err, or of one
+    clock by what its rate may be off between them.
+    """
+    unc, other = one.unc_end if one_end else one.unc, two.unc_end if two_end else two.unc
+    epoch = one.epoch_end if one_end else one.epoch
+    its_epoch = two.epoch_end if two_end else two.epoch
+    if one.clock == two.clock and epoch == its_epoch != NO_EPOCH:
+        return int(abs(unc - other))
+    return int(unc + other)
+
+
+@inline
+def lasts_within(event: np.record, within: int) -> int:
+    """Whether an event lasts at most ``within`` (-1: any time): impossible, possible or certain."""
+    apart = event.ref_end - event.ref
+    if within < 0 or apart == 0:
+        return CERTAIN
+    error = 0 if lasts_exactly(event) else apart_error(event, 1, event, 0)
+    if apart > within + error:
+        return IMPOSSIBLE
+    return CERTAIN if apart <= within - error or error == 0 else POSSIBLE
+
+
 @kernel
 def related(
     relations: np.ndarray, pair: np.record, now: np.record, e: np.ndarray, mine: int, other: int,
@@ -110,17 +145,13 @@ def related(
 ) -> int:  # fmt: skip
     """Whether all relations of a pair are impossible, possible or certain."""
     one, two = e[mine], e[other]
-    error = t_a if now.max_delay else one.unc + two.unc
-    shared = one.epoch == two.epoch and one.clock == two.clock
-    if shared and one.epoch != NO_EPOCH and not now.max_delay:
-        error = abs(one.unc - two.unc)
-    found = CERTAIN
+    error, found = t_a, CERTAIN
     for r in range(pair.relations_from, pair.relations_to):
         relation = relations[r]
-        if relation.left == pair.step:
-            apart = _time(one, relation.left_end) - _time(two, relation.right_end)
-        else:
-            apart = _time(two, relation.left_end) - _time(one, relation.right_end)
+        left, right = (one, two) if relation.left == pair.step else (two, one)
+        apart = _time(left, relation.left_end) - _time(right, relation.right_end)
+        if not now.max_delay:
+            error = apart_error(left, relation.left_end, right, relation.right_end)
         if apart > relation.bound - error - relation.strict:
             if error == 0 or apart > relation.bound + error:
                 return IMPOSSIBLE
@@ -137,7 +168,7 @@ def _time(event: np.record, end: int) -> int:
 @inline
 def slack_of(now: np.record, e: np.ndarray, row: int) -> int:
     """How far the difference of an event's time to any other may be off [ns]."""
-    return int(now.widest_t_a if now.max_delay else e[row].unc + now.widest)
+    return int(now.widest_t_a if now.max_delay else widest_of(e[row]) + now.widest)
 
 
 @inline
@@ -278,6 +309,10 @@ def matched(s: Search, branch: int, t_a: int) -> int:
             pair = s.t.pairs[p]
             mine, other = s.partial[pair.step], s.partial[pair.other]
             found = min(found, related(s.t.relations, pair, now, s.events, mine, other, t_a))
+        if now.spans:
+            for m in range(asked.members_from, asked.members_to):
+                event = s.events[s.partial[s.t.members[m].step]]
+                found = min(found, lasts_within(event, now.longest))
     from_, to = asked.conditions_from, asked.conditions_to
     if found != IMPOSSIBLE and from_ < to:
         found = min(found, conditions_met(s, from_, to, t_a))

@@ -16,10 +16,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from engine.barrier.base import ReleasedMatches
+from engine.pattern.compiled.membership import step_filters
+from engine.pattern.compiled.records import RELATION
 from engine.pattern.compiled.tables import Layout, members_of
 from engine.pattern.search.machine import Errors, Programs
 from engine.pattern.settings import Rule
@@ -37,7 +39,7 @@ from engine.stream.timeline import UNKNOWN
 
 class EventTimes(Struct, frozen=True):
     """What is known of some events' times: int64 ``ref unc epoch``, int32 ``clock``, and
-    ``ref_end``, the ``te`` that goes with ``ref``.
+    ``ref_end``, the ``te`` that goes with ``ref``, with its ``unc_end`` and ``epoch_end``.
     """
 
     ref: np.ndarray
@@ -45,11 +47,28 @@ class EventTimes(Struct, frozen=True):
     epoch: np.ndarray
     clock: np.ndarray
     ref_end: np.ndarray
+    unc_end: np.ndarray
+    epoch_end: np.ndarray
 
     def take(self, rows: Any) -> EventTimes:
         """The clocks of ``rows`` (whatever indexes an array)."""
-        columns = (self.ref, self.unc, self.epoch, self.clock, self.ref_end)
-        return EventTimes(*(column[rows] for column in columns))
+        return EventTimes(*(column[rows] for column in structs.astuple(self)))
+
+    @property
+    def inexact(self) -> np.ndarray:
+        """Which events last longer or shorter than their clocks say, by an unknown amount."""
+        alike = (self.unc == self.unc_end) & (self.epoch == self.epoch_end)
+        return np.asarray((self.ref != self.ref_end) & ~alike)
+
+    @property
+    def points(self) -> EventTimes:
+        """Of each match (row) the starts, then the ends, as points."""
+        ref, unc, epoch = (
+            np.hstack(two) for two in (
+                (self.ref, self.ref_end), (self.unc, self.unc_end), (self.epoch, self.epoch_end)
+            )
+        )  # fmt: skip
+        return EventTimes(ref, unc, epoch, np.hstack([self.clock] * 2), ref, unc, epoch)
 
 
 def shares_clock(first: EventTimes, second: EventTimes) -> np.ndarray:
@@ -72,6 +91,13 @@ class Doubts(Struct):
     order: np.ndarray
     scope: np.ndarray
     chance: np.ndarray
+
+    def take(self, which: np.ndarray, number: np.ndarray) -> Doubts:
+        """Those of ``which``; match i is now called ``number[i]``."""
+        columns = (self.row, self.order, self.scope, self.chance)
+        row, order, scope, chance = (column[which] for column in columns)
+        match = number[self.match[which]]
+        return Doubts(match, self.event.take(which), row, order, scope, chance)
 
 
 class Conditions(Struct):
@@ -102,13 +128,63 @@ def chances(
         clocks: (matches, positive steps): of their events.
         doubts: about these matches.
         conditions: None: clock errors change none.
+
+    Nobody knows it (NaN) where conditions or events of negated steps depend on inexact lengths.
     """
+    lasting = np.asarray(clocks.inexact.any(axis=1))
+    lasting[doubts.match[doubts.event.inexact]] = True
+    if lasting.any():
+        found, some = np.full(len(rows), np.nan), np.flatnonzero(~lasting)
+        number = np.cumsum(~lasting) - 1
+        mine = doubts.take(np.flatnonzero(~lasting[doubts.match]), number)
+        found[some] = _chances(
+            layout, branch, rule, t_a[some], rows[some], clocks.take(some), mine, conditions
+        )
+        lasting[doubts.match] = False
+        if conditions is None and not rule.by_delay:
+            found[lasting] = _lasting_chances(layout, branch, clocks.take(lasting))
+        return found
+    return _chances(layout, branch, rule, t_a, rows, clocks, doubts, conditions)
+
+
+def _lasting_chances(layout: Layout, branch: int, clocks: EventTimes) -> np.ndarray:
+    """``chances`` of matches with an event of inexact length: its two ends err as two points do."""
+    relations, steps = _own_relations(layout, branch), clocks.ref.shape[1]
+    longest = [each.longest_ns for each in step_filters(layout) if not each.step.negated]
+    for end in ("left", "right"):
+        relations[end] += relations[end + "_end"] * steps
+        relations[end + "_end"] = 0
+    if longest[0] is not None:
+        lasts = np.zeros(steps, RELATION)
+        lasts["left"], lasts["right"] = np.arange(steps) + steps, np.arange(steps)
+        lasts["bound"] = longest[0]
+        relations = np.concatenate([relations, lasts])
+    points = clocks.points
+    half, leader = points.unc.astype(np.float64), leaders_of(points, by_max_delay=False)
+    return sampled_probability(points.ref, half, leader, relations, points.ref - points.ref)
+
+
+def _own_relations(layout: Layout, branch: int) -> np.ndarray:
+    """The relations of a branch, whose steps count the match's."""
     tables = layout.tables
     of, members = tables.branches[branch], members_of(tables, branch)
     local = np.zeros(len(layout.steps), np.int64)
     local[members] = np.arange(len(members))
     relations = tables.relations[of["relations_from"] : of["relations_to"]].copy()
     relations["left"], relations["right"] = local[relations["left"]], local[relations["right"]]
+    return relations
+
+
+def _chances(
+    layout: Layout, branch: int, rule: Rule, t_a: np.ndarray, rows: np.ndarray, clocks: EventTimes,
+    doubts: Doubts, conditions: Conditions | None,
+) -> np.ndarray:  # fmt: skip
+    """``chances`` of matches whose events last as long as their clocks say."""
+    tables = layout.tables
+    members = members_of(tables, branch)
+    local = np.zeros(len(layout.steps), np.int64)
+    local[members] = np.arange(len(members))
+    relations = _own_relations(layout, branch)
     by_max_delay = rule.by_delay
     half = np.broadcast_to(t_a[:, None] / 2, clocks.unc.shape) if by_max_delay else clocks.unc
     half, long = half.astype(np.float64), clocks.ref_end - clocks.ref

@@ -18,7 +18,7 @@ from engine.pattern.compiled.program import (
 )
 from engine.pattern.compiled.tables import Layout, members_of, relations_in
 from engine.pattern.settings import Rule
-from engine.pattern.store import REF_END, Store
+from engine.pattern.store import REF_END, UNC_END, Store
 from engine.pattern.verdict.certainty import Conditions, Doubts, EventTimes, chances
 from engine.pattern.verdict.unknown import may_be_unknown, of_unknown_clocks
 from engine.query.repeat_plan import compares_others
@@ -356,7 +356,8 @@ class Judge(Struct):
 
             def until(end: np.void, mine: np.ndarray = mine) -> np.ndarray:
                 row = rows[mine, end["right"]]
-                own = 0 if self.rule.by_delay else columns["unc"][row]
+                unc = UNC_END if end["right_end"] else "unc"
+                own = 0 if self.rule.by_delay else columns[unc][row]
                 beyond = end["bound"] + 1 - end["strict"]
                 time = columns[REF_END if end["right_end"] else "ref"][row]
                 return np.asarray(time + own + beyond)
