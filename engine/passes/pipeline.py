@@ -32,6 +32,7 @@ from engine.passes.warnings import (
     of_counted,
     of_numbers,
     of_refuted_clocks,
+    of_windows,
     with_counted,
 )
 from engine.query import check_attributes
@@ -187,6 +188,7 @@ def warnings_after(
         *of_counted(given.counted),
         *of_numbers(counters, see, given.log, numbered=given.numbered),
         *of_refuted_clocks(counters),
+        *of_windows(counters),
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -266,6 +267,28 @@ def of_refuted_clocks(counters: dict[str, Any]) -> list[str]:
         for name, by in refuted
     ]  # fmt: skip
     return [*_few(early), *_few(moved)]
+
+
+def of_windows(counters: dict[str, Any]) -> list[str]:
+    """Windows that say less than they could, as that would be too much.
+
+    Args:
+        counters: of a run, see ``engine.scenario``.
+    """
+    found = Counter[tuple[str, str]]()
+    for site in counters["sites"].values():
+        for name, counts in site["queries"].items():
+            found.update({(name, what): counts.get(what, 0) for what in _TOO_MUCH})
+    return [f"{name}: {_TOO_MUCH[what].format(f'{n:,}')}" for (name, what), n in found.items() if n]
+
+
+_TOO_MUCH: Final = {
+    "wide_gaps": "{} times an event or a run of lost numbers may lie in so many windows that those "
+    "without any other event have no row for it. Use longer windows, or a smaller --window "
+    "horizon=, or clocks that err by less",
+    "refused_groups": "{} events found no room in their windows, and no window beside has bounds. "
+    "Use longer windows, fewer groups, or a smaller --window horizon=",
+}
 
 
 def of_counted(lanes: Sequence[CountedLane]) -> list[str]:

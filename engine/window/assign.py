@@ -29,7 +29,7 @@ from engine.window.state.accumulate import RowValues, add_rows
 from engine.window.state.cells import SPARE, add_to_window, keep
 from engine.window.state.content import REFUTED, STAGE_LAST, STAGE_LOW, STAGE_MIDDLE, Held
 from engine.window.uncertainty.bounds import NO_EPOCH
-from engine.window.uncertainty.missing import WINDOWS_MAX, GapTable, header_of, know
+from engine.window.uncertainty.missing import GapTable, gives_rows, header_of, know
 
 INT_MIN: Final = -(2**63)
 NEVER: Final = 2**62
@@ -291,9 +291,25 @@ def enter(
                 n += 1
         k += 1
     st.too_late += lost
-    st.refused += refused
+    if refused:
+        _without_room(min(low, r), max(high, r), batch, book, st)
     st.changed = n
     return own
+
+
+@kernel
+def _without_room(low: int, high: int, batch: PassBatch, book: PassState, st: Record) -> None:
+    """A row that may lie between two times found no cell: windows there have no bounds."""
+    st.refused += 1
+    if st.refuted_to > st.refuted_from:
+        low, high = min(low, st.refuted_from), max(high, st.refuted_to - 1)
+    st.refuted_from, st.refuted_to = low, high + 1
+    cells = book.held.cells
+    for place in range(cells.tally[0].headers):
+        header = cells.headers[place]
+        start = cells.window[header] * batch.geo.step
+        if cells.window[header] <= emitted_upto(batch, st) and low - batch.geo.size < start <= high:
+            cells.stale[header] = 1
 
 
 @inline
@@ -327,8 +343,9 @@ def take_agenda(i: int, batch: PassBatch, book: PassState, st: Record) -> int:
             return TICK
         if gap < gaps and agenda.gap_row[gap] <= i and agenda.gap_steps[gap] <= step:
             j = batch.known + gap
-            wide = batch.gaps.last[j] - batch.gaps.first[j]
-            new = 0 if wide >= WINDOWS_MAX else wide + 1
+            new = 0
+            if gives_rows(cells, batch.gaps, j):
+                new = batch.gaps.last[j] - batch.gaps.first[j] + 1
             needed = cells.tally[0].live + new + SPARE * batch.room
             if batch.can_grow and needed > len(cells.window):
                 return GROW_CELLS

@@ -234,6 +234,16 @@ def take_off(gaps: GapTable, j: int, part: int) -> int:
 WINDOWS_MAX: Final = 4096
 """A gap over more windows than that gives no result where no event is: one clock that jumped by a
 year would else make millions. It is counted in the windows that have one."""
+ROWS_MAX: Final = 1 << 18
+"""Nor does one that becomes known while so many windows are open or can be corrected: windows of ns
+under errors of ms would else fill the memory."""
+
+
+@inline
+def gives_rows(cells: Cells, gaps: GapTable, j: int) -> bool:
+    """Whether windows without any event have a result for the sake of gap ``j``."""
+    few = gaps.last[j] - gaps.first[j] < WINDOWS_MAX
+    return bool(few and cells.tally[0].headers < ROWS_MAX)
 
 
 @inline
@@ -275,7 +285,8 @@ def _spread(
 def know(
     cells: Cells, gaps: GapTable, j: int, closed: int, over: int, no_key: np.ndarray
 ) -> tuple[int, int]:
-    """Gap ``j`` becomes known; gives the windows refused for want of a cell, and 1 if too wide.
+    """Gap ``j`` becomes known; gives the windows refused for want of a cell, and 1 if it gives no
+    rows.
 
     Args:
         cells: the windows.
@@ -286,7 +297,7 @@ def know(
         no_key: the key of a header: one row of zeros.
     """
     refused, too_wide = 0, 0
-    if gaps.last[j] - gaps.first[j] < WINDOWS_MAX:
+    if gives_rows(cells, gaps, j):
         for window in range(max(gaps.first[j], over + 1), gaps.last[j] + 1):
             refused += header_of(cells, window, gaps, j, no_key) == NONE
     else:
