@@ -19,7 +19,7 @@ from engine.cascade.derived_events import (
     identities_of,
     signs_of,
 )
-from engine.clocks.seen import MIXED, STAMPED_BY
+from engine.clocks.seen import STAMPED_BY
 from engine.clocks.stream_clocks import StreamClocks
 from engine.kernels.tables import numbered
 from engine.operator import Operator, Result, ResultPieces
@@ -284,11 +284,9 @@ def _rank(number: np.ndarray) -> np.ndarray:
 
 NO_STEPS: Final = Progress()
 _TIMES: Final = ("ref", REF_END, "ts", "te", "arrival", "release", "unc", "epoch", "seq")
-_NOBODY: Final = (
-    {name: np.empty(0, np.int64) for name in _TIMES}
-    | {name: np.empty(0, np.int32) for name in CODED if name not in (CLOCK, STAMPED_BY)}
-    | {MIXED: np.empty(0, np.bool_)}
-)
+_NOBODY: Final = {name: np.empty(0, np.int64) for name in _TIMES} | {
+    name: np.empty(0, np.int32) for name in CODED if name not in (CLOCK, STAMPED_BY)
+}
 """Columns of a batch that has progress alone; the clock is the source's own."""
 
 

@@ -128,7 +128,7 @@ class MonitorOperator:
 
     def _mixed(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
         """Until which rows events of several clocks came, one of them unknown."""
-        return columns.get(MIXED, np.zeros(len(columns["clock"]), np.bool_))
+        return columns.get(MIXED, np.zeros(len(columns["ref"]), np.bool_))
 
     def _leave_out(self, symbols: np.ndarray, rows: np.ndarray, why: str) -> None:
         """``rows`` are not read, and those that would have been are counted."""
