@@ -34,7 +34,7 @@ ROOMS = {
     "compare": {"chain", "kernels", "log", "order", "report", "stream"},
     "constraint": {"clocks", "kernels", "query", "results", "stream", "window"},
     "gateway": {"stream"},
-    "grouping": {"barrier", "kernels", "query", "results", "stream"},
+    "grouping": {"barrier", "clocks", "kernels", "query", "results", "stream"},
     "interval": {"barrier", "pattern", "query", "stream"},
     "kernels": set[str](),
     "live": {
@@ -52,7 +52,7 @@ ROOMS = {
     "repetition": {"barrier", "kernels", "pattern", "query", "stream"},
     "report": {"clocks", "kernels", "log", "stream"},
     "results": {"kernels", "log", "order", "stream"},
-    "server": {"gateway", "live", "log", "stream"},
+    "server": {"clocks", "gateway", "live", "log", "stream"},
     "spark": {
         "barrier", "chain", "clocks", "constraint", "log", "order", "pattern", "query", "results",
         "stream", "window",

@@ -326,6 +326,7 @@ def columns_table(matches: Matches) -> pa.Table:
     given = matches.given
     n = len(given.at)
     computes = any(plan.computed for plan in matches.layout.branches)
+    statuses, more = matches.statuses(), [f'{{"{CLOCK_STATUS}": "{name}"}}' for name in STATUSES]
     columns = [
         pa.array(np.arange(n)),
         one_of(("-", "+"), given.plus),
@@ -337,15 +338,9 @@ def columns_table(matches: Matches) -> pa.Table:
         _chances(given),
         _events(matches),
         _computed(matches) if computes else pa.nulls(n, pa.string()),
-        _more(matches.statuses()),
+        one_of(more, statuses, statuses == 0).cast(pa.string()),
     ]
     return pa.table(columns, names=MATCH_SCHEMA.names)
-
-
-def _more(statuses: np.ndarray) -> pa.Array:
-    """Further fields, as JSON: the status of clocks that were not synchronized."""
-    texts = [f'{{"{CLOCK_STATUS}": "{name}"}}' for name in STATUSES]
-    return one_of(texts, statuses, statuses == 0).cast(pa.string())
 
 
 def certainties_of(given: ReleasedMatches) -> np.ndarray:

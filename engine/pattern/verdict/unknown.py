@@ -33,7 +33,8 @@ def of_unknown_clocks(
     """
     mixed = store.columns[MIXED]
     there = rows >= 0
-    clock, unknown = _clocks(store)[rows], store.columns["epoch"][rows] == UNKNOWN_EPOCH
+    clock = store.columns.get(STAMPED_BY, store.columns["clock"])[rows]
+    unknown = store.columns["epoch"][rows] == UNKNOWN_EPOCH
     most = np.where(there, clock, -1).max(axis=1, initial=-1)
     least = np.where(there, clock, _NEVER).min(axis=1, initial=_NEVER)
     own = (unknown & there).any(axis=1) & (least < most)
@@ -47,12 +48,8 @@ def of_runs(
     ``starts`` on, which ascend, to that of the next one.
     """
     mixed = store.columns[MIXED]
-    clock, unknown = _clocks(store)[events], store.columns["epoch"][events] == UNKNOWN_EPOCH
+    clock = store.columns.get(STAMPED_BY, store.columns["clock"])[events]
+    unknown = store.columns["epoch"][events] == UNKNOWN_EPOCH
     several = np.minimum.reduceat(clock, starts) < np.maximum.reduceat(clock, starts)
     own = np.logical_or.reduceat(unknown, starts) & several
     return np.asarray((own | by_others) & mixed[completing])
-
-
-def _clocks(store: Store) -> np.ndarray:
-    """Codes of the clocks that stamped the events."""
-    return store.columns.get(STAMPED_BY, store.columns["clock"])
