@@ -339,9 +339,7 @@ class SourceClocks:
             self.unanchored.discard(int(code))
 
     def _predicted(self, code: int, known: _Known, before: Line, at: int) -> ClockStep | None:
-        """Fit the line of ``known`` again, after ``before``; gives the step between, if any.
-        ``at``: when the sync arrived.
-        """
+        """Fit the line of ``known`` again; gives the step since ``before``. ``at``: of arrival."""
         offset, unc, stated_ppb = known.report
         sample = Sample(known.line.anchor, offset, unc)
         is_held, step = not self._fits or len(known.samples) < SYNCS_MIN, None
