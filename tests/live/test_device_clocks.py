@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -33,8 +34,8 @@ save_every = "100 ms"
 name = "q1"
 text = '''{QUERY}'''
 """
-CLOCK = 'delay_min_max = "50 ms"\ndelay_max = "5 s"\nwindow = "1 s"\n'
-DELAY_MIN_MAX_MS = 50
+LONGEST_MS = (50, 150, 450)
+"""``delay_min_max`` of a run, and of those after it where the machine was too busy for it."""
 WINDOW = 10**9
 DAY = 86_400
 DAY_SECONDS = 60
@@ -108,6 +109,10 @@ class Reader:
         self.loop.close()
 
 
+def stamping(longest_ms: int) -> str:
+    return f'delay_min_max = "{longest_ms} ms"\ndelay_max = "5 s"\nwindow = "1 s"\n'
+
+
 def check_delays(field: Field, happened: Happened, longest_ms: int) -> None:
     """Raises TooBusyError: what the agent declares of delays did not hold in some window.
 
@@ -121,9 +126,7 @@ def check_delays(field: Field, happened: Happened, longest_ms: int) -> None:
             raise TooBusyError(f"no message of a window took less than {min(delays) / S} s")
 
 
-def assert_honest(
-    field: Field, happened: Happened, longest_ms: int = DELAY_MIN_MAX_MS
-) -> tuple[int, int]:
+def assert_honest(field: Field, happened: Happened, longest_ms: int) -> tuple[int, int]:
     """No false ``confirmed``, no true match missing; gives how many are confirmed, and true."""
     check_delays(field, happened, longest_ms)
     calls = [(at, v) for at, type_, v in happened if type_ == "CALL"]
@@ -195,14 +198,13 @@ def ward(field: Field, agent_input: str) -> Iterator[Any]:
 
 
 def monitored(
-    field: Field, seed: int, ahead: float, step: float = 0, *, fast: float = 0.0,
-    seconds: float = SECONDS,
+    field: Field, seed: int, longest_ms: int, ahead: float, step: float = 0, *,
+    fast: float = 0.0, seconds: float = SECONDS,
 ) -> tuple[int, int]:  # fmt: skip
     port = free_port()
-    listens = f'[[input]]\nkind = "hl7-mllp"\nport = {port}\nmap = {{ v = "value" }}\n{CLOCK}'
-    longest_ms = 3 * DELAY_MIN_MAX_MS if fast else DELAY_MIN_MAX_MS  # a long run, a busy machine
+    listens = f'[[input]]\nkind = "hl7-mllp"\nport = {port}\nmap = {{ v = "value" }}\n'
+    listens += stamping(longest_ms)
     if fast:
-        listens = listens.replace(f'"{DELAY_MIN_MAX_MS} ms"', f'"{longest_ms} ms"')
         listens += f"skew_max_ppm = {round(50 * FASTER)}\n"
     with ward(field, listens):
         monitor: Any = until(lambda: connected(port, ahead, fast), "the agent to listen")
@@ -218,60 +220,67 @@ def connected(port: int, ahead: float, fast: float = 0.0) -> Monitor | None:
         return None
 
 
-def read(field: Field, seed: int, ahead: float, step: float = 0) -> tuple[int, int]:
+def read(
+    field: Field, seed: int, longest_ms: int, ahead: float, step: float = 0
+) -> tuple[int, int]:
     reader = Reader(ahead)
     asks = f'[[input]]\nkind = "rfid-llrp"\nhost = "127.0.0.1"\nport = {reader.port}\n'
-    asks += f'type = "SPO2"\nask_every = "500 ms"\nreconnect = "50 ms"\n{CLOCK}'
+    asks += 'type = "SPO2"\nask_every = "500 ms"\nreconnect = "50 ms"\n'
+    asks += stamping(longest_ms)
     try:
         with ward(field, asks):
             until(lambda: reader.reader.reading, "the reader to read")
             happened = lived(field, seed, reader, step)
     finally:
         reader.close()
-    return assert_honest(field, happened)
+    return assert_honest(field, happened, longest_ms)
 
 
 CASES = {
-    "monitor-20-s-slow": lambda field, seed: monitored(field, seed, -20.0),
-    "monitor-set-30-s-ahead": lambda field, seed: monitored(field, seed, -20.0, 30.0),
-    "monitor-set-30-s-back": lambda field, seed: monitored(field, seed, 0.0, -30.0),
-    "monitor-40-ppm-over-a-day": lambda field, seed: monitored(
-        field, seed, 0.0, fast=40e-6 * FASTER, seconds=DAY_SECONDS
+    "monitor-20-s-slow": partial(monitored, ahead=-20.0),
+    "monitor-set-30-s-ahead": partial(monitored, ahead=-20.0, step=30.0),
+    "monitor-set-30-s-back": partial(monitored, ahead=0.0, step=-30.0),
+    "monitor-40-ppm-over-a-day": partial(
+        monitored, ahead=0.0, fast=40e-6 * FASTER, seconds=DAY_SECONDS
     ),
-    "reader-14-s-ahead": lambda field, seed: read(field, seed, 14.0),
-    "reader-set-30-s-back": lambda field, seed: read(field, seed, 14.0, -30.0),
+    "reader-14-s-ahead": partial(read, ahead=14.0),
+    "reader-set-30-s-back": partial(read, ahead=14.0, step=-30.0),
 }
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("case", list(CASES))
 def test_accept_wrong_clocks_on_real_sockets(field: Field, case: str) -> None:
-    confirmed, true = one_run(field, case, 1)
+    confirmed, true, longest_ms = one_run(field, case, 1)
     assert true > 10
-    if "set" not in case:  # where a clock may be off by 72 ms a second, less is certain
+    if (
+        "set" not in case and longest_ms == LONGEST_MS[0]
+    ):  # where a clock may be off by 72 ms a second, less is certain
         assert confirmed > true / (4 if "ppm" not in case else 40)
 
 
 @pytest.mark.deep
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("case", list(CASES))
 @pytest.mark.parametrize("seed", range(2, 22))
 def test_accept_wrong_clocks_on_real_sockets_20_seeds(field: Field, case: str, seed: int) -> None:
     one_run(field, case, seed)
 
 
-def one_run(field: Field, case: str, seed: int) -> tuple[int, int]:
-    """How many matches are confirmed, and true; again where the machine kept no promise."""
-    for attempt in range(3):
-        folder = field.folder / f"attempt-{attempt}"
+def one_run(field: Field, case: str, seed: int) -> tuple[int, int, int]:
+    """How many matches are confirmed, and true, and what is declared of delays."""
+    for longest_ms in LONGEST_MS:
+        folder = field.folder / f"longest-{longest_ms}"
         folder.mkdir()
         run = Field(folder)
         try:
-            confirmed, true = CASES[case](run, seed)
+            confirmed, true = CASES[case](run, seed, longest_ms)
         except TooBusyError as busy:
             print(f"{case} seed {seed}: {busy}")
         else:
-            print(f"{case} seed {seed}: {confirmed} confirmed, {true} true")
-            return confirmed, true
+            print(f"{case} seed {seed}, {longest_ms} ms: {confirmed} of {true} confirmed")
+            return confirmed, true, longest_ms
         finally:
             run.close()
     pytest.skip("the machine is too busy for what the agent declares of delays")
@@ -281,7 +290,8 @@ def one_run(field: Field, case: str, seed: int) -> tuple[int, int]:
 def test_events_that_wait_in_an_outbox_keep_their_clock_over_a_restart(field: Field) -> None:
     """The gateway comes when the agent has been started again: the old events' clock is said."""
     port = free_port()
-    listens = f'[[input]]\nkind = "hl7-mllp"\nport = {port}\nmap = {{ v = "value" }}\n{CLOCK}'
+    listens = f'[[input]]\nkind = "hl7-mllp"\nport = {port}\nmap = {{ v = "value" }}\n'
+    listens += stamping(LONGEST_MS[0])
     name = field.agent_file("ward", listens, '[outbox]\nfolder = "outbox"\n')
     first = field.agent(name)
     monitor: Any = until(lambda: connected(port, -20.0), "the agent to listen")

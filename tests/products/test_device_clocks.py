@@ -54,12 +54,22 @@ def one_world(folder: Path, monitor: Monitor, seed: int) -> float:
 
 @pytest.mark.slow
 def test_accept_40_ppm_over_a_day(tmp_path: Path) -> None:
+    a_day(tmp_path / "log", 5)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(6, 26))
+def test_accept_40_ppm_over_a_day_20_seeds(tmp_path: Path, seed: int) -> None:
+    a_day(tmp_path / "log", seed)
+
+
+def a_day(folder: Path, seed: int) -> None:
     declared = DeviceClockSettings(
         delay_min_max_ns=100 * MS, delay_max_ns=60 * S, window_ns=600 * S
     )
     events, clock = lived(
-        tmp_path / "log", 5, Monitor(fast_ppb=40_000), seconds=86_400, apart=40 * S,
+        folder, seed, Monitor(fast_ppb=40_000), seconds=86_400, apart=40 * S,
         declared=declared, delay=lambda chance: 2 * MS + chance.randrange(60) * MS,
     )  # fmt: skip
     assert clock.steps == 0
-    assert assert_honest(events, tmp_path / "log", 120) > 0.8
+    assert assert_honest(events, folder, 120) > 0.8
