@@ -17,9 +17,10 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 from engine.chain import Chain, ChainSettings, ChunksOf
 from engine.chain.identity import identity_of
 from engine.chain.output_parts import last_parts, next_parts
-from engine.chain.state_bytes import StateDamagedError
+from engine.chain.state_bytes import StateDamagedError, from_bytes, to_bytes
 from engine.errors import UserError
 from engine.log.arrival_log import frames_at
+from engine.log.input.numbering import Numbering
 from engine.pattern.spill.chunks import ChunksApart
 from engine.results.run_writer import OutputPart
 from engine.results.run_writer import packed as packed_part
@@ -180,10 +181,7 @@ class ChainState:
         try:
             return Chain.restored(self._settings, site, unpacked(whole), self._chunks)
         except StateDamagedError as damaged:
-            raise UserError(
-                f"the state of site {site!r} in Spark's checkpoint {damaged}: remove the "
-                "checkpoint, or choose a new folder; all is made again from the log"
-            ) from damaged
+            raise _damaged(site, damaged) from damaged
 
     def keep(self, chain: Chain) -> None:
         """Makes the chain as it is now the state of its site."""
@@ -203,6 +201,32 @@ class ChainState:
         return Chain.restored(
             self._settings, chain.site, chain.snapshot(), lambda query: ChunksApart(chunks(query))
         )
+
+
+class NumberState:
+    """What the numbers of a site's rows so far say, between micro-batches."""
+
+    def __init__(self, handle: StatefulProcessorHandle) -> None:
+        self._state = handle.getValueState("numbers", _STATE)
+
+    def restore(self, site: str, numbering: Numbering) -> None:
+        """Raises UserError: the state is damaged."""
+        if not self._state.exists():
+            return
+        try:
+            numbering.restore(from_bytes(unpacked(bytes(self._state.get()[0]))))
+        except StateDamagedError as damaged:
+            raise _damaged(site, damaged) from damaged
+
+    def keep(self, numbering: Numbering) -> None:
+        self._state.update((packed(to_bytes(numbering.snapshot())),))
+
+
+def _damaged(site: str, how: StateDamagedError) -> UserError:
+    return UserError(
+        f"the state of site {site!r} in Spark's checkpoint {how}: remove the checkpoint, or choose "
+        "a new folder; all is made again from the log"
+    )
 
 
 def packed(snapshot: bytes) -> bytes:

@@ -20,6 +20,7 @@ from engine.chain import ChainSettings
 from engine.clocks.choice import read_clock
 from engine.constraint.settings import read_monitor
 from engine.errors import UserError
+from engine.log.input.numbering import read_seq_bits
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.order.served import check_order_attributes
@@ -30,7 +31,7 @@ from engine.query.analysis.cascade import read_statements
 from engine.query.language.statements import is_cascade
 from engine.query.plan import Plan
 from engine.query.purge_settings import PurgeSettings
-from engine.spark.chain_state import ChainState, use_cache
+from engine.spark.chain_state import ChainState, NumberState, use_cache
 from engine.spark.row_input import RowPlan, frame_of, frames_of, plan_rows
 from engine.spark.typed_output import TypedOutput
 from engine.stream.frame import Frame
@@ -46,18 +47,12 @@ _TYPES: Final = ("int", "float", "bool", "str")
 
 
 def chain(
-    order: str = "sequence",
-    queries: str | Sequence[Any] | Any = (),
-    barrier: str | None = None,
-    certainty: str = "pairwise",
-    guard_ns: int | None = 1_000_000_000,
-    clock: str | Sequence[str] = (),
-    time_unit: str = "ns",
-    spill: str | None = None,
-    window: str | None = None,
-    monitor: str | None = None,
-    attributes: Mapping[str, str] | None = None,
-) -> Callable[[DataFrame], DataFrame]:
+    order: str = "sequence", queries: str | Sequence[Any] | Any = (), barrier: str | None = None,
+    certainty: str = "pairwise", guard_ns: int | None = 1_000_000_000,
+    clock: str | Sequence[str] = (), time_unit: str = "ns", spill: str | None = None,
+    window: str | None = None, monitor: str | None = None,
+    attributes: Mapping[str, str] | None = None, seq_bits: int | Mapping[str, int] | None = None,
+) -> Callable[[DataFrame], DataFrame]:  # fmt: skip
     """A step that answers ``queries`` over a DataFrame of plain rows or of frames.
 
     Rows: columns ``source ts arrival`` (and ``seq`` behind order ``sequence``), by choice ``site
@@ -89,6 +84,9 @@ def chain(
         attributes: of frames, the types (``int float bool str``) of the attributes that they have:
             queries are checked against them, and results typed. None: both are left to the data,
             and attributes of events are a map of texts.
+        seq_bits: of rows: ``seq`` counts in 8, 16 or 32 bits and wraps around; or these by stream.
+            Wrap-arounds that are not declared, restarts and numbers that are used again are found
+            as in a file (docs/reference.md, "Numbers"), copies among the newest 8,192 numbers.
 
     Returns:
         DataFrame -> DataFrame of results, with the fields of docs/reference.md "Results" as typed
@@ -114,7 +112,10 @@ def chain(
         monitor=read_monitor(monitor, time_unit, plans),
     )
     _check_types(attributes)
-    return partial(_applied, settings=settings, time_unit=time_unit, attributes=attributes)
+    return partial(
+        _applied, settings=settings, time_unit=time_unit, attributes=attributes,
+        bits=read_seq_bits(seq_bits),
+    )  # fmt: skip
 
 
 def _plans(queries: Sequence[Any], time_unit: str) -> tuple[Plan, ...]:
@@ -145,16 +146,19 @@ def _applied(
     settings: ChainSettings,
     time_unit: str,
     attributes: Mapping[str, str] | None,
+    bits: Mapping[str, int],
 ) -> DataFrame:
     """The step's results of ``df``."""
     _use_rocksdb(df.sparkSession)
     plans = settings.plans
     rows: RowPlan | None = None
     if _PAYLOAD in df.columns:
+        if bits:
+            raise UserError("seq_bits is for rows; numbers in frames have 64 bits: leave it out")
         df, known = _frames(df), attributes
     else:
         numbered = settings.order.asks_numbers
-        df, rows = plan_rows(df, _wanted(settings), time_unit, numbered=numbered)
+        df, rows = plan_rows(df, _wanted(settings), time_unit, numbered=numbered, bits=bits)
         known = rows.attributes
     if known is not None:
         check_order_attributes(settings.looked_at, known)
@@ -248,6 +252,7 @@ class _Step(StatefulProcessor):  # type: ignore[misc]  # pyspark is not checked 
     def init(self, handle: StatefulProcessorHandle) -> None:
         use_cache(self._cache)
         self._state = ChainState(handle, self._settings)
+        self._numbers = NumberState(handle)
 
     def handleInputRows(  # noqa: N802 - Spark's name
         self,
@@ -269,7 +274,12 @@ class _Step(StatefulProcessor):  # type: ignore[misc]  # pyspark is not checked 
 
     def _to_frames(self, site: str, rows: list[Row]) -> list[Frame]:
         if self._rows is not None:
-            return [frame_of(site, rows, self._rows)] if rows else []
+            numbering = self._rows.numbering()
+            self._numbers.restore(site, numbering)
+            frames = [frame_of(site, rows, self._rows, numbering)] if rows else []
+            if self._streaming and numbering.some:
+                self._numbers.keep(numbering)
+            return frames
         return frames_of(site, rows, self._attributes)
 
     def close(self) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, Row
@@ -17,6 +18,7 @@ from pyspark.sql.types import (
     FractionalType,
     IntegralType,
     StringType,
+    StructField,
     TimestampNTZType,
     TimestampType,
 )
@@ -24,6 +26,8 @@ from pyspark.sql.types import (
 from edge_agent import records as r
 from edge_agent.units import NS_PER
 from engine.errors import ContractViolation, UserError
+from engine.log.input.intake import RowIntake
+from engine.log.input.numbering import Numbering
 from engine.log.record.record_rules import FrameError, attribute_types, checked
 from engine.log.whole_file import DAMAGED
 from engine.stream.columns import beyond, joined_type, without_nan
@@ -94,8 +98,12 @@ _TIMES: Final = (r.TS, r.TE, r.ARRIVAL)
 _COUNTS: Final = (r.SEQ, r.INCARNATION)
 _FIELDS: Final = (*_TEXTS, *_TIMES, *_COUNTS)
 _NEEDED: Final = (r.SOURCE, r.TS, r.ARRIVAL)
-_ORDER: Final = (r.ARRIVAL, r.SOURCE, r.STREAM, r.INCARNATION, r.SEQ, r.TS, r.TYPE)
+_CONTENT: Final = "slackwater content"
+"""A column with 64 bits of a row's fields and attributes, by which a copy is known."""
+_ORDER: Final = (r.ARRIVAL, r.SOURCE, r.STREAM, r.INCARNATION, r.TS, r.SEQ, r.TYPE)
 """Rows of one arrival have an order, too: the answer must not depend on Spark's shuffle."""
+_REMEMBERED: Final = 1 << 13
+"""Numbers whose content a step remembers: a stream writes them to its state with each batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +112,24 @@ class RowPlan:
 
     ``units``: ns of one step of each column of times. ``attributes``: types (``int float bool
     str``) of the columns that are attributes; ``taken``: of those that are wanted. ``numbered``:
-    every event needs a ``seq``.
+    every event needs a ``seq``. ``bits``: of counters that wrap around, by stream.
     """
 
     units: dict[str, int]
     attributes: dict[str, str]
     taken: frozenset[str]
     numbered: bool
+    bits: Mapping[str, int] = field(default_factory=dict)
+
+    def numbering(self) -> Numbering:
+        """The numbers of a site's rows, from the first on."""
+        return Numbering(self.bits, _REMEMBERED)
 
 
 def plan_rows(
-    df: DataFrame, wanted: set[str] | None, time_unit: str, *, numbered: bool
-) -> tuple[DataFrame, RowPlan]:
+    df: DataFrame, wanted: set[str] | None, time_unit: str, *, numbered: bool,
+    bits: Mapping[str, int] | None = None,
+) -> tuple[DataFrame, RowPlan]:  # fmt: skip
     """The columns of ``df`` that matter, each of one type, and what they are.
 
     Args:
@@ -123,6 +137,7 @@ def plan_rows(
         wanted: attributes to take; None = all.
         time_unit: of columns of whole numbers that are times.
         numbered: whether every event needs a number.
+        bits: of counters that wrap around, by stream.
 
     Raises:
         UserError: a column is missing, there twice, or of a type that it cannot have.
@@ -142,30 +157,40 @@ def plan_rows(
     units: dict[str, int] = {}
     attributes: dict[str, str] = {}
     taken: set[str] = set()
-    for field in df.schema:
-        column = F.col(f"`{field.name.replace('`', '``')}`")
-        if field.name in _TIMES:
-            column, units[field.name] = _time(field.name, column, field.dataType, time_unit)
-        elif field.name in _COUNTS:
-            _check(field.name, field.dataType, IntegralType, "whole numbers", "long")
+    for each in df.schema:
+        column = _column(each)
+        if each.name in _TIMES:
+            column, units[each.name] = _time(each.name, column, each.dataType, time_unit)
+        elif each.name in _COUNTS:
+            _check(each.name, each.dataType, IntegralType, "whole numbers", "long")
             column = column.cast("long")
-        elif field.name in _TEXTS:
-            _check(field.name, field.dataType, StringType, "texts", "string")
+        elif each.name in _TEXTS:
+            _check(each.name, each.dataType, StringType, "texts", "string")
         else:
-            name = field.name.removeprefix(ATTR_PREFIX)
+            name = each.name.removeprefix(ATTR_PREFIX)
             is_wanted = wanted is None or name in wanted
-            found = _attribute_type(field.dataType)
+            found = _attribute_type(each.dataType)
             if found is None and is_wanted:
-                raise _no_attribute(field.name, field.dataType)
+                raise _no_attribute(each.name, each.dataType)
             attributes |= {} if found is None else {name: found}
             if not is_wanted:
                 continue
             taken.add(name)
             column = column.cast("double") if attributes[name] == "float" else column
-        chosen.append(column.alias(field.name))
+        chosen.append(column.alias(each.name))
     if r.SITE not in names:
         chosen.append(F.lit(r.DEFAULT_SITE).alias(r.SITE))
-    return df.select(*chosen), RowPlan(units, attributes, frozenset(taken), numbered)
+    if r.SEQ in names:
+        every = [_column(f) for f in df.schema if f.name not in (*_FIELDS, r.SITE)
+                 and _attribute_type(f.dataType) is not None]  # fmt: skip
+        # Taken or not, and with their nulls, which a hash passes over.
+        content = [part for column in every for part in (column, column.isNull())]
+        chosen.append(F.xxhash64(F.lit(0), *content).alias(_CONTENT))
+    return df.select(*chosen), RowPlan(units, attributes, frozenset(taken), numbered, bits or {})
+
+
+def _column(of: StructField) -> Column:
+    return F.col(f"`{of.name.replace('`', '``')}`")
 
 
 def _time(name: str, column: Column, kind: DataType, time_unit: str) -> tuple[Column, int]:
@@ -203,12 +228,20 @@ def _no_attribute(name: str, kind: DataType) -> UserError:
     )
 
 
-def frame_of(site: str, rows: Sequence[Row], plan: RowPlan) -> Frame:
+def frame_of(
+    site: str, rows: Sequence[Row], plan: RowPlan, numbering: Numbering | None = None
+) -> Frame:
     """The rows of a site as one frame, in the order of arrival.
+
+    Args:
+        site: of all.
+        rows: of the columns that ``plan_rows`` chose.
+        plan: what they are.
+        numbering: of the site's rows so far; None: these are the first.
 
     Raises:
         UserError: names a row whose ``ts``, ``arrival``, ``source`` or number is missing, or whose
-            time is out of range.
+            time or number is out of range.
     """
     names = [name for name in rows[0].__fields__ if name != r.SITE]
     values = zip(*([row[name] for name in names] for row in rows), strict=True)
@@ -234,13 +267,33 @@ def frame_of(site: str, rows: Sequence[Row], plan: RowPlan) -> Frame:
             _refuse(site, table, name, pa.array(wrong), "is out of range in")
         is_field = name in _FIELDS
         columns[name if is_field else ATTR_PREFIX + name.removeprefix(ATTR_PREFIX)] = column
-    if r.SEQ not in columns:
+    if r.SEQ in columns:
+        content = {_CONTENT: columns.pop(ATTR_PREFIX + _CONTENT)} if _CONTENT in names else {}
+        _number(site, table, columns, content, numbering or plan.numbering())
+    else:
         columns[r.SEQ] = pa.nulls(table.num_rows, pa.int64())
     return Frame(site, pa.RecordBatch.from_pydict(columns))
 
 
+def _number(
+    site: str, table: pa.Table, columns: dict[str, pa.Array], content: dict[str, pa.Array],
+    numbering: Numbering,
+) -> None:  # fmt: skip
+    """``seq`` and ``incarnation`` as files have them (``engine.log.input.numbering``)."""
+    intake = RowIntake(1, numbering)
+    fields = {name: column for name, column in columns.items() if name in _FIELDS}
+    lines = np.arange(1, table.num_rows + 1)
+    wrong = [fault.line - 1 for fault in intake.check(fields, lines, ordered=False)]
+    _refuse(site, table, r.SEQ, pa.array(np.isin(lines - 1, wrong)),
+            "does not fit into the bits of seq_bits with its")  # fmt: skip
+    (frame,) = intake.frames(fields, content, lines)
+    columns[r.SEQ] = frame.batch.column(r.SEQ)
+    if r.INCARNATION in frame.batch.schema.names:
+        columns[r.INCARNATION] = frame.batch.column(r.INCARNATION)
+
+
 def _type(name: str, plan: RowPlan) -> pa.DataType:
-    if name in _TIMES or name in _COUNTS:
+    if name in _TIMES or name in _COUNTS or name == _CONTENT:
         return pa.int64()
     if name in _TEXTS:
         return pa.string()

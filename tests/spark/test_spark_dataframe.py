@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import warnings
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
+import slackwater
 from engine.chain import Chain, ChainSettings
 from engine.errors import UserError
 from engine.log.input.trace import TraceRead
@@ -311,3 +313,87 @@ def test_a_stream_with_spilled_events_equals_the_chain_without(
     assert set(later) <= set(expected)
     # What the last rows put off has no end of the input to come out at.
     assert len(later) >= len(expected) - 3
+
+
+COUNT = "SELECT count(*) AS n WINDOW TUMBLING 100"
+NUMBERED = "source string, seq long, type string, ts long, arrival long, v int, w int"
+
+
+def _counted_rows() -> list[dict[str, Any]]:
+    """Numbers as devices count them: in 8 bits, with copies, reused ones, and a restart at 0."""
+    rows: list[dict[str, Any]] = []
+    for number in range(900):
+        for source in "st":
+            seq = number % 256 if source == "s" else number % 500
+            row = {"source": source, "seq": seq, "type": "A", "ts": 2 * number,
+                   "arrival": 2 * number + 5, "v": 1, "w": number}  # fmt: skip
+            rows.append(row)
+            if number % 37 == 5:
+                rows.append(row | {"arrival": row["arrival"] + 1})
+            if number % 41 == 7:  # differs in what no query reads
+                rows.append(row | {"arrival": row["arrival"] + 1, "w": -1})
+    return sorted(rows, key=lambda row: row["arrival"])
+
+
+def _windows(results: list[dict[str, Any]]) -> dict[int, tuple[int, int]]:
+    """What stands: start -> count, missing."""
+    found = {}
+    for each in results:
+        window, value, missing = each["window"], each["value"], each["missing"]
+        if each["op"] == "+":
+            found[window["start"]] = (value["n"], missing)
+        else:
+            found.pop(window["start"], None)
+    return found
+
+
+@pytest.mark.parametrize("seq_bits", [None, {"s8": 8}])
+def test_numbers_of_rows_are_read_as_those_of_a_file(
+    session: SparkSession, tmp_path: Path, seq_bits: dict[str, int] | None
+) -> None:
+    rows = [
+        row | {"stream": "s8" if row["source"] == "s" else "t"} for row in _counted_rows()
+    ]  # fmt: skip
+    lines = [json.dumps(row) + "\n" for row in rows]
+    (tmp_path / "t.jsonl").write_text("".join(lines))
+    given = slackwater.read(tmp_path / "t.jsonl", seq_bits=seq_bits)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", slackwater.SlackwaterWarning)
+        results = list(slackwater.query(given, COUNT, clock="exact", guard="off"))
+    expected = _windows([dict(each) for each in results])
+    assert sum(n for n, _ in expected.values()) == 2 * (900 + 22)  # copies alone are gone
+    assert not any(missing for _, missing in expected.values())
+    step = chain(order="sequence", queries=[COUNT], guard_ns=None, clock="exact", seq_bits=seq_bits)
+    df = session.createDataFrame(rows[::-1], f"{NUMBERED}, stream string")
+    assert _windows([row.asDict(recursive=True) for row in step(df).collect()]) == expected
+
+    (tmp_path / "in").mkdir()
+    for number in range(3):
+        file = tmp_path / "in" / f"part-{number}.parquet"
+        part = rows[len(rows) * number // 3 : len(rows) * (number + 1) // 3]
+        pq.write_table(pa.Table.from_pylist(part), file)
+        os.utime(file, (1_700_000_000 + number,) * 2)
+    schema = f"{NUMBERED}, stream string".replace("v int, w int", "v long, w long")
+    stream = session.readStream.schema(schema).option("maxFilesPerTrigger", 1)
+    found: list[dict[str, Any]] = []
+    running = (
+        step(stream.parquet(str(tmp_path / "in")))
+        .writeStream.foreachBatch(
+            lambda batch, _: found.extend(row.asDict(recursive=True) for row in batch.collect())
+        )
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    running.awaitTermination()
+    later = _windows(found)
+    assert len(later) >= len(expected) - 2
+    assert later.items() <= expected.items()
+
+
+def test_a_number_that_does_not_fit_its_bits_is_refused(session: SparkSession) -> None:
+    rows = [row | {"seq": 256} for row in _counted_rows()[:1]]
+    df = session.createDataFrame(rows, NUMBERED)
+    step = chain(queries=[COUNT], clock="exact", seq_bits=8)
+    with pytest.raises(Exception, match="does not fit into the bits of seq_bits"):
+        step(df).collect()

@@ -224,10 +224,12 @@ class Numbering:
 
     Args:
         bits: of the counters, by stream; ``""``: of all other streams.
+        remembered: content is, of so many of the newest numbers at least.
     """
 
-    def __init__(self, bits: Mapping[str, int] | None = None) -> None:
+    def __init__(self, bits: Mapping[str, int] | None = None, remembered: int = REMEMBERED) -> None:
         self._bits = dict(bits or {})
+        self._remembered = remembered
         self._names: dict[LaneName, int] = {}
         self._lanes = np.zeros(0, LANE)
         self._young, self._old = _nothing(_SLOTS_LEAST), _nothing(1)
@@ -256,8 +258,8 @@ class Numbering:
             self._count_up(places, groups, numbers, ts)
             return numbers, restarts
         self._some, content = True, digest()
-        for start in range(0, len(seq), REMEMBERED // 2):
-            part = slice(start, start + REMEMBERED // 2)
+        for start in range(0, len(seq), self._remembered // 2):
+            part = slice(start, start + self._remembered // 2)
             self._make_room(2 * len(of[part]))
             with plain() if len(seq) <= _FEW else nullcontext():
                 self._entered += _count(
@@ -277,6 +279,21 @@ class Numbering:
         self._lanes["next"][places] += counts
         self._lanes["newest"][places] = first + counts - 1
         self._lanes["newest_ts"][places] = ts[groups.order[groups.starts + counts - 1]]
+
+    def snapshot(self) -> dict[str, Any]:
+        """What a later part needs, for ``restore``."""
+        return {
+            "names": list(self._names), "lanes": self._lanes[: len(self._names)],
+            "young": tuple(self._young), "old": tuple(self._old),
+            "entered": self._entered, "some": self._some,
+        }  # fmt: skip
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Goes on where ``snapshot`` was made."""
+        self._names = {tuple(name): place for place, name in enumerate(state["names"])}
+        self._lanes = state["lanes"].astype(LANE)
+        self._young, self._old = SeenNumbers(*state["young"]), SeenNumbers(*state["old"])
+        self._entered, self._some = state["entered"], state["some"]
 
     def found(self) -> tuple[CountedLane, ...]:
         """The lanes of which there is something to say."""
@@ -319,7 +336,7 @@ class Numbering:
 
     def _make_room(self, more: int) -> None:
         """Room for ``more`` numbers in the young table, at most half full."""
-        if self._entered + more > REMEMBERED * 2:
+        if self._entered + more > self._remembered * 2:
             self._old, self._young, self._entered = self._young, _nothing(_SLOTS_LEAST), 0
         slots = len(self._young.keys)
         while slots < 2 * (self._entered + more):
