@@ -21,7 +21,8 @@ from engine.chain.operators import build_operator, cascade_of
 from engine.chain.settings import ChainOutput, ChainSettings, ChunksOf
 from engine.chain.state_bytes import NotPlainError, StateDamagedError, from_bytes, to_bytes
 from engine.chain.stream_readers import StreamReaders
-from engine.clocks.reference import SourceClocks, SyncPoint
+from engine.clocks.prediction import SyncPoint
+from engine.clocks.reference import SourceClocks
 from engine.clocks.seen import ClocksSeen
 from engine.errors import ContractViolation, Interrupted, UserError
 from engine.kernels.records import INT_MIN

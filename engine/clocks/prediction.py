@@ -30,12 +30,13 @@ then the last offset is held, as in R19 3.2.2.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
 
+from edge_agent import records as r
 from edge_agent.records import TIME_MAX_NS, UNC_MAX_NS
 from engine.kernels.records import NS_PER_S
 
@@ -54,6 +55,54 @@ _FLOORED_NS: Final = 2
 _WEIGHT: Final = 1 << 40
 _EVER: Final = 2 * TIME_MAX_NS
 """From any event time to any other."""
+
+
+class SyncPoint(Struct, frozen=True):
+    """One sync record; durations in ns.
+
+    ``ts``: event time at the clock from which the offset is in force; None: after everything
+    that it has stamped so far. ``clock``: its name; None: the source's own. ``skew_error_ppb``:
+    None: it does not say.
+    """
+
+    source: str
+    stream: str
+    arrival: int
+    offset: int
+    delay: int
+    ts: int | None = None
+    clock: str | None = None
+    incarnation: int = 0
+    first_seq: int | None = None
+    precision: int = 0
+    skew_error_ppb: int | None = None
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> SyncPoint:
+        """What a sync record says; what it leaves out means 0."""
+        return cls(
+            source=record[r.SOURCE],
+            stream=record.get(r.STREAM) or r.DEFAULT_STREAM,
+            arrival=record[r.ARRIVAL],
+            offset=record.get(r.OFFSET) or 0,
+            delay=record.get(r.DELAY) or 0,
+            ts=record.get(r.TS),
+            clock=record.get(r.CLOCK),
+            incarnation=record.get(r.INCARNATION) or 0,
+            first_seq=record.get(r.FIRST_SEQ),
+            precision=record.get(r.PRECISION) or 0,
+            skew_error_ppb=record.get(r.SKEW_ERROR_PPB),
+        )
+
+    @property
+    def clock_name(self) -> str:
+        """The clock that it speaks of."""
+        return self.clock or self.source
+
+    @property
+    def uncertainty(self) -> int:
+        """Half-width around the offset, rounded up."""
+        return (self.delay + 1) // 2 + self.precision
 
 
 class Sample(NamedTuple):

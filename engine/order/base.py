@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Final, Protocol, Self
 import numpy as np
 from msgspec import Struct, field
 
-from engine.clocks.reference import SourceClocks, SyncPoint
+from engine.clocks.prediction import SyncPoint
+from engine.clocks.reference import SourceClocks
 from engine.errors import UserError
 from engine.query.plan import Plan
 from engine.stream.columns import Columns

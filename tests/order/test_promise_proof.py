@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from edge_agent.records import Kind
 from engine.chain.state_bytes import from_bytes, to_bytes
-from engine.clocks.reference import SyncPoint
+from engine.clocks.prediction import SyncPoint
 from engine.order.unordered.proof import Proof
 from engine.stream.released import Strings
 

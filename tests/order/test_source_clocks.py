@@ -21,13 +21,14 @@ from engine.clocks.prediction import (
     ClockStep,
     Line,
     Sample,
+    SyncPoint,
     bounded,
     explained,
     fitted,
     held,
     stepped,
 )
-from engine.clocks.reference import SourceClocks, SyncPoint
+from engine.clocks.reference import SourceClocks
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query

@@ -11,7 +11,8 @@ from msgspec import Struct, field
 
 from edge_agent import records as r
 from edge_agent.records import Kind
-from engine.clocks.reference import SourceClocks, SyncPoint
+from engine.clocks.prediction import SyncPoint
+from engine.clocks.reference import SourceClocks
 from engine.kernels.jit import kernel
 from engine.kernels.records import INT_MIN, NONE, numbers_of, one
 from engine.kernels.tables import empty_slots, enter, entry_of, slot_of

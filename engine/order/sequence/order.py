@@ -18,7 +18,8 @@ from typing import Any, Final, Self
 import numpy as np
 
 from edge_agent import records as r
-from engine.clocks.reference import SourceClocks, SyncPoint
+from engine.clocks.prediction import SyncPoint
+from engine.clocks.reference import SourceClocks
 from engine.errors import UserError
 from engine.kernels.records import INT_MAX, INT_MIN, NONE, numbers_of, one
 from engine.order.base import (

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from edge_agent import records as r
-from engine.clocks.reference import SyncPoint
+from engine.clocks.prediction import SyncPoint
 from engine.order.base import KeepsSources, Ordered
 from engine.order.correction import Correction
 from engine.order.slack.buffer import Index, SlackBuffer, flush_all

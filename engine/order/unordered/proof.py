@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from edge_agent import records as r
-from engine.clocks.reference import SyncPoint
+from engine.clocks.prediction import SyncPoint
 from engine.kernels.records import INT_MAX, NONE, one
 from engine.order.unordered.proof_kernel import (
     LANE,
