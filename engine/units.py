@@ -1,9 +1,10 @@
-"""Time units: everything inside is int64 nanoseconds, users write ``10 s`` or ``500ms``."""
+"""Time units and numbers for people: inside all is int64 nanoseconds, users write ``10 s``."""
 
 from __future__ import annotations
 
+import math
 import re
-from typing import Final
+from typing import Any, Final
 
 from edge_agent.units import NS_PER, exactly, no_such_unit, unit_length
 from engine.errors import UserError
@@ -71,3 +72,74 @@ def _decimal(duration_ns: int, unit: str, apart: str) -> str:
     hundredths = -(-duration_ns * 100 // NS_PER[unit])
     whole, rest = divmod(hundredths, 100)
     return f"{whole}.{rest:02d}".rstrip("0").rstrip(".") + apart + unit
+
+
+# Numbers for people: milliseconds and seconds instead of nanoseconds, and few digits.
+
+
+_DURATIONS: Final = (
+    ("d", 86_400 * 10**9, 3), ("h", 3_600 * 10**9, 3), ("min", 60 * 10**9, 3), ("s", 10**9, 1),
+    ("ms", 10**6, 1), ("\N{MICRO SIGN}s", 10**3, 1),
+)  # fmt: skip
+"""Unit, its ns, and from how many of it on it is taken."""
+
+
+def number(value: Any) -> str:
+    """Some four significant digits, never in powers of ten; integers whole.
+
+    >>> number(1234567), number(1234.5678), number(0.001234), number(None), number(1.0)
+    ('1,234,567', '1,235', '0.001234', '\N{EN DASH}', '1')
+    """
+    if value is None:
+        return "\N{EN DASH}"
+    if isinstance(value, int) or value == 0:
+        return f"{value:,.0f}"
+    if not math.isfinite(value):
+        return str(value)
+    decimals = min(max(3 - math.floor(math.log10(abs(value))), 0), 9)
+    text = f"{value:,.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def amount(count: int | None) -> str:
+    """A count with thousands apart."""
+    return number(count)
+
+
+def duration(time_ns: float | None) -> str:
+    r"""A duration in the unit that a person would take; between them a no-break space.
+
+    >>> duration(12_345_678), duration(-2_041_172_000), duration(5_400 * 10**9), duration(0)
+    ('12.35\xa0ms', '-2.041\xa0s', '90\xa0min', '0\xa0ms')
+    """
+    if time_ns is None:
+        return "\N{EN DASH}"
+    if not time_ns:
+        return "0\N{NO-BREAK SPACE}ms"
+    name, length = duration_unit(time_ns)
+    return f"{'-' if time_ns < 0 else ''}{number(abs(time_ns) / length)}\N{NO-BREAK SPACE}{name}"
+
+
+def duration_unit(time_ns: float) -> tuple[str, int]:
+    """The unit that a person would take for it, and its ns."""
+    size = abs(time_ns)
+    return next((each[:2] for each in _DURATIONS if size >= each[1] * each[2]), ("ns", 1))
+
+
+def percent(part: int, whole: int) -> str:
+    """A share that is 0 % or 100 % only if it is exactly that.
+
+    >>> percent(0, 9), percent(9, 9), percent(1, 3), percent(1, 10**6), percent(10**6 - 1, 10**6)
+    ('0 %', '100 %', '33.3 %', '< 0.01 %', '> 99.99 %')
+    """
+    if not whole:
+        return "\N{EN DASH}"
+    if part in (0, whole):
+        return "100 %" if part else "0 %"
+    share = 100 * part / whole
+    if abs(share) < 0.01:
+        return "< 0.01 %"
+    if 99.99 < share < 100:
+        return "> 99.99 %"
+    decimals = 1 if 1 <= share < 99 else 2
+    return f"{share:.{decimals}f} %"

@@ -18,7 +18,6 @@ from engine.query import query as parse_query
 from engine.query.analysis.cascade import StatementError, parse_queries, statement_names
 from engine.query.plan import Plan, asked_plan
 from engine.query.results_as_events import check_attributes, sources_of, time_columns
-from engine.report.numbers import number, percent
 from engine.results.export import read_results
 from engine.scenario import (
     Bar,
@@ -33,7 +32,7 @@ from engine.scenario import (
     Timeline,
     Unit,
 )
-from engine.units import parse_duration
+from engine.units import number, parse_duration, percent
 
 __all__ = [
     "NS_PER",

@@ -16,8 +16,7 @@ from engine.log.describe import readable_duration
 from engine.order.base import numbers_mislead
 from engine.order.registry import is_order, parse_order
 from engine.order.sequence.order import SequenceSettings
-from engine.report.numbers import number
-from engine.units import neat, parse_duration
+from engine.units import neat, number, parse_duration
 
 # Which orders are worth trying when nobody names them.
 

@@ -10,7 +10,8 @@ from engine.compare.choice import in_place
 from engine.compare.comparison import OrdersCompared
 from engine.compare.measure import Arrivals, Durations, Measures
 from engine.log.describe import readable_duration
-from engine.report.numbers import Cell, number, percent
+from engine.report.numbers import Cell
+from engine.units import number, percent
 
 FORMAT: Final = 1
 """Of compare.json; rises when a field changes its meaning."""

@@ -12,10 +12,11 @@ from engine.compare.choice import in_place
 from engine.compare.columns import COST, OUTCOME, arrival_facts, as_plain, fields, order_table
 from engine.compare.comparison import OrdersCompared
 from engine.compare.measure import Durations, Measures
-from engine.report.numbers import Kpi, amount, duration, number, percent, plain, versions
+from engine.report.numbers import Kpi, plain, versions
 from engine.report.page.document import CHAPTER, write_page
 from engine.report.page.figures import COLOURS, NEUTRAL, ONE_BOX, Figure, short
 from engine.scenario import Table
+from engine.units import amount, duration, number, percent
 
 # The figure of a comparison: hold against completeness, with the slack swept.
 #

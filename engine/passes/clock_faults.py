@@ -11,7 +11,7 @@ from engine.clocks.arrivals import ArrivalEstimate, declaration, estimate, faste
 from engine.kernels.records import NS_PER_S
 from engine.log.clock_readings import ClockReadings, clock_readings
 from engine.log.following import Log, opened
-from engine.report.numbers import duration
+from engine.units import duration
 
 _UNIT_NS: Final = 30 * 86_400 * NS_PER_S
 """So far ahead a clock is seldom, and a wrong unit of time often."""

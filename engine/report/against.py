@@ -15,10 +15,11 @@ from engine.errors import UserError
 from engine.log.whole_file import parquet_files, whole_file
 from engine.report.measure.events import NO_NUMBER, RunRows, quantiles, read_rows
 from engine.report.measure.matches import QueryAnswers, read_answers
-from engine.report.numbers import amount, as_json, duration, percent, plain, versions
+from engine.report.numbers import as_json, plain, versions
 from engine.report.page.document import document, write_text
 from engine.scenario import Table
 from engine.stream.released import LATE, LATE_DROPPED, RESIDUAL
+from engine.units import amount, duration, percent
 
 # Two runs' events compared one by one: lost, new, otherwise ordered, and how much sooner let go.
 #

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine.report.numbers import amount, duration, percent
 from engine.scenario import Claim
+from engine.units import amount, duration, percent
 
 
 def verdict(claims: Sequence[Claim], report: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,11 +10,12 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, Final
 
-from engine.report.numbers import Kpi, number, plain, versions
+from engine.report.numbers import Kpi, plain, versions
 from engine.report.page.document import CHAPTER, write_page
 from engine.report.page.figures import BAD, GOOD, ONE_BOX, Figure
 from engine.scenario import Table
 from engine.sweep.cells import CELLS, Axis, Cell, CellAnswer
+from engine.units import number
 
 # What a sweep says: where every threshold holds, and the least change that makes them hold.
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from engine.report.numbers import duration_unit, versions
+from engine.report.numbers import versions
 from engine.report.page import document
 from engine.report.page.document import CHAPTER
 from engine.report.page.figures import (
@@ -25,6 +25,7 @@ from engine.report.page.figures import (
     ms,
 )
 from engine.scenario import Table
+from engine.units import duration_unit
 from engine.validate.report import Validation, as_plain
 from engine.validate.spoken import duration, nearest
 from engine.validate.tables import (

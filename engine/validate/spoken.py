@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.report import numbers as units
+from engine import units
 
 _DIGITS: Final = 3
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from engine.report.numbers import Cell, Kpi, number, places_of, with_anchors
+from engine.report.numbers import Cell, Kpi, places_of, with_anchors
 from engine.scenario import Table
+from engine.units import number
 from engine.validate.logs.two_logs import TwoLogs
 from engine.validate.report import Validation
 from engine.validate.spoken import duration, nearest, percent

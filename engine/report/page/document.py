@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 from engine.errors import UserError
 from engine.extras import need
 from engine.log.whole_file import whole_file
-from engine.report.numbers import Cell, as_json, number, percent
+from engine.report.numbers import Cell, as_json
 from engine.report.page.figures import Figure
 from engine.report.page.run_tables import versions_text
 from engine.scenario import Table
+from engine.units import number, percent
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any, Final
 
-from engine.report.numbers import NS_PER_MS, TimeLine, duration, duration_unit, number, percent
+from engine.report.numbers import NS_PER_MS, TimeLine
+from engine.units import duration, duration_unit, number, percent
 
 # Figures of a scenario's intervals (``engine.scenario.Timeline``): lines of bars over time.
 

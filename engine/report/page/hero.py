@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-from engine.report.numbers import TimeLine, amount, duration, duration_unit, percent
+from engine.report.numbers import TimeLine
 from engine.report.page.figures import (
     ARRIVED,
     BAD,
@@ -24,6 +24,7 @@ from engine.report.page.figures import (
     digits,
     display_names,
 )
+from engine.units import amount, duration, duration_unit, percent
 
 HEIGHT_PX: Final = 250
 _SILENT_SLICES: Final = 4

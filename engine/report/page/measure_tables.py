@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from engine.report.measure.events import how_it_ended
 from engine.report.measure.matches import LISTED
-from engine.report.numbers import Cell, TimeLine, amount, duration, number, percent
+from engine.report.numbers import Cell, TimeLine
 from engine.report.page.figures import CLOCKS_SHOWN, display_names
 from engine.report.page.result_figures import match_anchor
 from engine.scenario import Table
+from engine.units import amount, duration, number, percent
 
 # What of a report with very many sources the page shows; ``report.json`` beside it has all.
 #

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from engine.report.numbers import TimeLine, number, percent
+from engine.report.numbers import TimeLine
 from engine.report.page.figures import (
     BAD,
     COLOURS,
@@ -18,6 +18,7 @@ from engine.report.page.figures import (
     log_axis,
     short,
 )
+from engine.units import number, percent
 
 # Figures of a scenario's own charts (``engine.scenario.Chart``).
 

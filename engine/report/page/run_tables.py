@@ -6,19 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from engine.report.numbers import (
-    BEFORE,
-    PASS,
-    BalanceTerm,
-    Cell,
-    TimeLine,
-    amount,
-    duration,
-    percent,
-)
+from engine.report.numbers import BEFORE, PASS, BalanceTerm, Cell, TimeLine
 from engine.report.page.figures import missing_of
 from engine.report.page.measure_tables import by_loss, how_many_sources
 from engine.scenario import Table
+from engine.units import amount, duration, percent
 
 Report = Mapping[str, Any]
 _ALWAYS: Final = ("generated", "logged", "arrived", "released", "missing")

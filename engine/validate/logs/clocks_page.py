@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from engine.report.numbers import Cell, TimeLine, duration_unit, plain, versions
+from engine.report.numbers import Cell, TimeLine, plain, versions
 from engine.report.page.document import CHAPTER, write_page
 from engine.report.page.figures import COLOURS, Figure, digits
 from engine.scenario import Table
+from engine.units import duration_unit
 from engine.validate.logs.clock_reports import ClockReport, remarks
 from engine.validate.spoken import duration, nearest
 from engine.validate.tables import ppm

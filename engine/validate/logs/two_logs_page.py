@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from engine.report.numbers import Kpi, amount, percent, plain, versions
+from engine.report.numbers import Kpi, plain, versions
 from engine.report.page.document import CHAPTER, write_page
 from engine.report.page.figures import COLOURS, Figure, duration_axis, ms
+from engine.units import amount, percent
 from engine.validate.logs.two_logs import SourceBeside, TwoLogs
 from engine.validate.spoken import duration
 from engine.validate.tables import beside_table
