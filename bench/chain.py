@@ -11,7 +11,7 @@ import time
 import numpy as np
 
 from bench.workload import columns, frames
-from engine.chain import Chain, ChainSettings
+from engine.hosts.chain import Chain, ChainSettings
 from engine.order.registry import parse_order
 from engine.query import query
 

@@ -24,14 +24,14 @@ import numpy as np
 import pyarrow as pa
 
 from bench.workload import event_frames, pattern_stream
-from engine.chain import Chain, ChainSettings
-from engine.operator import ResultPieces
+from engine.core.frame import Frame
+from engine.core.operator import ResultPieces
+from engine.hosts.chain import Chain, ChainSettings
+from engine.operators.match.match_results import Matches
 from engine.order.base import Guards
 from engine.order.registry import parse_order
-from engine.pattern.match_results import Matches
 from engine.query import query
 from engine.query.plan import JoinPlan
-from engine.stream.frame import Frame
 
 EVENTS = 1_000_000
 SOURCES = 20

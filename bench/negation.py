@@ -24,15 +24,15 @@ import numpy as np
 
 from bench.workload import event_frames, pattern_stream, sync_frame
 from engine.barrier.registry import BarrierSettings, parse_barrier
-from engine.chain import Chain, ChainSettings
-from engine.operator import ResultPieces
+from engine.core.frame import Frame
+from engine.core.operator import ResultPieces
+from engine.core.released import Released
+from engine.hosts.chain import Chain, ChainSettings
+from engine.operators.match.match_results import Matches, columns_table
+from engine.operators.match.seq import Alone, SeqMatcher
 from engine.order.registry import parse_order
-from engine.pattern.match_results import Matches, columns_table
-from engine.pattern.seq import Alone, SeqMatcher
 from engine.query import query
 from engine.query.plan import SeqPlan
-from engine.stream.frame import Frame
-from engine.stream.released import Released
 
 EVENTS = 1_000_000
 SOURCES = 20

@@ -85,9 +85,9 @@ def way_of(work: Callable[[], Any]) -> Way:
 
 def from_line_to_line() -> Way:
     """The way of ``LINE`` to its result, the second time that it goes it."""
-    from engine.passes.options import QueryOptions  # noqa: PLC0415 - a fresh command has none
-    from engine.passes.output import Answers  # noqa: PLC0415
-    from engine.passes.pipeline import Host, check_plans, prepare  # noqa: PLC0415
+    from engine.hosts.options import QueryOptions  # noqa: PLC0415 - a fresh command has none
+    from engine.hosts.pipeline import Host, check_plans, prepare  # noqa: PLC0415
+    from engine.hosts.result_files import Answers  # noqa: PLC0415
     from engine.query import query  # noqa: PLC0415
 
     plans = (query(QUERY, name="q1"),)

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from bench.workload import columns, frames
-from engine.chain import Chain, ChainSettings
+from engine.core.frame import Frame
+from engine.hosts.chain import Chain, ChainSettings
 from engine.order.registry import parse_order
-from engine.stream.frame import Frame
 
 ORDERS = (
     "none",

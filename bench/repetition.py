@@ -20,12 +20,12 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import pyarrow as pa
 
-from engine.pattern.seq import Alone
+from engine.core.released import IN_ORDER, Released, Strings
+from engine.operators.match.repetition.matcher import RepeatMatcher
+from engine.operators.match.repetition.results import RepeatMatches
+from engine.operators.match.seq import Alone
 from engine.query import query
 from engine.query.repeat_plan import RepeatPlan
-from engine.repetition.matcher import RepeatMatcher
-from engine.repetition.results import RepeatMatches
-from engine.stream.released import IN_ORDER, Released, Strings
 
 EVENTS = 100_000
 BATCH = 65_536

@@ -21,15 +21,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from engine.chain import Chain, ChainSettings
+from engine.core.frame import Frame
+from engine.hosts.chain import Chain, ChainSettings
+from engine.hosts.inprocess import run_in_process
+from engine.hosts.spark.host import run_on_spark
 from engine.log.arrival_log import LogWriter
 from engine.log.following import gathered
 from engine.order.registry import parse_order
-from engine.passes.inprocess import run_in_process
+from engine.output.export import export_jsonl
 from engine.query import query
-from engine.results.export import export_jsonl
-from engine.spark.host import run_on_spark
-from engine.stream.frame import Frame
 
 START_NS = 1_700_000_000 * 10**9
 FRAME_ROWS = 65_536

@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.workload import columns, write_log, write_rows
-from engine.chain import ChainSettings
+from engine.hosts.chain import ChainSettings
+from engine.hosts.spark.class_archive import VARIABLE as JAVA_OPTIONS
+from engine.hosts.spark.host import run_on_spark, spark_session
 from engine.order.registry import parse_order
 from engine.query import query
-from engine.spark.class_archive import VARIABLE as JAVA_OPTIONS
-from engine.spark.host import run_on_spark, spark_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -30,11 +30,11 @@ from bench.spark_w1 import (
 )
 from bench.workload import TYPES, event_frames, pattern_stream, sync_frame
 from engine.barrier.registry import parse_barrier
-from engine.chain import ChainSettings
+from engine.hosts.chain import ChainSettings
+from engine.hosts.spark.host import FILES_PER_BATCH, run_on_spark
 from engine.log.arrival_log import LogWriter
 from engine.order.registry import parse_order
 from engine.query import query
-from engine.spark.host import FILES_PER_BATCH, run_on_spark
 
 SOURCES = 20
 QUERY = "EVENT SEQ(A a, !C c, B b) WHERE a.key = b.key AND c.key = a.key WITHIN 5 s"

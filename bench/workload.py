@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from engine.core.frame import STRING, Frame
 from engine.log.arrival_log import LogWriter
-from engine.stream.frame import STRING, Frame
 
 SIDS = 100
 RATE = 15_000

@@ -16,9 +16,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
-from engine.report.numbers import versions
-from engine.report.page.document import write_page
-from engine.units import neat
+from engine.apps.report.numbers import versions
+from engine.apps.report.page.document import write_page
+from engine.core.units import neat
 from scenarios import lorawan, mimic, phones, soccer
 from scenarios.lorawan import scoring as of_lorawan
 from scenarios.mimic import scoring as of_mimic

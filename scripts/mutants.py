@@ -44,16 +44,18 @@ class Room:
 PRODUCTS: Final = "tests/products"
 ROOMS: Final = {
     "order": Room(("engine/order",), ("tests/order", PRODUCTS), 10),
-    "clocks": Room(("engine/clocks",), ("tests/order", "tests/barrier", PRODUCTS), 6),
-    "pattern": Room(("engine/pattern",), ("tests/pattern", PRODUCTS), 9),
-    "repetition": Room(("engine/repetition",), ("tests/pattern/repetition", PRODUCTS), 6),
-    "interval": Room(
-        ("engine/interval",), ("tests/interval", "tests/pattern/trees", PRODUCTS), 4
+    "clocks": Room(("engine/core/clocks",), ("tests/order", "tests/barrier", PRODUCTS), 6),
+    "pattern": Room(("engine/operators/match",), ("tests/pattern", PRODUCTS), 9),
+    "repetition": Room(
+        ("engine/operators/match/repetition",), ("tests/pattern/repetition", PRODUCTS), 6
     ),
-    "window": Room(("engine/window",), ("tests/window", PRODUCTS), 10),
-    "constraint": Room(("engine/constraint",), ("tests/constraint",), 5),
-    "cascade": Room(("engine/cascade",), ("tests/cascade",), 4),
-    "grouping": Room(("engine/grouping",), ("tests/grouping",), 5),
+    "interval": Room(
+        ("engine/operators/match/interval",), ("tests/interval", "tests/pattern/trees", PRODUCTS), 4
+    ),
+    "window": Room(("engine/operators/window",), ("tests/window", PRODUCTS), 10),
+    "constraint": Room(("engine/operators/constraint",), ("tests/constraint",), 5),
+    "cascade": Room(("engine/operators/cascade",), ("tests/cascade",), 4),
+    "grouping": Room(("engine/operators/grouping",), ("tests/grouping",), 5),
     "barrier": Room(
         ("engine/barrier",), ("tests/barrier", "tests/pattern/test_barriers.py", PRODUCTS), 5
     ),

@@ -86,8 +86,8 @@ def install_packages() -> None:
 def ensure_java() -> None:
     """Finds Java for Spark, or installs it, or says what to type."""
     sys.path.insert(0, str(ROOT))
-    from engine.errors import UserError  # noqa: PLC0415
-    from engine.java import apt_package, java_home  # noqa: PLC0415 - needs sys.path
+    from engine.core.errors import UserError  # noqa: PLC0415
+    from engine.hosts.java import apt_package, java_home  # noqa: PLC0415 - needs sys.path
 
     try:
         java_home()
@@ -102,7 +102,7 @@ def ensure_java() -> None:
 PREPARATIONS = (
     ("engine.cli.warm", "windows"),
     ("engine.cli.warm", "patterns"),
-    ("engine.spark.class_archive",),
+    ("engine.hosts.spark.class_archive",),
 )
 """Modules that spare later runs a wait; without them these are slower, and say no more."""
 

@@ -19,7 +19,7 @@ from edge_agent.device_clock import device_of
 from edge_agent.errors import SettingsError
 from edge_agent.messages import StreamSchema
 from edge_agent.packing import Codes, Column, Masked, Row
-from engine.errors import UserError
+from engine.core.errors import UserError
 from simulator.settings import check, parse_many
 from simulator.workload import Columns
 

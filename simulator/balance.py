@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.errors import ContractViolation
+from engine.core.errors import ContractViolation
 from simulator.links import LinkCounts
 
 LINK_FIELDS = (

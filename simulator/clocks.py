@@ -26,7 +26,7 @@ import numpy as np
 
 from edge_agent.clock import Now
 from edge_agent.device_clock import DeviceClockSettings
-from engine.errors import ContractViolation
+from engine.core.errors import ContractViolation
 from simulator.settings import check, parse_many, parsed_by
 
 SECOND: Final = 10**9

@@ -12,7 +12,7 @@ import hashlib
 import numpy as np
 import pyarrow as pa
 
-from engine.stream.frame import Frame
+from engine.core.frame import Frame
 from simulator.arrow_views import null_rows, plain_values
 
 

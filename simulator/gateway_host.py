@@ -11,9 +11,9 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from edge_agent.pull_back import Excerpt
+from engine.core.frame import Frame
 from engine.gateway.core import CloseConnection, GatewayCore
 from engine.gateway.frames import FrameBuilder
-from engine.stream.frame import Frame
 from simulator.alarm import LocalAlarm, VirtualTime
 from simulator.clocks import Clock
 from simulator.network import Connection, Network

@@ -25,7 +25,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.errors import UserError
+from engine.core.errors import UserError
 from simulator.delays import DELAY_MODELS, Delay, DelayModel, DrawnDelay
 from simulator.normals import survival
 from simulator.settings import check, parse_model

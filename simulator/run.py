@@ -21,10 +21,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.core.frame import Frame
 from engine.gateway.core import Sink
 from engine.log.arrival_log import LogWriter
-from engine.stream.frame import Frame
 from simulator.balance import Account, check_balance
 from simulator.scenario import Scenario, options
 from simulator.truth import clock_table, event_table, write_truth

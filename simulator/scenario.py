@@ -26,7 +26,7 @@ from edge_agent.errors import SettingsError
 from edge_agent.messages import NAME_MAX
 from edge_agent.records import DEFAULT_SITE
 from edge_agent.timesync import SyncSettings
-from engine.errors import UserError
+from engine.core.errors import UserError
 from simulator.abstracting import parse_abstracts
 from simulator.clocks import ClockSettings, StampingDevice
 from simulator.links import LinkSettings

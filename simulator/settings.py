@@ -25,8 +25,8 @@ from contextvars import ContextVar
 from typing import Any, Final, TypeVar
 
 from edge_agent.errors import near_miss
-from engine.errors import ContractViolation, UserError
-from engine.units import INT64_MAX, parse_duration
+from engine.core.errors import ContractViolation, UserError
+from engine.core.units import INT64_MAX, parse_duration
 
 T = TypeVar("T")
 Parser = Callable[[object, str], Any]

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from edge_agent.abstraction.machine import Abstraction, Ended
 from edge_agent.abstraction.settings import CUT, READINGS, AbstractSettings
-from engine.errors import UserError
+from engine.core.errors import UserError
 from simulator.scenario import SourceSettings
 from simulator.truth import TRUTH_PREFIX
 

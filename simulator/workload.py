@@ -21,7 +21,7 @@ import numpy as np
 from edge_agent.messages import StreamSchema
 from edge_agent.packing import Codes, Column, Masked
 from edge_agent.records import DEFAULT_STREAM
-from engine.errors import ContractViolation
+from engine.core.errors import ContractViolation
 from simulator.seeds import Seeds
 from simulator.settings import check, parse_model
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 import numpy as np
 
 from edge_agent import records as r
+from engine.core.frame import Frame
 from engine.gateway.core import GatewayCore, GatewaySettings, Recalled, Sink
-from engine.stream.frame import Frame
 from simulator.alarm import VirtualTime
 from simulator.arrow_views import plain_values
 from simulator.balance import Account, add_links

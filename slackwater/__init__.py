@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from engine.errors import SlackwaterError, UserError
+    from engine.core.errors import SlackwaterError, UserError
     from slackwater.answers import explain, order, query
     from slackwater.clock_estimates import clocks
     from slackwater.comparison import Comparison, compare
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from slackwater.warning import SlackwaterWarning
 else:
     _HOMES: Final = {
-        "engine.errors": ("SlackwaterError", "UserError"),
+        "engine.core.errors": ("SlackwaterError", "UserError"),
         "slackwater.answers": ("explain", "order", "query"),
         "slackwater.clock_estimates": ("clocks",),
         "slackwater.comparison": ("Comparison", "compare"),
@@ -62,7 +62,7 @@ else:
         try:
             found = globals()[name] = getattr(import_module(home), name)
         except ModuleNotFoundError as error:
-            from engine.extras import missing_package  # noqa: PLC0415
+            from engine.core.extras import missing_package  # noqa: PLC0415
 
             raise missing_package(error) from None
         return found

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 from engine.barrier.registry import parse_barrier
-from engine.chain import ChainSettings
-from engine.errors import SparkFailure, UserError
-from engine.passes.clock_faults import excluded_lines
-from engine.passes.options import OrderOptions, QueryOptions, read_definitions
-from engine.passes.output import Answers, StoredEvents
-from engine.passes.pipeline import Host, check_plans, run_pass, warnings_after, with_log_kept
-from engine.passes.warnings import before_pass, of_streams, unseen_types
+from engine.core.errors import SparkFailure, UserError
+from engine.hosts.chain import ChainSettings
+from engine.hosts.clock_faults import excluded_lines
+from engine.hosts.options import OrderOptions, QueryOptions, read_definitions
+from engine.hosts.pipeline import Host, check_plans, run_pass, warnings_after, with_log_kept
+from engine.hosts.result_files import Answers, StoredEvents
+from engine.hosts.warnings import before_pass, of_streams, unseen_types
+from engine.output.ordered import SIDE_OUTPUT
+from engine.output.part_store import PartStore
 from engine.query import check_attributes
 from engine.query import explain as explanation
 from engine.query import query as parse_query
@@ -23,8 +25,6 @@ from engine.query.explain import cascade_lines
 from engine.query.language.statements import expanded, is_cascade
 from engine.query.plan import Plan
 from engine.query.purge_settings import MATCHES_MAX, parse_purge
-from engine.results.ordered import SIDE_OUTPUT
-from engine.results.part_store import PartStore
 from slackwater.folder import Folder
 from slackwater.inputs import Input, Source, opened
 from slackwater.results import Results

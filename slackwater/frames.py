@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from engine.extras import need
+from engine.core.extras import need
 
 if TYPE_CHECKING:
     import pandas as pd

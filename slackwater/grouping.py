@@ -15,10 +15,10 @@ the end lets go what is valid, in order.
 [1, 12, 123]
 """
 
-from engine.grouping.dataflow import Dataflow, RunningDataflow
-from engine.grouping.items import Items
-from engine.grouping.maps import Combine, PythonCombine, PythonTupleMap, TupleMap
-from engine.grouping.operations import Grouping, GroupingPlan, Map, Stateful
+from engine.operators.grouping.dataflow import Dataflow, RunningDataflow
+from engine.operators.grouping.items import Items
+from engine.operators.grouping.maps import Combine, PythonCombine, PythonTupleMap, TupleMap
+from engine.operators.grouping.operations import Grouping, GroupingPlan, Map, Stateful
 
 __all__ = [
     "Combine",

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from engine.core.units import unit_ns
+from engine.hosts.pipeline import Prepared, prepare
 from engine.log.input.input_read import InputForm, InputKind
 from engine.log.input.numbering import read_seq_bits
 from engine.log.input.table_import import as_arrow
 from engine.log.record.times import DEFAULT_UNIT
-from engine.passes.pipeline import Prepared, prepare
-from engine.units import unit_ns
 from slackwater.folder import ClosesItself, Folder
 from slackwater.translate_options import translate_options
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from edge_agent import records
 from edge_agent.records import DEFAULT_SITE, Kind
+from engine.core.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
 from engine.log.arrival_log import LogReader, LogWriter
-from engine.stream.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
 
 __all__ = [
     "ATTR_PREFIX",

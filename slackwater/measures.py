@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.compare.choice import choose, in_place
-from engine.compare.measure import Durations, Measures, Reading, measure, measure_many
+from engine.apps.compare.choice import choose, in_place
+from engine.apps.compare.measure import Durations, Measures, Reading, measure, measure_many
 
 __all__ = [
     "Durations",

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from engine.report.page.figures import COLOURS, Figure, digits, log_axis
+from engine.apps.report.page.figures import COLOURS, Figure, digits, log_axis
 from engine.scenario import Claim, Table
 
 __all__ = [

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.errors import UserError
-from engine.passes.output import TABLES, Answers, StoredEvents, check_name, mixed_kinds, write
-from engine.results.typed_columns import flat as flat_table
-from engine.results.typed_columns import most_listed
+from engine.core.errors import UserError
+from engine.hosts.result_files import TABLES, Answers, StoredEvents, check_name, mixed_kinds, write
+from engine.output.typed_columns import flat as flat_table
+from engine.output.typed_columns import most_listed
 from slackwater.folder import ClosesItself, Folder
 from slackwater.frames import as_pandas, as_polars
 

@@ -9,12 +9,12 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
 
-from engine.extras import need
-from engine.passes.output import Answers
-from engine.passes.pipeline import Advanced, Host
-from engine.passes.scenario_run import REPORT, ScenarioRun, load, read_options, run_scenario
-from engine.results.part_store import PartStore
-from engine.results.run_writer import COUNTERS_FILE
+from engine.apps.scenario_run import REPORT, ScenarioRun, load, read_options, run_scenario
+from engine.core.extras import need
+from engine.hosts.pipeline import Advanced, Host
+from engine.hosts.result_files import Answers
+from engine.output.part_store import PartStore
+from engine.output.run_writer import COUNTERS_FILE
 from engine.scenario import RunnableScenario, Score
 from slackwater.folder import ClosesItself, Folder
 from slackwater.results import Results

@@ -10,15 +10,16 @@ from __future__ import annotations
 from edge_agent.errors import did_you_mean
 from edge_agent.units import NS_PER
 from engine.barrier.registry import parse_barrier
-from engine.clocks.choice import read_clock
-from engine.errors import UserError
+from engine.core.clocks.choice import read_clock
+from engine.core.errors import UserError
+from engine.core.units import number, parse_duration, percent
 from engine.order.base import Guards
 from engine.order.registry import parse_order
+from engine.output.export import read_results
 from engine.query import query as parse_query
 from engine.query.analysis.cascade import StatementError, parse_queries, statement_names
 from engine.query.plan import Plan, asked_plan
 from engine.query.results_as_events import check_attributes, sources_of, time_columns
-from engine.results.export import read_results
 from engine.scenario import (
     Bar,
     Chart,
@@ -32,7 +33,6 @@ from engine.scenario import (
     Timeline,
     Unit,
 )
-from engine.units import number, parse_duration, percent
 
 __all__ = [
     "NS_PER",

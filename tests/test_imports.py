@@ -19,8 +19,8 @@ ALLOWED = {
     "edge_agent": {"edge_agent", "msgpack", "ntplib", "netifaces"},
     "simulator": {
         "simulator", "edge_agent", "simpy", "numpy", "numba", "pyarrow",
-        "engine.gateway", "engine.kernels.jit", "engine.log", "engine.stream.frame",
-        "engine.errors", "engine.units",
+        "engine.gateway", "engine.kernels.jit", "engine.log", "engine.core.frame",
+        "engine.core.errors", "engine.core.units",
     },
     "engine": {
         "engine", "edge_agent", "numpy", "numba", "llvmlite", "pyarrow", "lark", "msgpack",
@@ -41,18 +41,18 @@ INNER = {
     "edge_agent/inputs/mqtt/link.py": {"paho"},
     "edge_agent/inputs/replay.py": {"pyarrow"},
     "scenarios/papers/": {
-        "engine.barrier", "engine.chain", "engine.errors", "engine.grouping",
-        "engine.kernels.jit", "engine.operator",
-        "engine.order.base", "engine.order.registry", "engine.pattern", "engine.query",
-        "engine.report", "engine.scenario", "engine.stream",
+        "engine.barrier", "engine.hosts.chain", "engine.core.errors", "engine.operators.grouping",
+        "engine.kernels.jit", "engine.core.operator",
+        "engine.order.base", "engine.order.registry", "engine.operators.match", "engine.query",
+        "engine.apps.report", "engine.scenario", "engine.core",
     },
-    "scenarios/recordings.py": {"engine.units", "engine.log.whole_file", "engine.report"},
+    "scenarios/recordings.py": {"engine.core.units", "engine.log.whole_file", "engine.apps.report"},
     "scenarios/mimic/answers.py": {
-        "engine.chain", "engine.passes.inprocess", "engine.order.registry", "engine.query",
+        "engine.hosts.chain", "engine.hosts.inprocess", "engine.order.registry", "engine.query",
     },
 }  # fmt: skip
 # Only these parts of the engine may start simulations: everything else sees an arrival log.
-MAY_SIMULATE = ("engine/cli/", "engine/report/")
+MAY_SIMULATE = ("engine/cli/", "engine/apps/report/")
 
 
 @cache  # tests ask of the same files, and parsing all of them takes seconds
@@ -102,12 +102,12 @@ def test_a_package_imports_only_what_it_may(package: str) -> None:
 @pytest.mark.parametrize(
     ("word", "places"),
     [
-        ("pyspark", ("engine/spark/",)),
-        ("py4j", ("engine/spark/",)),
+        ("pyspark", ("engine/hosts/spark/",)),
+        ("py4j", ("engine/hosts/spark/",)),
         ("simulator", ("simulator/", "slackwater/simulation.py", *MAY_SIMULATE)),
-        ("plotly", ("engine/report/",)),
-        ("jinja2", ("engine/report/",)),
-        ("markupsafe", ("engine/report/",)),
+        ("plotly", ("engine/apps/report/",)),
+        ("jinja2", ("engine/apps/report/",)),
+        ("markupsafe", ("engine/apps/report/",)),
         ("lark", ("engine/query/",)),
         ("typer", ("engine/cli/",)),
         ("packaging", ("engine/cli/",)),

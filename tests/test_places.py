@@ -12,18 +12,17 @@ from functools import cache
 from pathlib import Path
 
 from engine.barrier.registry import BARRIERS
-from engine.chain.operators import OPERATORS
+from engine.hosts.chain.operators import OPERATORS
 from engine.order.registry import ORDERS, settings_named
-from engine.results.kinds import KINDS
+from engine.output.kinds import KINDS
 
 ROOT = Path(__file__).resolve().parent.parent
-OPERATOR_ROOMS = (
-    "engine/cascade/", "engine/constraint/", "engine/grouping/", "engine/interval/",
-    "engine/pattern/", "engine/repetition/", "engine/window/",
-)  # fmt: skip
+OPERATOR_ROOMS = tuple(
+    f"engine/operators/{room}/" for room in ("cascade", "constraint", "grouping", "match", "window")
+)
 """Operators know their own plan."""
 CHOOSES = {
-    "engine/compare/choice.py": "sequence's default latency is the family's",
+    "engine/apps/compare/choice.py": "sequence's default latency is the family's",
 }
 """Who picks one on purpose, as a user does."""
 
@@ -66,7 +65,7 @@ def compared(texts: set[str]) -> Iterator[str]:
 def test_plans_are_known_to_the_query_language_and_their_operators_alone() -> None:
     plans = {plan.__name__ for plan in OPERATORS}
     public = "slackwater/grouping.py"  # Python code builds this plan
-    own = ("engine/query/", "engine/chain/operators.py", public, *OPERATOR_ROOMS)
+    own = ("engine/query/", "engine/hosts/chain/operators.py", public, *OPERATOR_ROOMS)
     assert naming(plans, *own) == {}
 
 
@@ -80,7 +79,7 @@ def test_nobody_but_the_registry_asks_what_class_a_plan_is() -> None:
         and isinstance(node.func, ast.Name)
         and node.func.id in {"isinstance", "issubclass"}
         and plans & {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
-        and not file.startswith(("engine/query/", "engine/chain/operators.py"))
+        and not file.startswith(("engine/query/", "engine/hosts/chain/operators.py"))
     ]
     assert asking == []
 
@@ -111,6 +110,6 @@ def test_a_barrier_is_named_in_its_file_and_the_registry() -> None:
 
 def test_a_kind_of_results_is_named_in_its_registry_and_by_its_operator() -> None:
     kinds = {f"{name}".upper() for name in KINDS}
-    own = ("engine/results/", *OPERATOR_ROOMS)
+    own = ("engine/output/", *OPERATOR_ROOMS)
     # The DataFrame step has one schema for all kinds; an alert's columns are in it if asked for.
-    assert naming(kinds, *own) == {"engine/spark/typed_output.py": {"ALERTS", "ITEMS"}}
+    assert naming(kinds, *own) == {"engine/hosts/spark/typed_output.py": {"ALERTS", "ITEMS"}}

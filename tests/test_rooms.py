@@ -16,54 +16,22 @@ from tests.test_imports import imports
 ENGINE = Path(__file__).resolve().parent.parent / "engine"
 
 ROOMS = {
-    "barrier": {"kernels", "stream"},
-    "cascade": {
-        "barrier", "clocks", "constraint", "kernels", "pattern", "query", "results", "stream",
-        "window",
-    },
-    "chain": {
-        "barrier", "cascade", "check", "clocks", "constraint", "grouping", "interval", "kernels",
-        "order", "pattern", "query", "repetition", "results", "stream", "window",
-    },
-    "check": {"kernels", "query", "results", "stream"},
+    "apps": {"barrier", "core", "hosts", "kernels", "log", "order", "output", "query"},
+    "barrier": {"core", "kernels"},
     "cli": {
-        "barrier", "chain", "compare", "kernels", "live", "log", "order", "passes",
-        "query", "report", "results", "server", "stream", "sweep", "validate",
+        "apps", "barrier", "core", "hosts", "kernels", "log", "order", "output", "query",
+        "server",
     },
-    "clocks": {"kernels", "stream"},
-    "compare": {"chain", "kernels", "log", "order", "report", "stream"},
-    "constraint": {"clocks", "kernels", "query", "results", "stream", "window"},
-    "gateway": {"stream"},
-    "grouping": {"barrier", "clocks", "kernels", "query", "results", "stream"},
-    "interval": {"barrier", "pattern", "query", "stream"},
+    "core": {"kernels"},
+    "gateway": {"core"},
+    "hosts": {"barrier", "core", "kernels", "log", "operators", "order", "output", "query"},
     "kernels": set[str](),
-    "live": {
-        "chain", "kernels", "log", "passes", "pattern", "query", "results", "spark",
-        "stream",
-    },
-    "log": {"kernels", "stream"},
-    "order": {"clocks", "kernels", "query", "stream"},
-    "passes": {
-        "barrier", "chain", "clocks", "constraint", "kernels", "log", "order", "pattern",
-        "query", "report", "results", "spark", "stream", "window",
-    },
-    "pattern": {"barrier", "clocks", "kernels", "log", "query", "results", "stream"},
-    "query": {"barrier", "stream"},
-    "repetition": {"barrier", "kernels", "pattern", "query", "stream"},
-    "report": {"clocks", "kernels", "log", "stream"},
-    "results": {"kernels", "log", "order", "stream"},
-    "server": {"clocks", "gateway", "live", "log", "stream"},
-    "spark": {
-        "barrier", "chain", "clocks", "constraint", "log", "order", "pattern", "query", "results",
-        "stream", "window",
-    },
-    "stream": {"kernels"},
-    "sweep": {"log", "passes", "report"},
-    "validate": {
-        "chain", "clocks", "kernels", "log", "order", "passes", "query", "report", "results",
-        "stream",
-    },
-    "window": {"barrier", "clocks", "kernels", "query", "results", "stream"},
+    "log": {"core", "kernels"},
+    "operators": {"barrier", "core", "kernels", "log", "output", "query"},
+    "order": {"core", "kernels", "query"},
+    "output": {"core", "kernels", "log", "order", "query"},
+    "query": {"barrier", "core"},
+    "server": {"core", "gateway", "hosts", "log"},
 }  # fmt: skip
 
 
@@ -97,7 +65,7 @@ def test_rooms_import_the_rooms_that_are_drawn() -> None:
 
 def test_no_arrows_close_a_circle() -> None:
     order = list(graphlib.TopologicalSorter(arrows()).static_order())
-    assert order.index("stream") < order.index("order") < order.index("cli")
-    closed = {**arrows(), "stream": {"order"}}
+    assert order.index("core") < order.index("order") < order.index("cli")
+    closed = {**arrows(), "core": {"order"}}
     with pytest.raises(graphlib.CycleError):
         list(graphlib.TopologicalSorter(closed).static_order())

@@ -25,15 +25,20 @@ FUNCTION_LINES_MAX = 70
 BANNED_MODULES = {"utils", "util", "helpers", "helper", "common", "manager", "misc"}
 # Cores take time, chance and settings as arguments, so that what is simulated is what is deployed.
 CORES = (
-    "edge_agent", "engine/order", "engine/window", "engine/pattern", "engine/repetition",
-    "engine/barrier", "engine/gateway", "engine/chain/site_chain.py",
+    "edge_agent", "engine/order", "engine/operators/window", "engine/operators/match",
+    "engine/barrier", "engine/gateway", "engine/hosts/chain/site_chain.py",
 )  # fmt: skip
 # What runs the cores on a device reads its clock and draws its cookies; commands have surroundings.
 CORE_EXCEPTIONS = ("edge_agent/clock.py", "edge_agent/drivers/", "edge_agent/entry.py")
 CORE_BANNED_IMPORTS = {"time", "random", "secrets", "uuid", "numpy.random"}
 CORE_BANNED_ATTRIBUTES = {"environ", "getenv", "now", "utcnow", "today", "random", "urandom"}
 # "Drift" means five things to five communities (docs/glossary.md); here only R19's windows.
-DRIFT_FOLDERS = ("engine/window/", "engine/query/", "docs/glossary.md", "tests/test_tidy.py")
+DRIFT_FOLDERS = (
+    "engine/operators/window/",
+    "engine/query/",
+    "docs/glossary.md",
+    "tests/test_tidy.py",
+)
 DRIFT_ALLOWED = re.compile(
     r"DRIFT|Drift\b|\.drift\b|drift=|R19|r19|drift[-_ ](windows?|variation|sequence)"
 )

@@ -13,7 +13,7 @@ import slackwater
 from bench.real_sockets.device_clock import Bend
 from bench.real_sockets.setup import DEVICES, QUERY, WITHIN_NS, Setup
 from edge_agent.records import Kind
-from engine.compare.measure import measure_many
+from engine.apps.compare.measure import measure_many
 from engine.log.arrival_log import LogReader
 
 ORDER = "sequence"

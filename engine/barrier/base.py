@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from msgspec import Struct
 
-from engine.operator import Result
-from engine.stream.released import Released
-from engine.stream.timeline import StreamTimeline
+from engine.core.operator import Result
+from engine.core.released import Released
+from engine.core.timeline import StreamTimeline
 
 # Contracts of a matcher, and of the barrier that decides when a match is a result (SPEC 4.2).
 #
@@ -54,7 +54,7 @@ class Matcher(Protocol):
         """The events, by the rows that changes name."""
 
     def required_columns(self) -> set[str]:
-        """As ``engine.operator.Operator``."""
+        """As ``engine.core.operator.Operator``."""
 
     def process(self, released: Released) -> Iterable[MatcherOutput]:
         """What a batch of the ordered stream does, which tells how its clocks moved.

@@ -32,9 +32,9 @@ from engine.barrier.replay import (
     replay,
     room_for,
 )
+from engine.core.timeline import LONG_AGO, Steps, StreamProgress, StreamTimeline
 from engine.kernels.records import one
 from engine.kernels.tables import numbered, places_of
-from engine.stream.timeline import LONG_AGO, Steps, StreamProgress, StreamTimeline
 
 _NEVER: Final = 2**63 - 1
 

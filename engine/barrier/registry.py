@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from edge_agent.errors import near_miss
 from engine.barrier.base import Barrier, BarrierRequirements
-from engine.errors import UserError
-from engine.units import DURATION_MAX_NS, parse_duration
+from engine.core.errors import UserError
+from engine.core.units import DURATION_MAX_NS, parse_duration
 
 if TYPE_CHECKING:
     from engine.barrier.holding import Policy
@@ -44,7 +44,7 @@ class BarrierKind:
 
     ``policy``: of one query and site. ``span``: what the duration that it needs is called; empty:
     it needs none. ``by_arrival``: the duration is one of the arrival clock. ``not_of_windows``: why
-    windows cannot have it; empty: they can (``engine.window.progress``).
+    windows cannot have it; empty: they can (``engine.operators.window.progress``).
     """
 
     closes: Closes

@@ -16,9 +16,9 @@ from engine.barrier.base import (
     MatcherOutput,
     ReleasedMatches,
 )
-from engine.errors import OverBudget
-from engine.operator import Result, ResultPieces
-from engine.stream.released import Released
+from engine.core.errors import OverBudget
+from engine.core.operator import Result, ResultPieces
+from engine.core.released import Released
 
 
 class BarrierStage:

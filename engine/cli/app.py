@@ -15,8 +15,8 @@ from typer.exceptions import TyperException
 from edge_agent.errors import refused
 from engine.cli.examples import epilog
 from engine.cli.visible import print_stderr
-from engine.errors import Interrupted, SlackwaterError, UserError
-from engine.extras import missing_package
+from engine.core.errors import Interrupted, SlackwaterError, UserError
+from engine.core.extras import missing_package
 
 _NAMES: Final = {
     "run": "A scenario: its log, its answers, its report.",

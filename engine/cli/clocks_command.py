@@ -8,15 +8,10 @@ from typing import Annotated, Final
 
 import typer
 
-from engine.cli.options import InputOptions, takes_options, typed
-from engine.cli.terminal import PlainConsole, watched
-from engine.cli.visible import json_out
-from engine.cli.work_folder import work_folder
-from engine.passes.pipeline import prepare
-from engine.report.numbers import as_json as json_text
-from engine.report.page.document import check_new_page
-from engine.validate.logs.clock_reports import clock_reports, remarks
-from engine.validate.logs.clocks_page import (
+from engine.apps.report.numbers import as_json as json_text
+from engine.apps.report.page.document import check_new_page
+from engine.apps.validate.logs.clock_reports import clock_reports, remarks
+from engine.apps.validate.logs.clocks_page import (
     HTML,
     JSON,
     as_plain,
@@ -24,6 +19,11 @@ from engine.validate.logs.clocks_page import (
     headline,
     write_clocks,
 )
+from engine.cli.options import InputOptions, takes_options, typed
+from engine.cli.terminal import PlainConsole, watched
+from engine.cli.visible import json_out
+from engine.cli.work_folder import work_folder
+from engine.hosts.pipeline import prepare
 
 _WIDTH: Final = 200
 

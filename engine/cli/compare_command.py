@@ -11,21 +11,21 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from engine.apps.compare.columns import arrival_facts, as_plain, order_table
+from engine.apps.compare.comparison import COMPLETE, MEASURED, OrdersCompared, compare
+from engine.apps.compare.measure import Advanced, Reading
+from engine.apps.compare.page import HTML, JSON, NO_ARRIVALS, write_comparison
+from engine.apps.report.numbers import as_json, plain, versions
+from engine.apps.report.page.document import check_new_page
 from engine.cli.options import InputOptions, read_share, takes_options, typed
 from engine.cli.query_commands import Input
 from engine.cli.terminal import PlainConsole, print_compiling, watched
 from engine.cli.visible import json_out
 from engine.cli.work_folder import work_folder
-from engine.compare.columns import arrival_facts, as_plain, order_table
-from engine.compare.comparison import COMPLETE, MEASURED, OrdersCompared, compare
-from engine.compare.measure import Advanced, Reading
-from engine.compare.page import HTML, JSON, NO_ARRIVALS, write_comparison
-from engine.passes.options import Guard, read_guards
-from engine.passes.pipeline import prepare
-from engine.passes.warnings import of_counted
-from engine.report.numbers import as_json, plain, versions
-from engine.report.page.document import check_new_page
-from engine.units import unit_ns
+from engine.core.units import unit_ns
+from engine.hosts.options import Guard, read_guards
+from engine.hosts.pipeline import prepare
+from engine.hosts.warnings import of_counted
 
 _WIDTH: Final = 220
 """Of the table when it is printed into a file or a pipe."""

@@ -27,9 +27,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from engine.errors import UserError
-from engine.extras import EXTRAS
-from engine.java import JAVA_MIN, Java, choose_java, install_line, installed_java, java_home
+from engine.core.errors import UserError
+from engine.core.extras import EXTRAS
+from engine.hosts.java import JAVA_MIN, Java, choose_java, install_line, installed_java, java_home
 
 __all__ = ["Check", "Status", "checks", "java_home", "report"]
 
@@ -74,7 +74,7 @@ def check_python(version: tuple[int, int, int]) -> Check:
 
 
 def check_java(found: list[Java], install: str) -> Check:
-    """Judges the Javas ``found`` (``engine.java.find_java``); ``install`` is the remedy."""
+    """Judges the Javas ``found`` (``engine.hosts.java.find_java``); ``install`` is the remedy."""
     try:
         java = choose_java(found, install)
     except UserError:

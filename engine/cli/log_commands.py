@@ -19,7 +19,10 @@ from engine.cli.examples import epilog
 from engine.cli.options import BadLineOptions, InputOptions, bad_file, takes_options
 from engine.cli.terminal import PlainConsole, watched
 from engine.cli.visible import json_out, print_stderr, visible
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.core.frame import Frame
+from engine.core.units import unit_ns
+from engine.hosts.warnings import of_counted
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.describe import describe, summary_tables
 from engine.log.input.input_log import open_input
@@ -28,10 +31,7 @@ from engine.log.input.lines import STDIN
 from engine.log.retention import forget
 from engine.log.row_export import write_rows, write_trace
 from engine.log.whole_file import sync_folder
-from engine.passes.warnings import of_counted
-from engine.results.export import text_out
-from engine.stream.frame import Frame
-from engine.units import unit_ns
+from engine.output.export import text_out
 
 log_app = typer.Typer(
     no_args_is_help=True,

@@ -16,13 +16,13 @@ from typing import Annotated, Any, Final, get_type_hints
 import typer
 
 from engine.cli.visible import print_stderr
-from engine.errors import UserError
-from engine.extras import need
+from engine.core.errors import UserError
+from engine.core.extras import need
+from engine.hosts.options import CommandOption
+from engine.hosts.pipeline import Host
 from engine.log.input.input_read import SORTS, InputForm
 from engine.log.input.numbering import BITS
 from engine.log.record.times import DEFAULT_UNIT
-from engine.passes.options import CommandOption
-from engine.passes.pipeline import Host
 
 # Groups of options: a command takes one object for each group.
 
@@ -303,7 +303,7 @@ class ReportOptions:
                 )
             return
         need("report")
-        from engine.passes.own_report import check_report  # noqa: PLC0415 - needs the extra
+        from engine.apps.own_report import check_report  # noqa: PLC0415 - needs the extra
 
         check_report(self.report)
         check_against(self.against, self.report)
@@ -317,7 +317,7 @@ def check_against(against: Path | None, now: Path) -> None:
     """
     if against is None:
         return
-    from engine.report.against import read_report  # noqa: PLC0415 - rarely asked for
+    from engine.apps.report.against import read_report  # noqa: PLC0415 - rarely asked for
 
     read_report(against)
     if now.exists() and against.samefile(now):
@@ -328,7 +328,7 @@ def print_against(against: Path | None, now: Path) -> None:
     """Writes the comparison beside the report in ``now``, and its summary on standard error."""
     if against is None:
         return
-    from engine.report.against import HTML, write_against  # noqa: PLC0415 - as above
+    from engine.apps.report.against import HTML, write_against  # noqa: PLC0415 - as above
 
     for line in write_against(against, now):
         print_stderr(f"{line}\n")

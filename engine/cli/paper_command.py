@@ -17,10 +17,10 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table as Shown
 
+from engine.apps.report.page.document import check_new_page, check_page_folder, spoken
 from engine.cli.terminal import print_compiling, watched
-from engine.errors import UserError
-from engine.report.page.document import check_new_page, check_page_folder, spoken
-from engine.units import number
+from engine.core.errors import UserError
+from engine.core.units import number
 from scenarios import papers
 from scenarios.papers.overview import HTML as ALL_HTML
 from scenarios.papers.overview import JSON as ALL_JSON

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Final
 import typer
 
 from engine.barrier.registry import parse_barrier
-from engine.chain import ChainSettings
 from engine.cli.options import (
     BadLineOptions,
     HostOptions,
@@ -34,14 +33,11 @@ from engine.cli.terminal import (
 )
 from engine.cli.visible import print_stderr
 from engine.cli.work_folder import work_folder
-from engine.errors import UserError
-from engine.log.input.input_log import input_kind
-from engine.log.input.input_read import InputKind
-from engine.log.input.lines import STDIN
-from engine.passes.clock_faults import excluded_lines
-from engine.passes.options import OrderOptions, PassRequest, QueryOptions, read_definitions
-from engine.passes.output import TABLES, Answers, StoredEvents, check_name, mixed_kinds, write
-from engine.passes.pipeline import (
+from engine.core.errors import UserError
+from engine.hosts.chain import ChainSettings
+from engine.hosts.clock_faults import excluded_lines
+from engine.hosts.options import OrderOptions, PassRequest, QueryOptions, read_definitions
+from engine.hosts.pipeline import (
     Host,
     Prepared,
     check_plans,
@@ -49,7 +45,13 @@ from engine.passes.pipeline import (
     run_pass,
     warnings_after,
 )
-from engine.passes.warnings import before_pass
+from engine.hosts.result_files import TABLES, Answers, StoredEvents, check_name, mixed_kinds, write
+from engine.hosts.warnings import before_pass
+from engine.log.input.input_log import input_kind
+from engine.log.input.input_read import InputKind
+from engine.log.input.lines import STDIN
+from engine.output.ordered import SIDE_OUTPUT
+from engine.output.part_store import PartStore
 from engine.query import explain
 from engine.query.analysis.cascade import read_statements
 from engine.query.endpoints.joins import check_index, check_joins
@@ -57,8 +59,6 @@ from engine.query.explain import cascade_lines
 from engine.query.language.statements import expanded
 from engine.query.plan import Plan
 from engine.query.purge_settings import parse_purge
-from engine.results.ordered import SIDE_OUTPUT
-from engine.results.part_store import PartStore
 
 Input = Annotated[
     str,
@@ -235,7 +235,7 @@ def _run(
             write(StoredEvents(parts, run.input.unit, SIDE_OUTPUT), run.late)
         excluded = excluded_lines(counters, given.log)
         if run.page.report is not None:
-            from engine.passes.own_report import write_own_report  # noqa: PLC0415 - needs an extra
+            from engine.apps.own_report import write_own_report  # noqa: PLC0415 - needs an extra
 
             arrives = given.log.arrival_given
             request = replace(request, excluded=tuple(excluded))

@@ -12,13 +12,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from edge_agent.standard_streams import taking_name
-from engine.cli.options import Against, check_against, print_against, typed
-from engine.cli.terminal import if_interrupted, print_compiling, watched
-from engine.cli.visible import print_stderr
-from engine.errors import UserError
-from engine.extras import need
-from engine.passes.pipeline import Advanced, Host
-from engine.passes.scenario_run import (
+from engine.apps.scenario_run import (
     REPORT,
     check_parents,
     load,
@@ -27,6 +21,12 @@ from engine.passes.scenario_run import (
     scenario_names,
     simulated,
 )
+from engine.cli.options import Against, check_against, print_against, typed
+from engine.cli.terminal import if_interrupted, print_compiling, watched
+from engine.cli.visible import print_stderr
+from engine.core.errors import UserError
+from engine.core.extras import need
+from engine.hosts.pipeline import Advanced, Host
 from engine.scenario import Score
 
 Name = Annotated[

@@ -11,20 +11,20 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from engine.cli.options import typed
-from engine.cli.terminal import if_interrupted, watched
-from engine.errors import UserError
-from engine.extras import need
-from engine.passes.scenario_run import (
+from engine.apps.report.page.document import check_page_folder
+from engine.apps.scenario_run import (
     FILE,
     check_questions,
     load_file,
     read_options,
     run_time_hints,
 )
-from engine.report.page.document import check_page_folder
-from engine.sweep.cells import CELLS, Axis, Cell, answered, cells, jobs_of, nearest, read_axes
-from engine.sweep.page import HTML, JSON, SweepFindings, assess, write_sweep
+from engine.apps.sweep.cells import CELLS, Axis, Cell, answered, cells, jobs_of, nearest, read_axes
+from engine.apps.sweep.page import HTML, JSON, SweepFindings, assess, write_sweep
+from engine.cli.options import typed
+from engine.cli.terminal import if_interrupted, watched
+from engine.core.errors import UserError
+from engine.core.extras import need
 
 # ``slackwater new`` and ``slackwater check``: scenario files (``docs/scenarios.md``).
 

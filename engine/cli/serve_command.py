@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engine.cli.visible import print_stderr
-from engine.errors import UserError
-from engine.live.questions import check_claim
+from engine.core.errors import UserError
+from engine.hosts.live.questions import check_claim
+from engine.hosts.pipeline import attribute_types, check_order, check_plans
 from engine.log.files.log_files import log_files
-from engine.passes.pipeline import attribute_types, check_order, check_plans
 from engine.query.fields import named_attributes
 from engine.server.demo.demonstration import demonstrate
 from engine.server.engine_process import EngineSettings

@@ -20,12 +20,12 @@ from rich.text import Text
 from edge_agent.standard_streams import writing_output
 from engine.cli.options import spoken_host
 from engine.cli.visible import print_stderr, visible
-from engine.errors import Interrupted
+from engine.core.errors import Interrupted
+from engine.hosts.pipeline import Host
+from engine.hosts.result_files import Answers, StoredEvents, write, writing
+from engine.hosts.warnings import of_streams, unseen_types
 from engine.kernels.jit import when_compiling
 from engine.log.following import Log
-from engine.passes.output import Answers, StoredEvents, write, writing
-from engine.passes.pipeline import Host
-from engine.passes.warnings import of_streams, unseen_types
 from engine.query.plan import Plan
 
 # A console of rich on which texts out of data do nothing but stand there.

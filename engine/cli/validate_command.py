@@ -12,25 +12,25 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from engine.apps.scenario_run import FILE
+from engine.apps.validate.report import Validation
+from engine.apps.validate.scenario_text import RecordedSources, Rhythm, scenario_text
 from engine.cli.options import read_share
 from engine.cli.terminal import PlainConsole
 from engine.cli.visible import json_out, print_stderr
-from engine.errors import UserError
-from engine.extras import need
-from engine.live.questions import Questions, answering_time_ns
+from engine.core.errors import UserError
+from engine.core.extras import need
+from engine.core.units import parse_duration
+from engine.hosts.live.questions import Questions, answering_time_ns
 from engine.log.whole_file import whole_file
-from engine.passes.scenario_run import FILE
 from engine.server.site_file import read_site
-from engine.units import parse_duration
-from engine.validate.report import Validation
-from engine.validate.scenario_text import RecordedSources, Rhythm, scenario_text
 
 if TYPE_CHECKING:
     from edge_agent.drivers.agent_file import AgentSettings
     from edge_agent.drivers.session_driver import TimeServer
     from edge_agent.measure import Findings
+    from engine.apps.validate.verdict import ResultRequirements
     from engine.scenario import Table
-    from engine.validate.verdict import ResultRequirements
 
 
 # ``slackwater validate --scenario FILE [--recording FILE]``: the measured set-up as a scenario.
@@ -180,9 +180,9 @@ def validate_setup(
     fit, also with care; 1: not fit; 2: the input is at fault. Ctrl-C keeps what was measured.
     """
     # ruff: noqa: PLC0415 - what help and the language need not
+    from engine.apps.report.page.document import check_new_page
+    from engine.apps.validate.page import HTML, JSON, write_page
     from engine.cli.options import typed
-    from engine.report.page.document import check_new_page
-    from engine.validate.page import HTML, JSON, write_page
 
     given = [name for name, value in _ways(config, log, two_logs).items() if value is not None]
     if len(given) != 1:
@@ -233,7 +233,7 @@ def _refuse(options: Mapping[str, object], why: str) -> None:
 def _questions(site: Path | None, queries: Sequence[str]) -> Questions:
     from dataclasses import replace
 
-    from engine.live.questions import Questions
+    from engine.hosts.live.questions import Questions
     from engine.server.site_file import read_site
 
     own = tuple((f"q{n}", text) for n, text in enumerate(queries, 1))
@@ -248,8 +248,8 @@ def _questions(site: Path | None, queries: Sequence[str]) -> Questions:
 
 
 def _wanted(asked: Questions, uncertain: str, gap: str | None) -> ResultRequirements:
+    from engine.apps.validate.verdict import LATENCY_NS, ResultRequirements
     from engine.order.registry import parse_order
-    from engine.validate.verdict import LATENCY_NS, ResultRequirements
 
     order = parse_order(asked.order, asked.time_unit)
     return ResultRequirements(
@@ -278,9 +278,9 @@ def _of_device(
     config: Path | None, asked: Questions, wanted: ResultRequirements, servers: Sequence[str],
     seconds: float, *, rate: bool, quiet: bool,
 ) -> Validation:  # fmt: skip
-    from engine.validate.device_quality import AgentFacts, setup_of
-    from engine.validate.report import validation
-    from engine.validate.scenario_text import habits_of
+    from engine.apps.validate.device_quality import AgentFacts, setup_of
+    from engine.apps.validate.report import validation
+    from engine.apps.validate.scenario_text import habits_of
 
     assert config is not None
     settings = _agent(config)
@@ -299,14 +299,14 @@ def _of_device(
 
 
 def _of_log(log: Path, asked: Questions, wanted: ResultRequirements, *, quiet: bool) -> Validation:
+    from engine.apps.validate.logs.clock_reports import declared_bounds
+    from engine.apps.validate.logs.log_columns import read_columns
+    from engine.apps.validate.logs.log_quality import measured_answers, setup_of_log
+    from engine.apps.validate.report import validation
     from engine.cli.terminal import print_compiling, print_unseen_types, watched
     from engine.cli.work_folder import work_folder
+    from engine.hosts.pipeline import check_plans
     from engine.log.arrival_log import LogReader
-    from engine.passes.pipeline import check_plans
-    from engine.validate.logs.clock_reports import declared_bounds
-    from engine.validate.logs.log_columns import read_columns
-    from engine.validate.logs.log_quality import measured_answers, setup_of_log
-    from engine.validate.report import validation
 
     settings = asked.chain_settings() if asked.queries else None
     with watched("reading", quiet=quiet) as advanced:
@@ -374,10 +374,10 @@ def _progress(*, quiet: bool) -> Iterator[Callable[[str, float], None]]:
 
 
 def _show(found: Validation, *, as_json: bool) -> None:
-    from engine.report.numbers import as_json as json_text
-    from engine.report.numbers import versions
-    from engine.validate.report import as_plain
-    from engine.validate.tables import (
+    from engine.apps.report.numbers import as_json as json_text
+    from engine.apps.report.numbers import versions
+    from engine.apps.validate.report import as_plain
+    from engine.apps.validate.tables import (
         clock_table,
         deviation_table,
         fact_table,
@@ -417,16 +417,16 @@ def _show(found: Validation, *, as_json: bool) -> None:
 def _compare_two(
     first: Path, second: Path, out: Path | None, *, as_json: bool, quiet: bool
 ) -> None:  # fmt: skip
+    from engine.apps.report.numbers import as_json as json_text
+    from engine.apps.report.numbers import plain
+    from engine.apps.report.page.document import check_new_page
+    from engine.apps.validate.logs.log_columns import read_columns
+    from engine.apps.validate.logs.two_logs import compare_logs
+    from engine.apps.validate.logs.two_logs_page import HTML, JSON, write_two_logs
+    from engine.apps.validate.spoken import duration
+    from engine.apps.validate.tables import beside_table
     from engine.cli.options import typed
     from engine.cli.terminal import watched
-    from engine.report.numbers import as_json as json_text
-    from engine.report.numbers import plain
-    from engine.report.page.document import check_new_page
-    from engine.validate.logs.log_columns import read_columns
-    from engine.validate.logs.two_logs import compare_logs
-    from engine.validate.logs.two_logs_page import HTML, JSON, write_two_logs
-    from engine.validate.spoken import duration
-    from engine.validate.tables import beside_table
 
     if out is not None:
         check_new_page(out, (HTML, JSON))

@@ -47,7 +47,7 @@ TASTE: Final = (
 def records() -> Iterator[dict[str, Any]]:
     """A trace of two sources: late events, a lost one, a clock that is known to within 4 ns.
 
-    More than pass before kernels are loaded (``engine.passes.inprocess``).
+    More than pass before kernels are loaded (``engine.hosts.inprocess``).
     """
     yield {"kind": "sync", "source": "s1", "offset": 1, "delay": 8, "arrival": 1}
     for seq in (*range(20), 22, 21, *range(24, 200)):

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from engine.errors import SparkFailure, UserError
-from engine.passes.pipeline import with_log_kept
+from engine.core.errors import SparkFailure, UserError
+from engine.hosts.pipeline import with_log_kept
 
 
 @contextmanager

@@ -18,8 +18,8 @@ from edge_agent import records as r
 from edge_agent.messages import Data, Packed, StreamSchema, Texts, Values
 from edge_agent.pull_back import Events, Excerpt, columns_of
 from edge_agent.records import Kind
+from engine.core.frame import ATTR_PREFIX, Frame
 from engine.gateway.content import CODE, INT
-from engine.stream.frame import ATTR_PREFIX, Frame
 
 ROW_BYTES: Final = 64
 """Charged per row for the columns that the gateway adds."""
@@ -313,7 +313,7 @@ def _values(columns: Sequence[Values | None], kind: str, cuts: _Cuts) -> pa.Arra
     values = cuts.in_order(np.frombuffer(b"".join(given), dtype))
     if kind == "bool":
         values = values != 0
-    # A fraction that is NaN is none (engine.stream.columns).
+    # A fraction that is NaN is none (engine.core.columns).
     nan = np.isnan(values) if kind == "float" else np.zeros(0, bool)
     if not nan.any() and all(c is not None and c.valid is None for c in columns):
         return pa.array(values)

@@ -10,7 +10,7 @@ from itertools import count
 from typing import Final, NamedTuple, Protocol
 
 from edge_agent.records import TIME_MAX_NS
-from engine.stream.frame import Frame
+from engine.core.frame import Frame
 
 # Dead letters: what peers sent and the gateway refused, kept for people to look at.
 #

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from edge_agent import records as r
 from edge_agent.records import Kind
-from engine.stream.frame import ATTR_PREFIX, Frame
+from engine.core.frame import ATTR_PREFIX, Frame
 
 # Which numbers of a stream have come: one border, and a bounded list of islands beyond it.
 

@@ -12,7 +12,7 @@ from edge_agent.listening import is_loopback
 from edge_agent.messages import Sync
 from edge_agent.ntp import ServerClock
 from edge_agent.sequence import AHEAD
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.gateway.content import Refusal
 
 # The source information store (R19 3.2.2, Figure 4.1): what is known of each source's clock.

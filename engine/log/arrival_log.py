@@ -18,7 +18,9 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from engine.errors import ContractViolation, UserError
+from engine.core.columns import joined_type
+from engine.core.errors import ContractViolation, UserError
+from engine.core.frame import Frame
 from engine.log.files.folder import (
     MARK,
     RETIRED,
@@ -59,8 +61,6 @@ from engine.log.whole_file import (
     NS_PER_MS,
     write_parquet,
 )
-from engine.stream.columns import joined_type
-from engine.stream.frame import Frame
 
 __all__ = [
     "FIRST_ARRIVAL", "LAST_ARRIVAL", "LOG_SCHEMA", "PAYLOAD", "ROWS", "SITE", "LogReader",

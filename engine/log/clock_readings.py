@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from edge_agent import records as r
 from edge_agent.records import Kind
+from engine.core.frame import Frame, clock_names
 from engine.log.describe import group_rows, ints, string_codes
-from engine.stream.frame import Frame, clock_names
 
 _OF_SYNC: Final = (r.TS, r.ARRIVAL, r.OFFSET, r.DELAY, r.PRECISION)
 

@@ -18,8 +18,8 @@ from rich.table import Table
 from edge_agent import records as r
 from edge_agent.records import Kind
 from edge_agent.units import NS_PER
-from engine.stream.frame import Frame
-from engine.units import unit_ns
+from engine.core.frame import Frame
+from engine.core.units import unit_ns
 
 # Running values within groups of rows, on whole columns.
 

@@ -16,7 +16,8 @@ from msgspec import structs
 
 from edge_agent import records as r
 from edge_agent.errors import did_you_mean
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.core.frame import Frame
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.files.folder import (
     FileFacts,
@@ -45,7 +46,6 @@ from engine.log.files.log_files import (
     removing,
 )
 from engine.log.whole_file import DAMAGED, parquet_files, sync_folder, temporary, write_parquet
-from engine.stream.frame import Frame
 
 # The newest start of a source is taken out of a log: its gateway then knows nothing of it.
 #

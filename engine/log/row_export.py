@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 
 from edge_agent import records as r
 from edge_agent.records import Kind
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.core.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
+from engine.core.units import unit_ns
 from engine.log.files.log_files import write_behind
 from engine.log.record.record_rules import FIELDS_OF_KIND, TIME_FIELDS
 from engine.log.whole_file import parquet_writer, text_columns, whole_file
-from engine.stream.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
-from engine.units import unit_ns
 
 if TYPE_CHECKING:
     import pyarrow.csv as pacsv
@@ -192,7 +192,7 @@ def _where_allowed(column: pa.Array, name: str, kinds: pa.Array) -> pa.Array:
 
 
 def _default(name: str, batch: pa.RecordBatch, rows: int, type_: pa.DataType) -> pa.Array:
-    """What a column means that a frame leaves out (table in ``engine.stream.frame``)."""
+    """What a column means that a frame leaves out (table in ``engine.core.frame``)."""
     if name == r.TE:
         return batch.column(r.TS)
     if name == r.KIND:

@@ -10,13 +10,13 @@ from typing import Any, ClassVar, Final, Protocol, Self
 import numpy as np
 from msgspec import Struct, field
 
-from engine.clocks.prediction import SyncPoint
-from engine.clocks.reference import SourceClocks
-from engine.errors import UserError
+from engine.core.clocks.prediction import SyncPoint
+from engine.core.clocks.reference import SourceClocks
+from engine.core.columns import Columns
+from engine.core.errors import UserError
+from engine.core.released import Gaps, Progress, Promises, Strings
+from engine.core.units import parse_duration
 from engine.query.plan import Plan
-from engine.stream.columns import Columns
-from engine.stream.released import Gaps, Progress, Promises, Strings
-from engine.units import parse_duration
 
 # Values in the short form of an ordering operator, ``key=value,key=value``, as exact integers.
 #
@@ -115,7 +115,7 @@ def numbers_mislead(backwards: int, arrived: int) -> bool:
 
 
 class Ordered(Struct):
-    """Events let go by one call: ``columns`` as ``engine.stream.released.Released`` has them.
+    """Events let go by one call: ``columns`` as ``engine.core.released.Released`` has them.
 
     ``quarantined``: columns of the records that were set aside with a ``reason`` code each
     (``order.state``: ``QUARANTINED_FUTURE``, ``QUARANTINED_JUMP``, ``DUPLICATE``,

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Final
 
 from edge_agent.errors import near_miss
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.order.base import OrderSettings
 
 ORDERS: Final = {

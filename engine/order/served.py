@@ -20,13 +20,13 @@ from typing import Final
 import numpy as np
 
 from edge_agent import records as r
-from engine.errors import UserError
+from engine.core.columns import Columns
+from engine.core.errors import UserError
+from engine.core.released import Strings
+from engine.core.timeline import ANY_TYPE
 from engine.order.slack.aq_threshold import AGGREGATES
 from engine.query.fields import own_attribute
 from engine.query.plan import Attribute, Plan, WindowKind
-from engine.stream.columns import Columns
-from engine.stream.released import Strings
-from engine.stream.timeline import ANY_TYPE
 
 WINDOW_NS: Final = 1_000_000_000
 """Where there are no queries."""

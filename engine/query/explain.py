@@ -54,7 +54,7 @@ from engine.query.repeat_plan import RepeatPlan
 from engine.query.results_as_events import returned_columns
 from engine.query.shape import INTERVALS, Between, Shape, of_intervals, shape_of, whole_pattern
 
-# EXPLAIN: the plan of a query in words. It describes what the operators do: ``engine.pattern.seq``
+# EXPLAIN: the plan of a query in words. It describes what the operators do: ``seq``
 # (purge) and ``engine.barrier`` (release of matches); windows: ``explain_operators``.
 
 

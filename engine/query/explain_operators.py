@@ -82,7 +82,7 @@ def waits(barrier: BarrierSettings, slack: str, promise: str, nothing: str) -> s
 
 
 # EXPLAIN of windows: their borders, when they close, and what they emit before that. The code that
-# does so is in ``engine.window``; barriers are in ``engine.window.progress``.
+# does so is in ``engine.operators.window``; barriers are in ``engine.operators.window.progress``.
 
 
 _OF_ALL_VALUES: Final = {name: name for name in ("median", "quantile")} | {

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from engine.errors import ContractViolation
+from engine.core.errors import ContractViolation
+from engine.core.frame import ATTR_PREFIX
+from engine.core.released import Released, Strings
 from engine.query.plan import (
     OPPOSITE,
     Arithmetic,
@@ -36,8 +38,6 @@ from engine.query.values import (
     likeness,
     present,
 )
-from engine.stream.frame import ATTR_PREFIX
-from engine.stream.released import Released, Strings
 
 # Evaluates a plan's predicates and expressions on whole columns.
 #
@@ -54,7 +54,7 @@ ValidOf = Callable[[str], "np.ndarray | None"]
 
 
 class View(Struct, frozen=True):
-    """The columns of some events, as in ``engine.stream.released.Released``.
+    """The columns of some events, as in ``engine.core.released.Released``.
 
     ``valid_of`` gives an own attribute's bool mask, or None when every event has it. Arrays may
     have any shapes that broadcast against one another.

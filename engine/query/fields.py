@@ -14,7 +14,9 @@ from typing import Any, Final, TypeVar
 
 from msgspec import Struct, structs
 
-from engine.errors import ContractViolation
+from engine.core.errors import ContractViolation
+from engine.core.frame import ATTR_PREFIX
+from engine.core.timeline import ANY_TYPE
 from engine.query.monitor_plan import MonitorPlan, occurrences
 from engine.query.plan import (
     APART,
@@ -37,8 +39,6 @@ from engine.query.plan import (
     WindowPlan,
 )
 from engine.query.values import FUNCTIONS
-from engine.stream.frame import ATTR_PREFIX
-from engine.stream.timeline import ANY_TYPE
 
 _P = TypeVar("_P")
 
@@ -287,7 +287,7 @@ def is_time(expression: Expression) -> bool:
 
 
 def released_columns(attributes: Iterable[Attribute]) -> set[str]:
-    """The columns of ``engine.stream.released.Released`` from which ``attributes`` are computed."""
+    """The columns of ``engine.core.released.Released`` from which ``attributes`` are computed."""
     columns: set[str] = set()
     for attribute in attributes:
         name = attribute.name

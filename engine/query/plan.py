@@ -85,7 +85,7 @@ RESULT_FIELDS: Final = {
     "matches": ("probability",),
     "windows": ("missing", "certain", "ambiguous"),
 }
-"""By kind of results (``engine.results.kinds``)."""
+"""By kind of results (``engine.output.kinds``)."""
 PAST_COUNT, NEAR_COUNT, SINCE_LAST = "past_count", "near_count", "since_last"
 LOOKUPS: Final = (PAST_COUNT, NEAR_COUNT, SINCE_LAST)
 
@@ -297,7 +297,7 @@ def conjunction(terms: Sequence[Predicate]) -> Predicate | None:
 
 class Step(Struct, frozen=True):
     """One step of a SEQ: an event of ``type`` named ``alias``; ``where`` uses this alias alone.
-    ``type`` may be ``engine.stream.timeline.ANY_TYPE``. ``stream``: that it must be of; None: any.
+    ``type`` may be ``engine.core.timeline.ANY_TYPE``. ``stream``: that it must be of; None: any.
     ``types``: the types that it may be of, if ``type`` says none (``OR(A, B) x``); empty: any.
     """
 
@@ -560,7 +560,7 @@ OwnPlan = SeqPlan | OrPlan | WindowPlan | MonitorPlan
 """What one statement asks, whatever it reads."""
 Plan = OwnPlan | DerivedPlan
 """A query; only the language and the registry of operators look at its class:
-``result_kind`` (``engine.results.kinds``), ``windows`` (none of a pattern), ``branches`` and
+``result_kind`` (``engine.output.kinds``), ``windows`` (none of a pattern), ``branches`` and
 ``steps`` (none of a window), ``streams`` (none: all)."""
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from engine.errors import UserError
-from engine.units import DURATION_MAX_NS, parse_duration
+from engine.core.errors import UserError
+from engine.core.units import DURATION_MAX_NS, parse_duration
 
 PURGES: Final = ("late", "slack", "promises")
 MATCHES_MAX: Final = 200_000
@@ -28,7 +28,7 @@ class PurgeSettings:
     span_ns: int | None = None
 
     def of_pattern(self) -> dict[str, Any]:
-        """The fields of ``engine.pattern.seq.PatternSettings`` that say so."""
+        """The fields of ``engine.operators.match.seq.PatternSettings`` that say so."""
         if self.name == "slack":
             return {"purge": self.name, "slack_ns": self.span_ns}
         return {"purge": self.name, "keep_late_ns": self.span_ns}

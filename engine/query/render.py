@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from edge_agent.units import NS_PER
-from engine.errors import ContractViolation
+from engine.core.errors import ContractViolation
+from engine.core.frame import ATTR_PREFIX
 from engine.query.fields import OWN, with_attributes
 from engine.query.language.mistakes import RESERVED
 from engine.query.monitor_plan import (
@@ -68,7 +69,6 @@ from engine.query.repeat_plan import (
     with_role,
 )
 from engine.query.shape import of_intervals, whole_pattern
-from engine.stream.frame import ATTR_PREFIX
 
 # What a CHECK reads in the history of a query's results, as a name in its condition.
 

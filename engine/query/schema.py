@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.query.analysis.typed import attribute_of, to_compare, to_take
 from engine.query.fields import (
     FIELDS,

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.query.endpoints.order import KNOWN, Edge, closure, edges_of
 from engine.query.plan import Group, Part, Plan, Scope, SeqPlan, TreePart
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
+from engine.core.released import Strings
 from engine.query.plan import MIRRORED
-from engine.stream.released import Strings
 
 # Columns of values with null: comparing them and calculating with them.
 

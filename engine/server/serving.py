@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from edge_agent.standard_streams import keep_private
-from engine.errors import SlackwaterError, UserError
-from engine.extras import need
+from engine.core.errors import SlackwaterError, UserError
+from engine.core.extras import need
+from engine.core.units import unit_ns
 from engine.gateway.core import GatewayCore, Recalled
 from engine.gateway.outputs import DeadLetters
-from engine.live.questions import check_claim
+from engine.hosts.live.questions import check_claim
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.files.folder import retired
 from engine.log.files.log_files import log_files
@@ -33,7 +34,6 @@ from engine.server.site_file import SiteSettings, plain_tokens
 from engine.server.tcp_host import RefusalLines, TcpHost, connections_within, open_files
 from engine.server.watch.overview import AnswersState, Overview
 from engine.server.watch.source_figures import SourceFigures
-from engine.units import unit_ns
 
 if TYPE_CHECKING:
     from engine.server.page.web_server import PageServer

@@ -10,7 +10,7 @@ from typing import Any, Final
 from edge_agent.errors import SettingsError
 from edge_agent.listening import Listening, is_loopback, read_listening
 from edge_agent.settings_file import Table, read_toml, told_of
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.gateway.settings import GatewaySettings
 from engine.log.retention import Limits
 from engine.server.engine_process import EngineSettings, read_engine

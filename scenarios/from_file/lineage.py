@@ -108,7 +108,7 @@ class Lineage:
         return sorted(found, key=lambda one: (one not in stands, repr(one))) or [where]
 
     def _keep(self, result: Result, identity: Any) -> None:
-        """For who reads it as an event, as ``engine.cascade.derived_events`` makes them."""
+        """For who reads it as an event, as ``cascade.derived_events`` makes them."""
         name = result["query"]
         if name not in self._read:
             return

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from engine.chain import ChainSettings
+from engine.hosts.chain import ChainSettings
+from engine.hosts.inprocess import run_in_process
 from engine.order.registry import parse_order
-from engine.passes.inprocess import run_in_process
 from engine.query import query
 from scenarios.runs import RUNS, ints, read_counters, standing
 from slackwater.scenario import NS_PER, Guards

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from engine.report.numbers import plain, versions
-from engine.report.page.document import anchor, spoken, write_page
+from engine.apps.report.numbers import plain, versions
+from engine.apps.report.page.document import anchor, spoken, write_page
 from engine.scenario import Claim, Table
 from scenarios.papers.page import HTML as PAPER_HTML
 from scenarios.papers.page import TEMPLATES, Reproduced

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from engine.report.numbers import plain, versions
-from engine.report.page.document import anchor, spoken, write_page
+from engine.apps.report.numbers import plain, versions
+from engine.apps.report.page.document import anchor, spoken, write_page
 from engine.scenario import Claim, Table
 from slackwater.paper import Finding, Paper
 

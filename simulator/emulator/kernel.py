@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from engine.errors import SlackwaterError, UserError
+from engine.core.errors import SlackwaterError, UserError
 from simulator.emulator.settings import Emulation
 
 LOCKS: Final = Path("/run/slackwater/namespaces")

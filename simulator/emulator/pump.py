@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from engine.errors import SlackwaterError
+from engine.core.errors import SlackwaterError
 from simulator.emulator.relay import Relay, Way
 from simulator.emulator.settings import MTU_MAX
 

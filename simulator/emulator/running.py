@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
-from engine.errors import SlackwaterError, UserError
+from engine.core.errors import SlackwaterError, UserError
 from simulator.emulator.command import Command
 from simulator.emulator.counters import StatusWriter, counters, table
 from simulator.emulator.kernel import Namespaces, check_machine

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from engine.errors import UserError
+from engine.core.errors import UserError
 from simulator.links import LinkSettings
 from simulator.settings import check, parse, parse_many, parsed_by, units_needed
 

@@ -17,8 +17,8 @@ from typing import Any, Final, Protocol
 import numpy as np
 
 from edge_agent.messages import NAME_MAX, NAMES_MAX, TEXT_MAX
-from engine.errors import UserError
-from engine.units import INT64_MAX
+from engine.core.errors import UserError
+from engine.core.units import INT64_MAX
 from simulator.settings import check, parse_model, parsed_by, shown
 
 Value = int | float | bool | str

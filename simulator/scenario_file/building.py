@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 from edge_agent.errors import near_miss
-from engine.errors import UserError
+from engine.core.errors import UserError
 from simulator.abstracting import DeviceAbstraction
 from simulator.scenario import SECOND, Scenario, SourceSettings
 from simulator.scenario_file.joined import Joined

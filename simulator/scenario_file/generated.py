@@ -11,7 +11,7 @@ import numpy as np
 from edge_agent.messages import NAME_MAX, NAMES_MAX, StreamSchema
 from edge_agent.packing import Codes, Masked
 from edge_agent.records import DEFAULT_STREAM
-from engine.errors import UserError
+from engine.core.errors import UserError
 from simulator.scenario_file.attributes import Attribute, parse_attributes
 from simulator.seeds import Seeds
 from simulator.settings import check, parsed_by

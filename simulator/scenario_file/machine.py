@@ -18,7 +18,7 @@ import numpy as np
 
 from edge_agent.messages import NAME_MAX, StreamSchema
 from edge_agent.packing import Codes
-from engine.errors import UserError
+from engine.core.errors import UserError
 from simulator.delays import DELAY_MODELS, DelayModel
 from simulator.scenario_file.attributes import Attribute, parse_attributes
 from simulator.scenario_file.generated import taken

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from edge_agent.errors import near_miss
-from engine.errors import UserError
+from engine.core.errors import UserError
 from simulator.clocks import ClockSettings, Step
 from simulator.links import LinkSettings
 from simulator.scenario_file.generated import GENERATED

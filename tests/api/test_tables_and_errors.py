@@ -16,9 +16,9 @@ import pyarrow as pa
 import pytest
 
 import slackwater
-from engine import extras
 from engine.cli.app import run
 from engine.cli.options import BadLineOptions, InputOptions
+from engine.core import extras
 from slackwater.translate_options import in_python
 
 ROWS = [

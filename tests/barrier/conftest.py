@@ -17,12 +17,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 from lifetimes import Asked, Event, Record
 
 from engine.barrier.registry import parse_barrier
-from engine.chain import Chain, ChainSettings
+from engine.core.frame import Frame
+from engine.hosts.chain import Chain, ChainSettings
 from engine.log.input.trace import TraceRead
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
-from engine.stream.frame import Frame
 
 DELAY = 8
 """No event comes later than this after its time [ns]."""

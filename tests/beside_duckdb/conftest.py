@@ -13,8 +13,8 @@ import duckdb
 import pytest
 from hypothesis import strategies as st
 
-from engine.chain import Chain, ChainSettings
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.hosts.chain import Chain, ChainSettings
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query.analysis.cascade import read_statements

@@ -1,7 +1,7 @@
 """The reference: each statement evaluated by itself, over the complete net results of the last one.
 
 Results become records of a trace as SPEC's words say, one by one in Python, and go through a chain
-of their own that has one query. So nothing of ``engine.cascade`` is used.
+of their own that has one query. So nothing of ``engine.operators.cascade`` is used.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine.chain import Chain, ChainSettings
+from engine.hosts.chain import Chain, ChainSettings
+from engine.operators.window.settings import parse_window
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
 from engine.query.analysis.cascade import read_statements
 from engine.query.language.statements import statements
-from engine.window.settings import parse_window
 from tests.order.conftest import frame
 
 Records = list[dict[str, Any]]

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 import slackwater
-from engine.chain import Chain, ChainSettings
 from engine.cli.app import run
-from engine.errors import UserError
-from engine.live.questions import Questions
+from engine.core.errors import UserError
+from engine.hosts.chain import Chain, ChainSettings
+from engine.hosts.live.questions import Questions
+from engine.operators.window.settings import parse_window
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import check_attributes
 from engine.query.analysis.cascade import read_statements
 from engine.query.explain import cascade_lines
-from engine.window.settings import parse_window
 from tests.cascade.composed import cascade, net
 from tests.order.conftest import frame
 

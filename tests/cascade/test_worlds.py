@@ -16,13 +16,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.cascade.derived_events import DerivedRows
-from engine.cascade.result_reader import AskedOperator
-from engine.chain import ChainSettings
-from engine.chain.operators import build_operator
+from engine.core.released import ClockBound, Progress, Strings
+from engine.hosts.chain import ChainSettings
+from engine.hosts.chain.operators import build_operator
+from engine.operators.cascade.derived_events import DerivedRows
+from engine.operators.cascade.result_reader import AskedOperator
 from engine.order.registry import parse_order
 from engine.query import query
-from engine.stream.released import ClockBound, Progress, Strings
 
 Row = tuple[int, str, int, float]
 """Time, type, value, chance."""

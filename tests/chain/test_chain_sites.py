@@ -19,18 +19,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from edge_agent.records import Kind
-from engine.chain import ChainSettings
+from engine.core.frame import Frame
+from engine.hosts import inprocess
+from engine.hosts.chain import ChainSettings
+from engine.hosts.inprocess import run_in_process
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.input.trace import TraceRead
 from engine.order.base import Guards
 from engine.order.registry import parse_order
-from engine.passes import inprocess
-from engine.passes.inprocess import run_in_process
+from engine.output.export import export_jsonl, export_table
+from engine.output.ordered import export_ordered_jsonl, export_ordered_table
+from engine.output.schema import MATCHES, WINDOWS
 from engine.query import query
-from engine.results.export import export_jsonl, export_table
-from engine.results.ordered import export_ordered_jsonl, export_ordered_table
-from engine.results.schema import MATCHES, WINDOWS
-from engine.stream.frame import Frame
 from simulator.run import simulate_to
 from simulator.scenario import read_scenario
 
@@ -179,7 +179,7 @@ def test_how_sites_mix_and_where_batches_end_has_no_effect(
     turned = rewritten(log, tmp_path / "turned.log", SITES[::-1], rows_per_file=200)
     told = [run(turned, order, tmp_path / "turned")]
     monkeypatch.setattr(inprocess, "_ROWS_PER_BATCH", 97)
-    monkeypatch.setattr("engine.stream.frame.FRAMES_AT_ONCE", 5)
+    monkeypatch.setattr("engine.core.frame.FRAMES_AT_ONCE", 5)
     told.append(run(log, order, tmp_path / "in batches of few frames"))
     for each in told:
         assert (each.results, each.ordered) == (once.results, once.ordered)

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from engine.chain import Chain, ChainSettings
+from engine.core.frame import Frame
+from engine.hosts.chain import Chain, ChainSettings
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
-from engine.stream.frame import Frame
 from tests.order.conftest import frame
 
 MOST: float = 6.0

@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from edge_agent import messages as m
 from edge_agent import records as limits
 from edge_agent import wire
-from engine.chain import ChainSettings
+from engine.core.frame import Frame
 from engine.gateway.core import GatewayCore, GatewaySettings
+from engine.hosts.chain import ChainSettings
 from engine.kernels.jit import plain
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
-from engine.stream.frame import Frame
 from simulator.run import FrameList
 from tests.chain.told import told
 

@@ -17,12 +17,12 @@ import numpy as np
 import pytest
 
 from engine.barrier.registry import parse_barrier
-from engine.chain import ChainSettings
-from engine.chain.identity import identity_of
-from engine.errors import UserError
-from engine.grouping.dataflow import Dataflow
-from engine.grouping.maps import PythonCombine, PythonTupleMap
-from engine.grouping.operations import Grouping, GroupingPlan, Stateful
+from engine.core.errors import UserError
+from engine.hosts.chain import ChainSettings
+from engine.hosts.chain.identity import identity_of
+from engine.operators.grouping.dataflow import Dataflow
+from engine.operators.grouping.maps import PythonCombine, PythonTupleMap
+from engine.operators.grouping.operations import Grouping, GroupingPlan, Stateful
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
@@ -76,7 +76,7 @@ def compiled(factor: int) -> ChainSettings:
         after.total = out.total = before.total + factor * item.v
         return True
 
-    from engine.grouping.maps import Combine  # noqa: PLC0415
+    from engine.operators.grouping.maps import Combine  # noqa: PLC0415
 
     fields = {"total": int}
     flow = Dataflow((Stateful(Combine(numba.njit(scaled), fields, fields)),), {"v": int})

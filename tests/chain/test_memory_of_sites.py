@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from engine.chain import Chain, ChainSettings
+from engine.hosts.chain import Chain, ChainSettings
 from engine.order.registry import parse_order
 from engine.query import query
 from tests.order.conftest import frame

@@ -18,14 +18,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.barrier.registry import parse_barrier
-from engine.chain import Chain, ChainSettings
-from engine.chain.site_chain import SNAPSHOT_VERSION
-from engine.chain.state_bytes import NotPlainError, StateDamagedError, from_bytes, to_bytes
-from engine.errors import UserError
-from engine.grouping.dataflow import Dataflow
-from engine.grouping.maps import PythonCombine
-from engine.grouping.operations import GroupingPlan, Stateful
+from engine.core.errors import UserError
+from engine.hosts.chain import Chain, ChainSettings
+from engine.hosts.chain.site_chain import SNAPSHOT_VERSION
+from engine.hosts.chain.state_bytes import NotPlainError, StateDamagedError, from_bytes, to_bytes
 from engine.log.input.trace import TraceRead
+from engine.operators.grouping.dataflow import Dataflow
+from engine.operators.grouping.maps import PythonCombine
+from engine.operators.grouping.operations import GroupingPlan, Stateful
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query

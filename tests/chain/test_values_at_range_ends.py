@@ -23,13 +23,13 @@ from edge_agent.records import (
     TIME_MAX_NS,
 )
 from engine.barrier.registry import parse_barrier
-from engine.chain import ChainSettings
-from engine.constraint.settings import parse_monitor
+from engine.hosts.chain import ChainSettings
+from engine.operators.constraint.settings import parse_monitor
+from engine.operators.window.settings import parse_window
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
 from engine.query.analysis.cascade import read_statements
-from engine.window.settings import parse_window
 from tests.chain.told import told
 from tests.order.conftest import frame
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 
 from edge_agent.records import UNC_MAX_NS
-from engine.chain import Chain, ChainSettings
-from engine.results.ordered import released_table
-from engine.stream.frame import Frame
+from engine.core.frame import Frame
+from engine.hosts.chain import Chain, ChainSettings
+from engine.output.ordered import released_table
 
 VARYING = ("buffered_max", "buffered_max_bytes")
 """What a batch brings is held beside what expires; its columns come from its frames."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from engine import java
+from engine.hosts import java
 from engine.log import following as held_log
 
 GOOD = b'{"type": "A", "ts": 1, "attrs": {"v": 1, "name": "x"}}\n{"type": "B", "ts": 2}\n'

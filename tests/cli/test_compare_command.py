@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from engine.apps.compare.page import NO_ARRIVALS
+from engine.apps.report.page.document import POLICY
 from engine.cli.compare_command import _WIDTH
-from engine.compare.page import NO_ARRIVALS
-from engine.report.page.document import POLICY
 
 MS = 10**6
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.passes.scenario_run import scenario_names
+from engine.apps.scenario_run import scenario_names
 
 READY = "ready> "
 PATIENCE_SECONDS = 60.0

@@ -11,8 +11,8 @@ import pytest
 
 from engine.cli import doctor
 from engine.cli.doctor import Check, Status
-from engine.errors import UserError
-from engine.java import (
+from engine.core.errors import UserError
+from engine.hosts.java import (
     Java,
     apt_package,
     ask_version,

@@ -15,9 +15,9 @@ import pytest
 from edge_agent.messages import Data, StreamSchema, Texts, Values
 from edge_agent.records import Kind
 from engine.gateway.frames import FrameBuilder, Part, one_row
+from engine.hosts.spark import chain
+from engine.hosts.spark.host import spark_session
 from engine.log.arrival_log import LogWriter
-from engine.spark import chain
-from engine.spark.host import spark_session
 
 EVENTS = 40
 WINDOW = "SELECT count(*) AS n, min(seq) AS least WINDOW TUMBLING 10"

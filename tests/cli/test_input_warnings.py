@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.core.frame import Frame
+from engine.hosts.pipeline import check_plans
 from engine.log.arrival_log import LogWriter
-from engine.passes.pipeline import check_plans
 from engine.query import query
-from engine.stream.frame import Frame
 
 
 def delayed(numbers: bool, n: int = 4_000) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from engine.passes.pipeline import Host
+from engine.hosts.pipeline import Host
 
 ROOT = Path(__file__).resolve().parents[2]
 LINES = '{"type": "A", "ts": 3}\n{"type": "B", "ts": 5}\n'

@@ -14,7 +14,7 @@ import pytest
 
 from engine.cli.terminal import COMPILING
 from engine.log.whole_file import text_columns
-from engine.results.schema import MATCH_SCHEMA
+from engine.output.schema import MATCH_SCHEMA
 
 ROOT = Path(__file__).resolve().parents[2]
 NEVER = {
@@ -73,8 +73,8 @@ def test_a_query_loads_only_what_it_uses(
     loaded(*arguments)  # compiles, if nobody has
     found = loaded(*arguments)
     assert ("numba" in found) == compiled, "a few events need no kernel"
-    others = {"engine.window.time_windows", "engine.pattern.spill.matcher"}
-    unused = {"engine.compare", "engine.report.write"}
+    others = {"engine.operators.window.time_windows", "engine.operators.match.spill.matcher"}
+    unused = {"engine.apps.compare", "engine.apps.report.write"}
     numbas = {"coverage"} if compiled else set()  # it looks for that, where it is installed
     assert not (NEVER - numbas | others | unused) & found
 
@@ -87,7 +87,7 @@ OTHER_ORDERS = {
     "engine.order.slack.aq_settings", "engine.order.served",
 }  # fmt: skip
 OF_OTHERS = {
-    "engine.barrier.policies", "engine.pattern.spill.chunks",
+    "engine.barrier.policies", "engine.operators.match.spill.chunks",
     "engine.query.automata.verdicts", "pyarrow.csv",
 }  # fmt: skip
 
@@ -105,7 +105,11 @@ def test_a_query_of_windows_loads_no_pattern_and_one_of_lines_no_parquet(
     query = "SELECT count(*) FROM events WINDOW TUMBLING 10"
     found = loaded("query", query, "--input", trace(*records), "--order", "kslack:2")
     assert others_parts(found) == {"engine.order.slack.kslack"}
-    unused = {"engine.pattern.seq", "engine.pattern.search.host", "engine.barrier.holding"}
+    unused = {
+        "engine.operators.match.seq",
+        "engine.operators.match.search.host",
+        "engine.barrier.holding",
+    }
     assert not (unused | {"pyarrow.parquet", "pyarrow.json"}) & found
 
 

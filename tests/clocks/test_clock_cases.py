@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.chain import Chain, ChainSettings
-from engine.clocks.choice import ClockChoice
-from engine.constraint.settings import MonitorSettings
+from engine.core.clocks.choice import ClockChoice
+from engine.hosts.chain import Chain, ChainSettings
+from engine.operators.constraint.settings import MonitorSettings
+from engine.operators.window.settings import WindowSettings
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
-from engine.window.settings import WindowSettings
 from tests.order.conftest import frame
 
 Record = dict[str, Any]

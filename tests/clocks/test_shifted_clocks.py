@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.chain import Chain, ChainSettings
-from engine.clocks.choice import ClockChoice
-from engine.grouping.dataflow import Dataflow
-from engine.grouping.maps import PythonCombine, PythonTupleMap
-from engine.grouping.operations import Grouping, GroupingPlan, Map, Stateful
+from engine.core.clocks.choice import ClockChoice
+from engine.hosts.chain import Chain, ChainSettings
+from engine.operators.grouping.dataflow import Dataflow
+from engine.operators.grouping.maps import PythonCombine, PythonTupleMap
+from engine.operators.grouping.operations import Grouping, GroupingPlan, Map, Stateful
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query.analysis.cascade import read_statements

@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.barrier.registry import parse_barrier
-from engine.chain import Chain, ChainSettings
+from engine.hosts.chain import Chain, ChainSettings
+from engine.hosts.warnings import of_refuted_clocks
+from engine.operators.match.spill.bounds import SpillSettings
 from engine.order.base import Guards
 from engine.order.registry import parse_order
-from engine.passes.warnings import of_refuted_clocks
-from engine.pattern.spill.bounds import SpillSettings
 from engine.query import query
 from tests.clocks.test_clock_cases import answers, changes
 from tests.order.conftest import frame

@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.compare import Measures, OrdersCompared, Reading, compare
-from engine.compare.choice import choose, default_sweep, families, in_place, read_sweep
-from engine.compare.columns import as_plain, fields, order_table
-from engine.compare.comparison import MEASURED
-from engine.compare.measure import Durations
-from engine.compare.page import trade_off_figure
-from engine.errors import UserError
+from engine.apps.compare import Measures, OrdersCompared, Reading, compare
+from engine.apps.compare.choice import choose, default_sweep, families, in_place, read_sweep
+from engine.apps.compare.columns import as_plain, fields, order_table
+from engine.apps.compare.comparison import MEASURED
+from engine.apps.compare.measure import Durations
+from engine.apps.compare.page import trade_off_figure
+from engine.core.errors import UserError
+from engine.core.units import neat, parse_duration
 from engine.order.registry import parse_order
-from engine.units import neat, parse_duration
 
 MS = 10**6
 MakeLog = Callable[..., Path]

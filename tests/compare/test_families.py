@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.compare import Measures, compare
-from engine.compare.choice import best_of_each, default_sweep, families
-from engine.compare.measure import Arrivals
+from engine.apps.compare import Measures, compare
+from engine.apps.compare.choice import best_of_each, default_sweep, families
+from engine.apps.compare.measure import Arrivals
 from engine.order.registry import ORDERS, parse_order
 from tests.compare.test_compare import measures
 

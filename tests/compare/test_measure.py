@@ -15,9 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import engine.compare.measure as module
-from engine.chain import Chain, ChainSettings
-from engine.compare.measure import (
+import engine.apps.compare.measure as module
+from engine.apps.compare.measure import (
     Durations,
     Measures,
     Reading,
@@ -25,11 +24,12 @@ from engine.compare.measure import (
     measure,
     measure_many,
 )
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.core.released import IN_ORDER, LATE_DROPPED
+from engine.hosts.chain import Chain, ChainSettings
 from engine.log.arrival_log import LogReader
 from engine.order.base import Guards
 from engine.order.registry import parse_order
-from engine.stream.released import IN_ORDER, LATE_DROPPED
 
 FIG_2_6 = [1, 4, 3, 5, 6, 9, 7, 8, 10, 13]
 MakeLog = Callable[..., Path]

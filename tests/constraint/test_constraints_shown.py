@@ -9,7 +9,7 @@ import pytest
 
 import slackwater
 from engine.cli.app import run
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.query import explain, query
 from engine.query.automata.verdicts import excluded
 from engine.query.language.statements import definitions, expanded

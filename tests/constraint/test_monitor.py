@@ -10,11 +10,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.constraint.monitor import MonitorOperator
-from engine.constraint.traces import OF_LAST_EVENT, TRACE
+from engine.core.released import LATE_DROPPED, Strings
+from engine.operators.constraint.monitor import MonitorOperator
+from engine.operators.constraint.traces import OF_LAST_EVENT, TRACE
 from engine.query import query
 from engine.query.monitor_plan import MonitorPlan
-from engine.stream.released import LATE_DROPPED, Strings
 from tests.constraint.slow_traces import (
     FIRST,
     NOTHING,

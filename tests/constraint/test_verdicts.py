@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.query import explain, query, to_text
 from engine.query.automata.verdicts import START, Automata, automata_of
 from engine.query.monitor_plan import MonitorPlan, Occurrence, RegularGroup

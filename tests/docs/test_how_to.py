@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 
 from edge_agent.drivers.agent_file import read_agent
-from engine.chain import Chain, ChainSettings
-from engine.chain.operators import OPERATORS
+from engine.hosts.chain import Chain, ChainSettings
+from engine.hosts.chain.operators import OPERATORS
+from engine.hosts.inprocess import run_in_process
 from engine.log.arrival_log import LogWriter
 from engine.log.input.trace import TraceRead
 from engine.order.registry import parse_order
-from engine.passes.inprocess import run_in_process
+from engine.output.export import export_jsonl, export_table
+from engine.output.kinds import KINDS
+from engine.output.part_store import PartStore
 from engine.query import query
-from engine.results.export import export_jsonl, export_table
-from engine.results.kinds import KINDS
-from engine.results.part_store import PartStore
 from tests.inputs.outlet import NOW_NS, KeptOutlet
 
 HOW_TO = Path(__file__).resolve().parents[2] / "docs" / "how-to.md"

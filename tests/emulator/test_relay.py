@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.cli.app import run
-from engine.errors import UserError
+from engine.core.errors import UserError
 from simulator.alarm import VirtualTime
 from simulator.emulator.relay import Relay
 from simulator.emulator.settings import read_emulation, read_links_file

@@ -7,8 +7,8 @@ from typing import Any
 
 from edge_agent import messages as m
 from edge_agent import wire
+from engine.core.frame import Frame
 from engine.gateway.core import GatewayCore, GatewaySettings, Recalled, Send
-from engine.stream.frame import Frame
 
 SCHEMA = m.StreamSchema("events", {"v": "int"})
 

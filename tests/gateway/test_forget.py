@@ -16,10 +16,11 @@ from edge_agent import messages as m
 from edge_agent import records as r
 from edge_agent.records import Kind
 from edge_agent.sequence import SEQ_MAX
-from engine.chain import Chain, ChainSettings
 from engine.cli.app import run
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.core.frame import Frame
 from engine.gateway.recall import Recalled
+from engine.hosts.chain import Chain, ChainSettings
 from engine.log import retention as compaction
 from engine.log.arrival_log import LogReader, LogWriter, streamed_frames
 from engine.log.files.folder import numbered_files, retired
@@ -27,7 +28,6 @@ from engine.log.retention import forget, retire
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
-from engine.stream.frame import Frame
 from tests.gateway.conftest import SYNC, Bench, a_data, a_hello
 
 LARGEST = SEQ_MAX - 1

@@ -15,10 +15,10 @@ from edge_agent.messages import Data, StreamSchema, Texts, Values
 from edge_agent.packing import cut
 from edge_agent.pull_back import Events, Excerpt, Whole, part_of, written
 from edge_agent.records import TIME_MAX_NS, Kind
+from engine.core.frame import FIXED_TYPES, Frame
 from engine.gateway import content
 from engine.gateway.content import ContentRefused, check_data
 from engine.gateway.frames import FrameBuilder, Part, one_row
-from engine.stream.frame import FIXED_TYPES, Frame
 
 SCHEMAS = (
     StreamSchema("events", {"i": "int", "s": "str"}),

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_agent import messages as m
+from engine.core.frame import Frame
 from engine.gateway.commits import FLIGHTS_MAX
 from engine.gateway.outputs import LATER
-from engine.stream.frame import Frame
 from tests.gateway.conftest import SYNC, Bench, Log, a_data, a_hello
 from tests.gateway.world import NumberedLog, World, world_of
 

@@ -15,7 +15,7 @@ from edge_agent import messages as m
 from edge_agent import wire
 from edge_agent.packing import Codes, Masked, data_message, encoded_data
 from edge_agent.records import Kind
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.gateway import settings as addresses
 from engine.gateway.core import TIMERS_PER_WAKE
 from engine.gateway.recall import ReceivedSet

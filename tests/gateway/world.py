@@ -16,8 +16,8 @@ from edge_agent import session as s
 from edge_agent.clock import Now
 from edge_agent.messages import StreamSchema
 from edge_agent.timesync import SyncSettings
+from engine.core.frame import Frame
 from engine.gateway.core import CloseConnection, GatewayCore, GatewaySettings, Recalled, Send
-from engine.stream.frame import Frame
 
 MS = 10**6
 S = 10**9

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 
 import slackwater
 from engine.barrier.registry import parse_barrier
-from engine.chain import Chain, ChainSettings
-from engine.errors import UserError
-from engine.grouping.dataflow import Dataflow
-from engine.grouping.operations import GroupingPlan
+from engine.core.errors import UserError
+from engine.hosts.chain import Chain, ChainSettings
+from engine.hosts.inprocess import run_in_process
+from engine.hosts.spark import chain as step
+from engine.hosts.spark.host import run_on_spark, spark_session
 from engine.log.input.trace import TraceRead
+from engine.operators.grouping.dataflow import Dataflow
+from engine.operators.grouping.operations import GroupingPlan
 from engine.order.base import Guards
 from engine.order.registry import parse_order
-from engine.passes.inprocess import run_in_process
-from engine.spark import chain as step
-from engine.spark.host import run_on_spark, spark_session
 from tests.grouping.chain_flows import events, plans, trace
 from tests.spark.both_hosts import answers, log_of
 

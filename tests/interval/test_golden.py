@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 import slackwater
-from engine.chain import Chain, ChainSettings
+from engine.hosts.chain import Chain, ChainSettings
+from engine.hosts.options import QueryOptions
+from engine.operators.match.seq import SeqMatcher
+from engine.operators.match.settings import PatternSettings
 from engine.order.registry import parse_order
-from engine.passes.options import QueryOptions
-from engine.pattern.seq import SeqMatcher
-from engine.pattern.settings import PatternSettings
 from engine.query import query
 from engine.query.endpoints.joins import INDEXES
 from tests.interval.conftest import Event, matches

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from bench.intervals import bytes_held, chain, stream, timed
-from engine.chain import Chain, ChainSettings
-from engine.interval import half_intervals as announced
-from engine.interval.half_intervals import WAITING_MAX, Announced
+from engine.hosts.chain import Chain, ChainSettings
 from engine.log.input.trace import TraceRead
+from engine.operators.match.interval import half_intervals as announced
+from engine.operators.match.interval.half_intervals import WAITING_MAX, Announced
+from engine.operators.match.settings import PatternSettings
 from engine.order.registry import parse_order
-from engine.pattern.settings import PatternSettings
 from engine.query import query
 
 BATCH = 4096

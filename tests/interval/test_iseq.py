@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from engine.errors import UserError
-from engine.pattern.seq import Alone, SeqMatcher
-from engine.pattern.settings import PatternSettings
+from engine.core.errors import UserError
+from engine.operators.match.seq import Alone, SeqMatcher
+from engine.operators.match.settings import PatternSettings
 from engine.query import query
 from engine.query.endpoints.joins import INDEXES
 from engine.query.plan import SeqPlan

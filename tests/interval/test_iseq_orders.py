@@ -13,8 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import slackwater
-from engine.chain import Chain
-from engine.passes.options import QueryOptions
+from engine.hosts.chain import Chain
+from engine.hosts.options import QueryOptions
 from engine.query.endpoints.joins import INDEXES
 from tests.interval.conftest import Asked, Event, matches, queries, streams, truth
 from tests.interval.test_iseq import plan_of

@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 
 from engine.barrier.registry import parse_barrier
-from engine.chain import Chain, ChainSettings
+from engine.hosts.chain import Chain, ChainSettings
+from engine.hosts.inprocess import run_in_process
 from engine.log.input.trace import TraceRead
+from engine.operators.match.settings import PatternSettings
+from engine.operators.match.spill.bounds import SpillSettings
 from engine.order.base import Guards
 from engine.order.registry import parse_order
-from engine.passes.inprocess import run_in_process
-from engine.pattern.settings import PatternSettings
-from engine.pattern.spill.bounds import SpillSettings
+from engine.output.export import export_jsonl
 from engine.query import query
-from engine.results.export import export_jsonl
 from tests.join.definition import Definition, tumbling, within
 from tests.join.sides import Sided
 from tests.spark.both_hosts import answers, log_of

@@ -11,11 +11,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.barrier.registry import parse_barrier
-from engine.pattern.seq import Alone, SeqMatcher
-from engine.pattern.settings import PatternSettings
+from engine.core.released import IN_ORDER, LATE, Strings
+from engine.operators.match.seq import Alone, SeqMatcher
+from engine.operators.match.settings import PatternSettings
 from engine.query import query
 from engine.query.plan import JoinPlan
-from engine.stream.released import IN_ORDER, LATE, Strings
 from tests.join.definition import Definition, Row, tumbling, within
 from tests.join.sides import Sided, batch, net, row_of, run
 

@@ -111,7 +111,7 @@ OTHER_PACKAGE = """
 import sys
 sys.path[:0] = {folders!r}
 import numpy as np
-from engine.clocks.epochs import CLOCK, reference
+from engine.core.clocks.epochs import CLOCK, reference
 from engine.kernels import jit
 
 @jit.kernel

@@ -10,15 +10,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from engine.chain import ChainSettings
-from engine.live.embedded import EmbeddedEngine, EnginePlace
-from engine.passes.inprocess import run_in_process
-from engine.results.answer_lines import AnswerLines
-from engine.results.answer_tables import AnswerTables
-from engine.results.export import export_jsonl
-from engine.results.live_answers import LiveAnswers
-from engine.results.ordered import SIDE_OUTPUT, export_ordered_jsonl
-from engine.results.run_writer import Failed, FailedQueries
+from engine.hosts.chain import ChainSettings
+from engine.hosts.inprocess import run_in_process
+from engine.hosts.live.embedded import EmbeddedEngine, EnginePlace
+from engine.output.answer_lines import AnswerLines
+from engine.output.answer_tables import AnswerTables
+from engine.output.export import export_jsonl
+from engine.output.live_answers import LiveAnswers
+from engine.output.ordered import SIDE_OUTPUT, export_ordered_jsonl
+from engine.output.run_writer import Failed, FailedQueries
 from tests.spark.test_growing_log import Growing, trace
 
 Answered = dict[tuple[str, str], bytes]

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.log.files.folder import numbered_files
 from engine.log.retention import retire
 from engine.log.whole_file import load
-from engine.results.answer_lines import MARKS, AnswerLines, AnswersDamaged, CheckedLength
-from engine.results.answer_tables import AnswerTables, FiledTables
-from engine.results.live_answers import check_begin
+from engine.output.answer_lines import MARKS, AnswerLines, AnswersDamaged, CheckedLength
+from engine.output.answer_tables import AnswerTables, FiledTables
+from engine.output.live_answers import check_begin
 from tests.live.engine_life import Answered, grown, hurt, lines_at, passed, state_of
 from tests.live.test_live_engine import KEYS, QUERIES, SETTINGS, live, rows_at
 

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from engine.errors import UserError
-from engine.live.program import Task
-from engine.live.questions import Questions
-from engine.results.part_store import FolderInUseError, sole_use, wait_for_sole_use
+from engine.core.errors import UserError
+from engine.hosts.live.program import Task
+from engine.hosts.live.questions import Questions
+from engine.output.part_store import FolderInUseError, sole_use, wait_for_sole_use
 from engine.server import engine_process
 from engine.server.engine_process import EngineProcess
 from engine.server.watch.overview import AnswersState
@@ -154,7 +154,7 @@ def children(process: int) -> list[int]:
     found = Path(f"/proc/{process}/task/{process}/children").read_text().split()
     return [
         int(child) for child in found
-        if b"engine.live.program" in Path(f"/proc/{child}/cmdline").read_bytes()
+        if b"engine.hosts.live.program" in Path(f"/proc/{child}/cmdline").read_bytes()
     ]  # fmt: skip
 
 
@@ -204,7 +204,7 @@ def test_what_is_put_right_while_the_server_lives_brings_answers_back(field: Fie
 
 def test_an_engine_whose_server_is_gone_before_its_task_ends_quietly() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "engine.live.program"],
+        [sys.executable, "-m", "engine.hosts.live.program"],
         stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=60, cwd=ROOT,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, b"")

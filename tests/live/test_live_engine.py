@@ -16,24 +16,24 @@ import pyarrow.parquet as pq
 import pytest
 
 from engine.barrier.registry import parse_barrier
-from engine.chain import ChainSettings
-from engine.errors import UserError
-from engine.grouping.dataflow import Dataflow
-from engine.grouping.maps import PythonCombine
-from engine.grouping.operations import GroupingPlan, Stateful
-from engine.live.embedded import LogWatch
-from engine.live.questions import QUERY_FILE, claim
+from engine.core.errors import UserError
+from engine.hosts.chain import ChainSettings
+from engine.hosts.live.embedded import LogWatch
+from engine.hosts.live.questions import QUERY_FILE, claim
 from engine.log import retention as compaction
 from engine.log.arrival_log import LogWriter
 from engine.log.files.folder import numbered_files, retired
 from engine.log.input.trace import TraceRead
 from engine.log.retention import Limits, beyond, retire
 from engine.log.whole_file import load, save
+from engine.operators.grouping.dataflow import Dataflow
+from engine.operators.grouping.maps import PythonCombine
+from engine.operators.grouping.operations import GroupingPlan, Stateful
 from engine.order.base import Guards
 from engine.order.registry import parse_order
+from engine.output.answer_lines import AnswersDamaged, site_file
+from engine.output.live_answers import check_begin
 from engine.query import query
-from engine.results.answer_lines import AnswersDamaged, site_file
-from engine.results.live_answers import check_begin
 from tests.live.engine_life import KilledError, Life, grown, hurt, lines_at, passed, state_of
 from tests.planted import Planted
 from tests.spark.test_growing_log import QUERIES, Growing, tidied, trace

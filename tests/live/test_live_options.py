@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 
-from engine.chain import ChainSettings
-from engine.errors import UserError
-from engine.live.questions import Questions
+from engine.core.errors import UserError
+from engine.hosts.chain import ChainSettings
+from engine.hosts.live.questions import Questions
 from engine.log.arrival_log import LogWriter
 from engine.log.input.trace import TraceRead
 from engine.order.base import Guards

@@ -16,13 +16,13 @@ import pytest
 
 from edge_agent import messages as m
 from edge_agent import wire
-from engine.errors import ContractViolation
+from engine.core.errors import ContractViolation
+from engine.core.frame import Frame
 from engine.gateway.core import GatewayCore, GatewaySettings
 from engine.log import arrival_log
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.server.log_keeper import LogThread
 from engine.server.tcp_host import TcpHost
-from engine.stream.frame import Frame
 from tests.gateway.conftest import a_data, a_hello
 
 

@@ -15,13 +15,13 @@ from edge_agent.errors import SettingsError
 from edge_agent.messages import StreamSchema
 from edge_agent.settings_file import quantity, shown_ns
 from edge_agent.units import NS_PER
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.core.units import parse_duration
 from engine.gateway.settings import GatewaySettings
 from engine.log.retention import Limits
 from engine.query import query, to_text
 from engine.server.log_keeper import KeepSettings
 from engine.server.site_file import read_site
-from engine.units import parse_duration
 from tests.scenario_file.test_damage import SIGNS, WRONG
 
 INPUT = '[[input]]\nkind = "stdin"\n'

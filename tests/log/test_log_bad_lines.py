@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.log.input import lines
 from engine.log.input.trace import TraceRead
 

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.cli.app import run
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.core.frame import STRING, Frame
 from engine.log.arrival_log import LOG_SCHEMA, LogReader, LogWriter
-from engine.stream.frame import STRING, Frame
 
 
 def frame(first: int, site: str = "main", rows: int = 2) -> Frame:

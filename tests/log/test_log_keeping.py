@@ -22,7 +22,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.core.frame import Frame
 from engine.gateway.recall import Recalled
 from engine.log import retention as compaction
 from engine.log.arrival_log import (
@@ -36,7 +37,6 @@ from engine.log.files.folder import RETIRED, numbered_files, retired
 from engine.log.files.log_files import file_mark
 from engine.log.following import frames_after
 from engine.log.retention import Limits, beyond, clear, due, merge, retire, swept
-from engine.stream.frame import Frame
 
 SITES = ("a", "b")
 

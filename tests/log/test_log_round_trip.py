@@ -12,14 +12,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.core.frame import Frame
 from engine.log.input import lines
 from engine.log.input.csv_import import CsvRead
 from engine.log.input.input_read import InputForm
 from engine.log.input.parquet_import import ParquetRead
 from engine.log.input.trace import TraceRead
 from engine.log.row_export import write_rows, write_trace
-from engine.stream.frame import Frame
 
 Record = dict[str, Any]
 SITES = ("main", "b", "c é")

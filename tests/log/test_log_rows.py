@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.core.frame import STRING, Frame
 from engine.log.input import csv_import
 from engine.log.input.csv_import import CsvRead
 from engine.log.input.input_read import InputForm
@@ -22,7 +23,6 @@ from engine.log.input.lines import CHUNK_LINES
 from engine.log.input.parquet_import import ParquetParts, ParquetRead
 from engine.log.input.trace import TraceRead
 from engine.log.row_export import write_rows
-from engine.stream.frame import STRING, Frame
 
 
 def rows(frames: Any) -> list[dict[str, Any]]:

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from edge_agent import records as r
 from edge_agent.records import Kind
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.core.frame import FIXED_TYPES, STRING, Frame
 from engine.log.input import lines
 from engine.log.input.input_log import open_input
 from engine.log.input.trace import TraceRead
 from engine.log.row_export import write_trace
-from engine.stream.frame import FIXED_TYPES, STRING, Frame
 
 
 def rows(frames: list[Frame]) -> list[dict[str, Any]]:
@@ -45,7 +45,7 @@ def test_design_the_shortest_record_is_enough(tmp_path: Path) -> None:
     assert rows([frame]) == [
         {"site": "main", "source": "s0", "seq": 0, "type": "A", "ts": 3, "arrival": 1}
     ]
-    # What every record says alike is left out (engine.stream.frame).
+    # What every record says alike is left out (engine.core.frame).
     assert frame.batch.schema.names == ["source", "seq", "type", "ts", "arrival"]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import slackwater as sw
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.log.input.input_read import InputForm
 from engine.log.input.intake import RowIntake
 from engine.log.input.numbering import REMEMBERED, Numbering, read_seq_bits

@@ -21,17 +21,17 @@ from edge_agent import records as limits
 from edge_agent import wire
 from edge_agent.errors import WireError
 from edge_agent.records import KIND_NAMES
-from engine.chain import Chain, ChainSettings
-from engine.errors import UserError
+from engine.core.columns import COUNTS, RANGES, beyond, joined_type, without_nan
+from engine.core.errors import UserError
+from engine.core.frame import FIXED_TYPES, STRING, Frame
+from engine.core.units import DURATION_MAX_NS
+from engine.hosts.chain import Chain, ChainSettings
 from engine.log.arrival_log import LOG_SCHEMA
 from engine.log.input.input_log import open_input
 from engine.log.input.input_read import InputForm
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
-from engine.stream.columns import COUNTS, RANGES, beyond, joined_type, without_nan
-from engine.stream.frame import FIXED_TYPES, STRING, Frame
-from engine.units import DURATION_MAX_NS
 
 Record = dict[str, Any]
 TIMES = ("ts", "te", "arrival", "offset", "delay", "precision")

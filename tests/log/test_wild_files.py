@@ -16,7 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from engine.cli.app import run
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.log.input.input_log import open_input
 from engine.log.input.input_read import InputForm
 

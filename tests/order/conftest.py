@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 from edge_agent.records import KIND_NAMES
-from engine.chain import Chain, ChainOutput, ChainSettings
+from engine.core.frame import FIXED_TYPES, STRING, Frame
+from engine.core.released import LATE
+from engine.hosts.chain import Chain, ChainOutput, ChainSettings
 from engine.order.base import Guards, Ordered
 from engine.order.registry import parse_order
 from engine.order.sequence.order import SequenceSettings
 from engine.query.plan import Plan
-from engine.stream.frame import FIXED_TYPES, STRING, Frame
-from engine.stream.released import LATE
 
 sys.path.insert(0, str(Path(__file__).parent))
 from slow_timeout import Settings

@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.tune_aq import Stream, exponential, made, ordered
-from engine.chain import Chain, ChainSettings
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.hosts.chain import Chain, ChainSettings
+from engine.hosts.pipeline import Host, prepare
 from engine.kernels.jit import kernel
 from engine.order.base import Guards
 from engine.order.registry import parse_order
@@ -38,7 +39,6 @@ from engine.order.slack.buffer import (
     delay_quantile,
     learn_delay,
 )
-from engine.passes.pipeline import Host, prepare
 from tests.order.conftest import frame, numbered, released, with_late
 from tests.order.slow_aq import PPB, Settings, SlowAq
 from tests.order.test_kslack import FIG_2_6

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.chain import Chain, ChainSettings
+from engine.core.frame import Frame
+from engine.hosts.chain import Chain, ChainSettings
 from engine.order.registry import parse_order
-from engine.stream.frame import Frame
 from simulator.run import FrameList, Simulated, simulate
 from simulator.scenario import read_scenario
 

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.chain import Chain, ChainSettings
+from engine.core.frame import Frame
+from engine.hosts.chain import Chain, ChainSettings
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
 from engine.query.plan import Plan
-from engine.stream.frame import Frame
 
 Record = dict[str, Any]
 WINDOW = "SELECT sum(v), count(*) FROM events GROUP BY tag WINDOW TUMBLING 8 ns"

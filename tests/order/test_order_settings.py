@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.order.registry import parse_order
 
 S = 10**9

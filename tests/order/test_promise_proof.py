@@ -12,10 +12,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from edge_agent.records import Kind
-from engine.chain.state_bytes import from_bytes, to_bytes
-from engine.clocks.prediction import SyncPoint
+from engine.core.clocks.prediction import SyncPoint
+from engine.core.released import Strings
+from engine.hosts.chain.state_bytes import from_bytes, to_bytes
 from engine.order.unordered.proof import Proof
-from engine.stream.released import Strings
 
 WAIT = 10
 

@@ -20,7 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slow_waits import Highs, WaitTimes
 
-from engine.chain import Chain, ChainSettings
+from engine.core.frame import STRING, Frame
+from engine.hosts.chain import Chain, ChainSettings
 from engine.kernels.jit import kernel
 from engine.order.base import Guards
 from engine.order.registry import parse_order
@@ -34,7 +35,6 @@ from engine.order.sequence.waits import (
     resolution_bits,
     saw_high,
 )
-from engine.stream.frame import STRING, Frame
 
 MS = 1_000_000
 EVENTS = 200_000

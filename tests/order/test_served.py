@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.chain import ChainSettings
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.hosts.chain import ChainSettings
 from engine.order.registry import parse_order
 from engine.order.served import Reads, Window, longest_window, reads_of, window_of
 from engine.order.slack.aq_threshold import AGGREGATES, normal_quantile_ppm

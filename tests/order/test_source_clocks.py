@@ -16,8 +16,7 @@ import slow_clock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.chain import Chain, ChainSettings
-from engine.clocks.prediction import (
+from engine.core.clocks.prediction import (
     ClockStep,
     Line,
     Sample,
@@ -28,11 +27,12 @@ from engine.clocks.prediction import (
     held,
     stepped,
 )
-from engine.clocks.reference import SourceClocks
+from engine.core.clocks.reference import SourceClocks
+from engine.core.released import NO_EPOCH, Strings
+from engine.hosts.chain import Chain, ChainSettings
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
-from engine.stream.released import NO_EPOCH, Strings
 
 US, MS, S = 10**3, 10**6, 10**9
 PPB = 10**9

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import slackwater
-from engine.clocks.choice import read_clock
-from engine.errors import UserError
+from engine.core.clocks.choice import read_clock
+from engine.core.errors import UserError
 from slackwater import SlackwaterWarning
 
 Record = dict[str, Any]

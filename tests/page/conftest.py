@@ -15,13 +15,13 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from edge_agent import messages as m
 from edge_agent import wire
+from engine.core.frame import Frame
 from engine.gateway.core import GatewayCore, GatewaySettings
 from engine.server.page.web_server import PageServer
 from engine.server.result_feed import ResultFeed
 from engine.server.site_file import PageSettings
 from engine.server.watch.overview import Overview
 from engine.server.watch.source_figures import SourceFigures
-from engine.stream.frame import Frame
 from tests.gateway.conftest import SYNC, a_data, a_hello
 from tests.inputs.conftest import pytest_pyfunc_call  # noqa: F401
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.server.page import access
 from engine.server.page.access import HEADERS, OPEN
 from engine.server.site_file import read_site

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from edge_agent import records as r
 from edge_agent.records import Kind
+from engine.core.frame import Frame
 from engine.server.watch.source_figures import (
     EACH_LEAST,
     EACH_MAX,
@@ -22,7 +23,6 @@ from engine.server.watch.source_figures import (
     ClockHistory,
     SourceFigures,
 )
-from engine.stream.frame import Frame
 
 S = 10**9
 

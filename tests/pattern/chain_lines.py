@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from engine.barrier.registry import parse_barrier
-from engine.chain import Chain, ChainSettings
+from engine.hosts.chain import Chain, ChainSettings
 from engine.log.input.trace import TraceRead
+from engine.operators.match.settings import PatternSettings
 from engine.order.base import Guards
 from engine.order.registry import parse_order
-from engine.pattern.settings import PatternSettings
 from engine.query import query
 from engine.query.purge_settings import parse_purge
 

@@ -10,10 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.chain.state_bytes import from_bytes, to_bytes
-from engine.pattern.seq import Alone, SeqMatcher
-from engine.query.plan import SeqPlan, Step
-from engine.stream.released import (
+from engine.core.released import (
     IN_ORDER,
     LATE_DROPPED,
     ClockBound,
@@ -22,6 +19,9 @@ from engine.stream.released import (
     Released,
     Strings,
 )
+from engine.hosts.chain.state_bytes import from_bytes, to_bytes
+from engine.operators.match.seq import Alone, SeqMatcher
+from engine.query.plan import SeqPlan, Step
 from tests.pattern.slow_negation import Truth, pair, verdict
 
 

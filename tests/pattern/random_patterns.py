@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.query import query
 
 TYPES = "ABC"

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.barrier.registry import parse_barrier
-from engine.pattern.seq import Alone, SeqMatcher
-from engine.pattern.settings import PatternSettings
+from engine.core.released import IN_ORDER, LATE
+from engine.operators.match.seq import Alone, SeqMatcher
+from engine.operators.match.settings import PatternSettings
 from engine.query import query
 from engine.query.plan import OrPlan, SeqPlan, WindowPlan
-from engine.stream.released import IN_ORDER, LATE
 from tests.pattern.conftest import FIG, plan
 
 END = 10**6

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.chain import Chain, ChainSettings
+from engine.hosts.chain import Chain, ChainSettings
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.barrier.registry import parse_barrier
-from engine.pattern.seq import Alone, SeqMatcher
-from engine.pattern.settings import PatternSettings
+from engine.core.released import LATE
+from engine.operators.match.seq import Alone, SeqMatcher
+from engine.operators.match.settings import PatternSettings
 from engine.query import query, to_text
 from engine.query.plan import OrPlan, SeqPlan
-from engine.stream.released import LATE
 from tests.pattern.conftest import FIG, stream
 from tests.pattern.random_patterns import plans
 from tests.pattern.slow_patterns import brute_matches, rows_of

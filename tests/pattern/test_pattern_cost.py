@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from engine.pattern.seq import Alone, SeqMatcher
-from engine.pattern.settings import PatternSettings
+from engine.core.released import Strings
+from engine.operators.match.repetition.matcher import RepeatMatcher
+from engine.operators.match.seq import Alone, SeqMatcher
+from engine.operators.match.settings import PatternSettings
 from engine.query import query
 from engine.query.plan import SeqPlan
 from engine.query.repeat_plan import RepeatPlan
-from engine.repetition.matcher import RepeatMatcher
-from engine.stream.released import Strings
 
 MOST = 6.0
 """Of the ratio; 4 is linear, 16 quadratic."""

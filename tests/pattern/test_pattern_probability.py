@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.pattern.compiled.records import RELATION
-from engine.pattern.compiled.relations import soon_after, starts_before
-from engine.pattern.seq import SeqMatcher
-from engine.pattern.settings import PatternSettings
-from engine.pattern.verdict.probability import POINTS, pair_probability, sampled_probability
+from engine.operators.match.compiled.records import RELATION
+from engine.operators.match.compiled.relations import soon_after, starts_before
+from engine.operators.match.seq import SeqMatcher
+from engine.operators.match.settings import PatternSettings
+from engine.operators.match.verdict.probability import POINTS, pair_probability, sampled_probability
 from engine.query.plan import SeqPlan, Step
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from engine.barrier.registry import BarrierSettings, barrier_in_force, parse_barrier
 from engine.cli.app import run
-from engine.errors import UserError
-from engine.passes.options import QueryOptions
-from engine.pattern.spill.bounds import SpillSettings, parse_spill
+from engine.core.errors import UserError
+from engine.hosts.options import QueryOptions
+from engine.operators.match.spill.bounds import SpillSettings, parse_spill
 from engine.query import query
 from engine.query.purge_settings import PurgeSettings, parse_purge
 

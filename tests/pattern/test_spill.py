@@ -13,17 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.barrier.registry import parse_barrier
-from engine.chain.state_bytes import from_bytes, to_bytes
-from engine.errors import UserError
-from engine.pattern.compiled.tables import layout_of
-from engine.pattern.seq import Alone, SeqMatcher
-from engine.pattern.settings import PatternSettings
-from engine.pattern.spill.bounds import SpillSettings, keys_of
-from engine.pattern.spill.chunks import FileChunks
-from engine.pattern.spill.matcher import SpillingMatcher
+from engine.core.errors import UserError
+from engine.core.released import IN_ORDER, LATE, Strings
+from engine.hosts.chain.state_bytes import from_bytes, to_bytes
+from engine.operators.match.compiled.tables import layout_of
+from engine.operators.match.seq import Alone, SeqMatcher
+from engine.operators.match.settings import PatternSettings
+from engine.operators.match.spill.bounds import SpillSettings, keys_of
+from engine.operators.match.spill.chunks import FileChunks
+from engine.operators.match.spill.matcher import SpillingMatcher
 from engine.query import query
 from engine.query.plan import Attribute, Comparison, OrPlan, SeqPlan, WindowPlan
-from engine.stream.released import IN_ORDER, LATE, Strings
 from tests.pattern.conftest import plan
 
 END = 10**6

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from engine.errors import UserError
-from engine.pattern.seq import SeqMatcher
-from engine.pattern.settings import PatternSettings
+from engine.core.errors import UserError
+from engine.operators.match.seq import SeqMatcher
+from engine.operators.match.settings import PatternSettings
 from engine.query import query
 from engine.query.plan import OrPlan, SeqPlan
 from tests.pattern.conftest import Event

@@ -16,15 +16,15 @@ from typing import Any
 import pytest
 
 import slackwater
-from engine.chain import ChainSettings, site_chain
-from engine.chain.output_parts import next_parts
-from engine.chain.site_chain import Chain
-from engine.errors import OverBudget
+from engine.core.errors import OverBudget
+from engine.core.frame import Frame
+from engine.hosts.chain import ChainSettings, site_chain
+from engine.hosts.chain.output_parts import next_parts
+from engine.hosts.chain.site_chain import Chain
 from engine.log.following import opened
+from engine.operators.match.settings import PatternSettings
 from engine.order.registry import parse_order
-from engine.pattern.settings import PatternSettings
 from engine.query import query
-from engine.stream.frame import Frame
 from slackwater import inputs
 
 EXPLOSIVE = {

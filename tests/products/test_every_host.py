@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import slackwater
-from engine.chain import Chain
+from engine.hosts.chain import Chain
 from engine.log.input.trace import TraceRead
 from engine.log.row_export import write_rows
 from tests.live.engine_life import KilledError, Life, passed

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from engine.chain import Chain, ChainSettings
-from engine.passes.options import asked_of_queries
+from engine.hosts.chain import Chain, ChainSettings
+from engine.hosts.options import asked_of_queries
 from engine.query.analysis.cascade import read_statements
 from tests.order.conftest import frame
 from tests.products.questions import JOINS, PATTERNS, Question, Result, known

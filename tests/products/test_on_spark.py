@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from engine.passes.inprocess import run_in_process
-from engine.passes.options import asked_of_queries
+from engine.hosts.inprocess import run_in_process
+from engine.hosts.options import asked_of_queries
+from engine.hosts.spark.host import run_on_spark
 from engine.query.analysis.cascade import read_statements
-from engine.spark.host import run_on_spark
 from tests.products.questions import JOINS, PATTERNS
 from tests.products.statements import CASCADES, CONSTRAINTS, REPETITIONS
 from tests.products.test_every_product import steady

@@ -11,8 +11,8 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from engine.core.released import Strings
 from engine.query import plan
-from engine.stream.released import Strings
 from tests.query.slow_expression import (
     TYPES,
     Arithmetic,
@@ -55,7 +55,7 @@ def as_plan(node: Any) -> Any:
 
 
 def columns_of(rows: Sequence[Row], strings: Strings) -> dict[str, np.ndarray]:
-    """The rows' attributes as ``engine.stream.released.Released`` has them."""
+    """The rows' attributes as ``engine.core.released.Released`` has them."""
     dtypes = {"int": np.int64, "float": np.float64, "bool": np.bool_, "str": np.int32}
     columns: dict[str, np.ndarray] = {}
     for name, kind in TYPES.items():

@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.cli.app import run
+from engine.core.released import Strings
 from engine.query import query
 from engine.query.clocked import is_clocked
 from engine.query.expression import View, computed_values, python_values, view_value
 from engine.query.plan import Attribute, FunctionCall, SeqPlan
 from engine.query.render import render
 from engine.query.values import FUNCTIONS
-from engine.stream.released import Strings
 from tests.query.random_conditions import columns_of
 from tests.query.slow_expression import TYPES
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.query import explain, query
 from engine.query.analysis import consistency as contradiction
 from engine.query.analysis.consistency import Conflict

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.query import query
 from engine.query.analysis.cascade import read_statements
 from engine.query.schema import check_attributes

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 
 from engine.barrier.registry import parse_barrier
-from engine.errors import UserError
-from engine.pattern import seq
+from engine.core.errors import UserError
+from engine.operators.match import seq
+from engine.operators.window.time_windows import WindowSettings
 from engine.query import explain, query
 from engine.query.analysis.analyse import read_query
 from engine.query.explain import WIDTH
 from engine.query.plan import SeqPlan, Step
-from engine.window.time_windows import WindowSettings
 from tests.pattern.random_patterns import plans
 
 GOLDEN = Path(__file__).with_name("explanations.txt").read_text("utf-8")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.query import needed_attributes, query, shape, to_text
 from engine.query.fields import named_attributes
 from engine.query.plan import (

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.query import query, to_text
 from engine.query.analysis.cascade import read_statements
 from engine.query.fields import needed_attributes, released_columns

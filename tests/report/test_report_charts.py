@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from engine.report.numbers import TimeLine, plain
-from engine.report.page.figures import ONE_BOX, Figure
-from engine.report.page.result_figures import chart_figures
-from engine.report.write import write_report
+from engine.apps.report.numbers import TimeLine, plain
+from engine.apps.report.page.figures import ONE_BOX, Figure
+from engine.apps.report.page.result_figures import chart_figures
+from engine.apps.report.write import write_report
 from engine.scenario import Chart, Series
 
 

@@ -15,8 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import ContractViolation
-from engine.report.measure.events import (
+from engine.apps.report.measure.events import (
     FLOOR_NS,
     axis_floor,
     disorder,
@@ -28,7 +27,8 @@ from engine.report.measure.events import (
     quantiles,
     read_rows,
 )
-from engine.report.measure.truth import SLICES, measure_clock_error
+from engine.apps.report.measure.truth import SLICES, measure_clock_error
+from engine.core.errors import ContractViolation
 
 MS = 10**6
 SECOND = 10**9

@@ -13,18 +13,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.errors import ContractViolation, UserError
-from engine.report.measure.matches import (
+from engine.apps.report.measure.matches import (
     KEPT_MAX,
     POINTS_SHOWN,
     QueryAnswers,
     measure_matches,
     read_answers,
 )
-from engine.report.measure.window_results import KEYS_SHOWN, measure_windows
-from engine.report.page.document import POLICY
-from engine.report.page.run_page import page as page_of
-from engine.report.write import write_report
+from engine.apps.report.measure.window_results import KEYS_SHOWN, measure_windows
+from engine.apps.report.page.document import POLICY
+from engine.apps.report.page.run_page import page as page_of
+from engine.apps.report.write import write_report
+from engine.core.errors import ContractViolation, UserError
 from engine.scenario import Claim, Score, Table
 
 MS = 10**6
@@ -380,7 +380,7 @@ def test_many_matches_are_counted_and_thinned() -> None:
 
 def test_results_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert KEPT_MAX >= 100_000
-    monkeypatch.setattr("engine.report.measure.matches.KEPT_MAX", 3)
+    monkeypatch.setattr("engine.apps.report.measure.matches.KEPT_MAX", 3)
     kept = QueryAnswers()
     for place in range(5):
         kept.take((place,), {"op": "+"})

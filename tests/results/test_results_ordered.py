@@ -11,15 +11,15 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from engine.errors import ContractViolation, UserError
-from engine.results.ordered import (
+from engine.core.errors import ContractViolation, UserError
+from engine.core.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL, Released, Strings
+from engine.output.ordered import (
     export_ordered_jsonl,
     export_ordered_table,
     released_table,
     write_events,
 )
-from engine.results.part_store import PartStore
-from engine.stream.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL, Released, Strings
+from engine.output.part_store import PartStore
 
 
 def released(strings: Strings, first: int, status: list[int], **attrs: Any) -> Released:

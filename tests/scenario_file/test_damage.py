@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.errors import UserError
+from engine.core.errors import UserError
 from scenarios.from_file import TEMPLATE, FromFile, schema
 from scenarios.from_file.perfect_world import PerfectWorld
 from scenarios.from_file.scoring import _of_stream

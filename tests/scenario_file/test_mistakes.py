@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from edge_agent.settings_file import read_toml
-from engine.errors import UserError
+from engine.core.errors import UserError
 from scenarios.from_file import SCHEMA, TEMPLATE, FromFile, schema
 from simulator.emulator.settings import read_links_file
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import UserError
-from engine.passes.scenario_run import scored_run
+from engine.apps.scenario_run import scored_run
+from engine.core.errors import UserError
 from scenarios.from_file import FromFile
 
 ROWS = b"time,reader,type,tag\n1000,door,OPEN,4\n1400,lamp,LIGHT,4\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.cli.app import run as command
-from engine.errors import UserError
+from engine.core.errors import UserError
 from scenarios.from_file import FromFile
 from tests.scenario_file.test_runs import BASE, metrics, ran
 

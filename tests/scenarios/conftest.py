@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from engine.barrier.registry import parse_barrier
-from engine.chain import ChainSettings
+from engine.hosts.chain import ChainSettings
+from engine.hosts.inprocess import run_in_process
 from engine.order.registry import parse_order
-from engine.passes.inprocess import run_in_process
 from engine.query import query
 from engine.scenario import RunnableScenario, Score
 

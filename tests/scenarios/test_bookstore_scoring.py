@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from engine.core.frame import Frame
 from engine.log.arrival_log import LogWriter
-from engine.results.part_store import PartStore
-from engine.results.run_writer import write_results
+from engine.output.part_store import PartStore
+from engine.output.run_writer import write_results
 from engine.scenario import Pass, Score
-from engine.stream.frame import Frame
 from scenarios.bookstore.alarm_scoring import score_run
 
 MS = 10**6

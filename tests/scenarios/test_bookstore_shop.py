@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_agent.records import Kind
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.log.arrival_log import LogReader
 from scenarios.bookstore import Bookstore
 from scenarios.bookstore.alarm_truth import Read, ShopTruth, tags_of_matches

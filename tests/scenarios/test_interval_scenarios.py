@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.errors import UserError
-from engine.passes.scenario_run import load, scenario_names
+from engine.apps.scenario_run import load, scenario_names
+from engine.core.errors import UserError
 from engine.query import query
 from engine.query.automata.verdicts import automata_of
 from engine.query.monitor_plan import MonitorPlan

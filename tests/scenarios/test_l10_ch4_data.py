@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.stream.released import IN_ORDER
+from engine.core.released import IN_ORDER
 from scenarios.papers.l10.ch4.built import built
 from scenarios.papers.l10.ch4.sequence_scan import SEARCHES, Scan, scan
 from scenarios.papers.l10.ch4.streams import TYPES, Stream, released, stream

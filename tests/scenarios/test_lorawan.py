@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_agent import records as r
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.log.arrival_log import LogReader
 from engine.scenario import Score
 from scenarios.lorawan import Lorawan

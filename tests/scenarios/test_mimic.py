@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from edge_agent.units import NS_PER
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.log.arrival_log import LogReader
 from engine.order.base import Guards
 from engine.scenario import Score

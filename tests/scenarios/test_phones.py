@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from edge_agent import records as r
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.log.arrival_log import LogReader
 from engine.scenario import Score
 from scenarios.phones import Phones

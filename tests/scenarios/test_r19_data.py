@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge_agent import records as r
+from engine.core.frame import Frame
 from engine.log.arrival_log import LogReader
-from engine.stream.frame import Frame
 from scenarios.papers.r19 import published
 from scenarios.papers.r19.clock_sync import exchange, synchronised
 from scenarios.papers.r19.data_sets import PROFILES, TRANSIT_NS, DataSet, data_set

@@ -15,8 +15,8 @@ import pytest
 
 from edge_agent import records as r
 from edge_agent.units import NS_PER
-from engine.compare.measure import measure_many
-from engine.errors import UserError
+from engine.apps.compare.measure import measure_many
+from engine.core.errors import UserError
 from engine.log.arrival_log import LogReader
 from engine.order.registry import parse_order
 from scenarios import soccer

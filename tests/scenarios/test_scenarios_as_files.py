@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import slackwater
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.order.registry import parse_order
 from engine.query import query
 from engine.scenario import RunnableScenario

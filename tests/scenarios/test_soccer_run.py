@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import slackwater
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.scenario import Score
 from scenarios.from_file import FromFile
 from scenarios.soccer.event_truth import NOWHERE, EventTruth

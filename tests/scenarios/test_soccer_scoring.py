@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engine.results.schema import MATCH_SCHEMA, WINDOW_SCHEMA
+from engine.output.schema import MATCH_SCHEMA, WINDOW_SCHEMA
 from scenarios.soccer.event_truth import EventTruth
 from scenarios.soccer.goal_scoring import goal_score
 from scenarios.soccer.goal_truth import true_pairs

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from edge_agent.records import Kind
+from engine.apps.validate.logs.clock_reports import clock_reports
 from engine.cli.app import run
 from engine.log.arrival_log import LogReader
-from engine.validate.logs.clock_reports import clock_reports
 
 WARD = """
 duration = "60 s"

@@ -13,7 +13,7 @@ import pytest
 from edge_agent.abstraction.settings import AbstractSettings
 from edge_agent.messages import StreamSchema
 from edge_agent.packing import Codes, Masked
-from engine.errors import UserError
+from engine.core.errors import UserError
 from simulator.run import FrameList, simulate
 from simulator.scenario import SourceSettings, read_scenario
 from simulator.seeds import Seeds

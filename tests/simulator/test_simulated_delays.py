@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from engine.errors import UserError
+from engine.core.errors import UserError
 from simulator.delays import (
     Constant,
     DelayModel,

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from edge_agent.packing import Codes
-from engine.errors import UserError
-from engine.stream.frame import Frame
+from engine.core.errors import UserError
+from engine.core.frame import Frame
 from simulator.clocks import Clock, ClockSettings, draw_rates
 from simulator.run import Simulated, simulate
 from simulator.scenario import CLOCK_ROWS_MAX, START_NS, Scenario, read_scenario

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engine.errors import ContractViolation, UserError
+from engine.core.errors import ContractViolation, UserError
+from engine.core.frame import Frame
 from engine.log.arrival_log import LogReader
-from engine.stream.frame import Frame
 from simulator.arrow_views import null_rows, plain_values
 from simulator.balance import Account
 from simulator.digest import FrameDigest

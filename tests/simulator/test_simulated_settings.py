@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.errors import UserError
+from engine.core.errors import UserError
 from simulator.clocks import SECOND, ClockSettings, Step
 from simulator.delays import Exponential
 from simulator.links import LinkSettings

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from engine.log.arrival_log import LogReader, LogWriter
 from engine.log.input.trace import TraceRead
-from engine.results.export import export_jsonl
+from engine.output.export import export_jsonl
 
 
 def log_of(trace: str, folder: Path, rows_per_file: int, rows_per_frame: int) -> Path:

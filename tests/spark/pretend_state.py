@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import Row
 
 from engine.cache_home import cache_home
-from engine.chain import ChainSettings
-from engine.spark.chain_state import SiteChain
+from engine.hosts.chain import ChainSettings
+from engine.hosts.spark.chain_state import SiteChain
 
 
 class Value:

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from engine.cli.work_folder import work_folder
-from engine.errors import SparkFailure, UserError
-from engine.spark.host import spark_failure, wait_for
+from engine.core.errors import SparkFailure, UserError
+from engine.hosts.spark.host import spark_failure, wait_for
 
 HEAD = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted.
 org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 4.0 failed
@@ -31,7 +31,7 @@ TAIL = "\n\tat org.apache.spark.api.python.BasePythonRunner.handle(PythonRunner.
 @pytest.mark.parametrize(
     ("raised", "cause"),
     [
-        ("engine.errors.ContractViolation: site 'a': it is so", "site 'a': it is so"),
+        ("engine.core.errors.ContractViolation: site 'a': it is so", "site 'a': it is so"),
         ("ZeroDivisionError: division by zero", "ZeroDivisionError: division by zero"),
         ("numba.core.errors.TypingError: no", "numba.core.errors.TypingError: no"),
     ],
@@ -58,7 +58,9 @@ def test_without_a_python_cause_the_last_of_the_jvm_is_shown(tmp_path: Path) -> 
 def test_what_a_worker_finds_wrong_with_the_input_is_the_users_error(
     tmp_path: Path, kind: str
 ) -> None:
-    failure = spark_failure(f"{HEAD}engine.errors.{kind}: f.parquet: damaged{TAIL}", tmp_path / "l")
+    failure = spark_failure(
+        f"{HEAD}engine.core.errors.{kind}: f.parquet: damaged{TAIL}", tmp_path / "l"
+    )
     assert isinstance(failure, UserError)
     assert str(failure) == "f.parquet: damaged"
 

@@ -12,16 +12,16 @@ from pyspark.sql import Row
 from bench.workload import FRAME_ROWS, event_frames, pattern_stream, sync_frame
 from engine.barrier.registry import parse_barrier
 from engine.cache_home import cache_home
-from engine.chain import Chain, ChainSettings
-from engine.chain.state_bytes import StateDamagedError
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.hosts.chain import Chain, ChainSettings
+from engine.hosts.chain.state_bytes import StateDamagedError
+from engine.hosts.spark import chain_state
+from engine.hosts.spark import chain_state as processor
+from engine.hosts.spark.chain_state import LEAST, LiveChains, SiteChain, digest_of, packed, unpacked
+from engine.hosts.spark.typed_output import Staged
 from engine.log.arrival_log import LogWriter
 from engine.order.registry import parse_order
 from engine.query import query
-from engine.spark import chain_state
-from engine.spark import chain_state as processor
-from engine.spark.chain_state import LEAST, LiveChains, SiteChain, digest_of, packed, unpacked
-from engine.spark.typed_output import Staged
 from tests.planted import Planted
 from tests.spark.pretend_state import Store
 

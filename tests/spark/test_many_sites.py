@@ -19,22 +19,22 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from engine.chain import Chain, ChainSettings
+from engine.hosts import inprocess
+from engine.hosts.chain import Chain, ChainSettings
+from engine.hosts.inprocess import run_in_process
+from engine.hosts.spark import chain_state, host
+from engine.hosts.spark.chain_state import LEAST, LiveChains
+from engine.operators.match.settings import PatternSettings
+from engine.operators.window.settings import WindowSettings
 from engine.order.registry import parse_order
-from engine.passes import inprocess
-from engine.passes.inprocess import run_in_process
-from engine.pattern.settings import PatternSettings
+from engine.output.export import export_jsonl
+from engine.output.ordered import export_ordered_jsonl
 from engine.query import query
-from engine.results.export import export_jsonl
-from engine.results.ordered import export_ordered_jsonl
-from engine.spark import chain_state, host
-from engine.spark.chain_state import LEAST, LiveChains
-from engine.window.settings import WindowSettings
 from tests.order.test_sources_come_and_go import at_every_turn
 from tests.spark.many_sites import World
 from tests.spark.pretend_state import PretendSpark
 
-CHAIN = "engine.chain.site_chain"
+CHAIN = "engine.hosts.chain.site_chain"
 PAIRS = "EVENT SEQ(A a, B b) WHERE a.key = b.key WITHIN 40 ns"
 COUNTS = "SELECT count(*) GROUP BY key WINDOW TUMBLING 25 ns"
 ORDERS = ("sequence:timeout=fixed:15", "sequence:timeout=r19,late=pass", "none", "kslack:12ns",

@@ -1,4 +1,4 @@
-"""`engine.spark.chain` on DataFrames of rows, of frames and of streams: checks, types, results."""
+"""`spark.chain` on DataFrames of rows, of frames and of streams: checks, types, results."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 
 import slackwater
-from engine.chain import Chain, ChainSettings
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.hosts.chain import Chain, ChainSettings
+from engine.hosts.spark import chain
 from engine.log.input.trace import TraceRead
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
 from engine.query.analysis.cascade import read_statements
 from engine.query.plan import Plan
-from engine.spark import chain
 from tests.spark.both_hosts import log_of
 from tests.spark.test_dataframe_input import TEXTS
 

@@ -20,21 +20,21 @@ from typing import Any
 import pytest
 
 from engine.barrier.registry import parse_barrier
-from engine.chain import ChainSettings
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.hosts.chain import ChainSettings
+from engine.hosts.inprocess import run_in_process
+from engine.hosts.spark.host import run_on_spark
 from engine.log.arrival_log import LogReader
+from engine.operators.match.settings import PatternSettings
+from engine.operators.match.spill.bounds import SpillSettings
 from engine.order.base import Guards
 from engine.order.registry import parse_order
-from engine.passes.inprocess import run_in_process
-from engine.pattern.settings import PatternSettings
-from engine.pattern.spill.bounds import SpillSettings
+from engine.output.export import export_jsonl
+from engine.output.ordered import SIDE_OUTPUT, export_ordered_jsonl
+from engine.output.run_writer import RunWriter
 from engine.query import query
 from engine.query.plan import Plan
-from engine.results.export import export_jsonl
-from engine.results.ordered import SIDE_OUTPUT, export_ordered_jsonl
-from engine.results.run_writer import RunWriter
 from engine.scenario import RunnableScenario
-from engine.spark.host import run_on_spark
 from scenarios import elder_care, network_correlation, supply_chain, ward, warehouse
 from slackwater.simulation import data_directory
 from tests.spark.both_hosts import answers, log_of

@@ -13,8 +13,8 @@ import pytest
 
 import slackwater as sw
 from engine.cli.app import run
-from engine.clocks.arrivals import declaration, estimate, fastest_delay
-from engine.units import parse_duration
+from engine.core.clocks.arrivals import declaration, estimate, fastest_delay
+from engine.core.units import parse_duration
 
 S, MS = 10**9, 10**6
 BASE = 1_772_352_000 * S

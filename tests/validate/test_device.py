@@ -25,9 +25,9 @@ from edge_agent.drivers.measure.machine import (
 from edge_agent.drivers.session_driver import TimeServer
 from edge_agent.measure import ClockWatch, PathProbe
 from edge_agent.ntp import ServerClock
+from engine.apps.validate.device_quality import AgentFacts, setup_of
+from engine.apps.validate.quality import Setup
 from engine.cli.app import run
-from engine.validate.device_quality import AgentFacts, setup_of
-from engine.validate.quality import Setup
 from tests.live.conftest import ENV, SLACKWATER, until
 from tests.validate.conftest import MS, Answerer, answering
 

@@ -14,9 +14,9 @@ from bench.real_sockets.real_run import lacks
 from bench.twin import proof
 from bench.twin.proof import Proved, prove, true_matches
 from bench.twin.settings import DEVICES, EACH_ONCE, SETTINGS, TwinSetting, type_of
+from engine.apps.validate.clock_statistics import RTO_LEAST_NS, DelayLaw, delay_law, recovery_ns
 from engine.cli.app import run
 from engine.log.arrival_log import LogReader, LogWriter
-from engine.validate.clock_statistics import RTO_LEAST_NS, DelayLaw, delay_law, recovery_ns
 from scenarios.from_file.durable import Durable
 from scenarios.from_file.reading import ScenarioText
 from simulator.delays import Exponential, Lognormal, Uniform

@@ -8,10 +8,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from engine.apps.validate.quality import ClockQuality, LinkQuality, Setup, SourceQuality
+from engine.apps.validate.spoken import percent
+from engine.apps.validate.verdict import (
+    Fitness,
+    Measured,
+    ResultRequirements,
+    asked_of,
+    judge,
+    overall,
+)
 from engine.query import query
-from engine.validate.quality import ClockQuality, LinkQuality, Setup, SourceQuality
-from engine.validate.spoken import percent
-from engine.validate.verdict import Fitness, Measured, ResultRequirements, asked_of, judge, overall
 
 MS = 10**6
 SECOND = 10**9

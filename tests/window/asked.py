@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from engine.barrier.registry import parse_barrier
-from engine.chain import Chain, ChainSettings
+from engine.hosts.chain import Chain, ChainSettings
+from engine.operators.window.kinds import windows_of
+from engine.operators.window.settings import WindowSettings, parse_window
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query
-from engine.window.kinds import windows_of
-from engine.window.settings import WindowSettings, parse_window
 from tests.order.conftest import frame
 from tests.window.conftest import Stream, run
 

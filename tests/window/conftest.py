@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from engine.chain.state_bytes import from_bytes, to_bytes
+from engine.core.released import IN_ORDER, LATE, Gaps, Progress, Released, Strings
+from engine.core.timeline import CHANCE
+from engine.hosts.chain.state_bytes import from_bytes, to_bytes
+from engine.operators.window.time_windows import TimeWindows
 from engine.query.plan import Drift, WindowPlan
-from engine.stream.released import IN_ORDER, LATE, Gaps, Progress, Released, Strings
-from engine.stream.timeline import CHANCE
-from engine.window.time_windows import TimeWindows
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.core.released import IN_ORDER, LATE
+from engine.operators.window.kinds import windows_of
+from engine.operators.window.settings import WindowSettings
 from engine.query import query, to_text
 from engine.query.results_as_events import time_labels
-from engine.stream.released import IN_ORDER, LATE
-from engine.window.kinds import windows_of
-from engine.window.settings import WindowSettings
 from tests.window.asked import Result, chain_results, results_of
 from tests.window.conftest import Event, Stream, run
 

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.core.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL, Strings
 from engine.kernels.jit import plain
+from engine.operators.window.kinds import windows_of
+from engine.operators.window.time_windows import PaneWindows, TimeWindows, WindowSettings
 from engine.query import query
 from engine.query.plan import Aggregate, Attribute, Comparison, Constant, Drift, WindowPlan
-from engine.stream.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL, Strings
-from engine.window.kinds import windows_of
-from engine.window.time_windows import PaneWindows, TimeWindows, WindowSettings
 from tests.window.conftest import Event, Stream, Twin, batch, run
 
 V, G = Attribute("v"), Attribute("g")

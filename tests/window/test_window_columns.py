@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.core.released import LATE, Strings
+from engine.operators.window.output.results import WindowResults
+from engine.operators.window.output.table import columns_of_windows
+from engine.operators.window.time_windows import TimeWindows
+from engine.output.kinds import KINDS
+from engine.output.schema import WINDOW_SCHEMA, WINDOWS
+from engine.output.typed_columns import TypedColumns
 from engine.query.plan import Aggregate, Attribute, Drift, WindowPlan
-from engine.results.kinds import KINDS
-from engine.results.schema import WINDOW_SCHEMA, WINDOWS
-from engine.results.typed_columns import TypedColumns
-from engine.stream.released import LATE, Strings
-from engine.window.output.results import WindowResults
-from engine.window.output.table import columns_of_windows
-from engine.window.time_windows import TimeWindows
 from tests.window.conftest import Event, Stream, batch
 
 V, G = Attribute("v"), Attribute("g")

@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.stream.released import Gaps
-from engine.window.settings import PART_BITS, Geometry
-from engine.window.state.cells import (
+from engine.core.released import Gaps
+from engine.operators.window.settings import PART_BITS, Geometry
+from engine.operators.window.state.cells import (
     HEADER,
     Cells,
     add_to_window,
@@ -20,7 +20,7 @@ from engine.window.state.cells import (
     grown,
     new_cells,
 )
-from engine.window.uncertainty.missing import (
+from engine.operators.window.uncertainty.missing import (
     LateRows,
     Missing,
     become_known,

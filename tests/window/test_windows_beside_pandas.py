@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from engine.core.released import IN_ORDER, Released, Strings
+from engine.operators.window.kinds import windows_of
 from engine.query import query
-from engine.stream.released import IN_ORDER, Released, Strings
-from engine.window.kinds import windows_of
 
 N = 20_000
 CALLS = {

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.barrier.registry import parse_barrier
-from engine.chain import ChainSettings
 from engine.cli.app import run as command
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.core.released import IN_ORDER, LATE, Strings
+from engine.hosts.chain import ChainSettings
+from engine.operators.window.kinds import windows_of
+from engine.operators.window.settings import parse_window
 from engine.order.registry import parse_order
 from engine.query import explain, query
-from engine.stream.released import IN_ORDER, LATE, Strings
-from engine.window.kinds import windows_of
-from engine.window.settings import parse_window
 from tests.window.asked import Result, chain_results, results_of, standing
 from tests.window.conftest import Event, Stream, batch
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from msgspec import Struct, field, structs
 
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.log.whole_file import load, parquet_files, save
 
 # What a file of a log says of itself in its footer, and how one finds that it is no longer true.

@@ -13,7 +13,8 @@ from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
-from engine.errors import ContractViolation, UserError
+from engine.core.errors import ContractViolation, UserError
+from engine.core.frame import Frame
 from engine.log.files.folder import (
     FactsError,
     FileFacts,
@@ -36,7 +37,6 @@ from engine.log.whole_file import (
     parquet_files,
     parquet_schema,
 )
-from engine.stream.frame import Frame
 
 # Read the next thing while the present one is worked on.
 

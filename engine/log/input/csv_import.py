@@ -19,7 +19,9 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from edge_agent import records as r
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.core.frame import STRING
+from engine.core.units import INT64_MAX
 from engine.log.input.input_read import InputKind
 from engine.log.input.lines import UNREADABLE, open_bytes
 from engine.log.input.row_import import (
@@ -36,8 +38,6 @@ from engine.log.input.row_import import (
 from engine.log.record.record_rules import TIME_FIELDS, Fault
 from engine.log.record.times import Times
 from engine.log.record.trace_record import INT64_MIN, INT_FIELDS
-from engine.stream.frame import STRING
-from engine.units import INT64_MAX
 
 # Types of CSV's columns, from all of their values; and its rows in those types.
 #

@@ -14,10 +14,10 @@ import numpy as np
 
 from edge_agent import records as r
 from edge_agent.errors import did_you_mean
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.core.frame import ATTR_PREFIX
 from engine.log.input.row_import import FIELDS, check_target, time_hint
 from engine.log.record.trace_record import TEXT_FIELDS
-from engine.stream.frame import ATTR_PREFIX
 
 _KNOWN: Final = frozenset(r.RECORD_FIELDS)
 _TEXTS: Final = frozenset(TEXT_FIELDS) - {r.KIND}

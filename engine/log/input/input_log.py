@@ -7,7 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.log.arrival_log import LogReader, is_log_file
 from engine.log.input.input_read import PLAIN_FORM, InputForm, InputKind, InputRead
 from engine.log.input.lines import STDIN, UNREADABLE, open_bytes, table_files

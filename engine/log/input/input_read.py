@@ -16,7 +16,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from edge_agent import records as r
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.core.frame import Frame
 from engine.log.describe import ints
 from engine.log.input.intake import RowIntake
 from engine.log.input.lines import CHUNK_LINES, STDIN
@@ -24,7 +25,6 @@ from engine.log.input.numbering import CountedLane, Numbering
 from engine.log.record.record_rules import Fault
 from engine.log.record.times import Times
 from engine.log.record.trace_record import KnownType
-from engine.stream.frame import Frame
 
 # Sorts the rows of an unordered input before they count as arrived (``--sort``).
 #

@@ -15,10 +15,10 @@ from msgspec import Struct, field
 
 from edge_agent import records as r
 from edge_agent.records import TIME_MAX_NS, Kind
+from engine.core.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
 from engine.log.describe import Groups, carry_forward, group_rows, ints, string_codes
 from engine.log.input.numbering import Numbering, digests
 from engine.log.record.record_rules import Fault, add_fault, in_units, row_faults
-from engine.stream.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
 
 _ALWAYS = (r.SOURCE, r.SEQ, r.TS, r.ARRIVAL)
 _SourceKey = tuple[str, str | None]
@@ -298,7 +298,7 @@ def own_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def plain_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """``batch`` without the columns that say the same for every row (``engine.stream.frame``)."""
+    """``batch`` without the columns that say the same for every row (``engine.core.frame``)."""
     kept = []
     for name in batch.schema.names:
         column = batch.column(name)

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Final, cast
 import pyarrow as pa
 from msgspec import Struct, field
 
-from engine.errors import UserError
+from engine.core.errors import UserError
 
 STDIN: Final = "-"
 CHUNK_LINES: Final = 65_536

@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 from msgspec import Struct
 
 from edge_agent import records as r
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.kernels.jit import inline, kernel, plain
 from engine.kernels.records import NONE, Record, record
 from engine.kernels.tables import mixed

@@ -14,7 +14,9 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from edge_agent import records as r
-from engine.errors import UserError
+from engine.core.columns import without_nan
+from engine.core.errors import UserError
+from engine.core.frame import STRING
 from engine.log.input.csv_import import any_kind
 from engine.log.input.input_read import InputKind
 from engine.log.input.lines import CHUNK_LINES, table_files
@@ -32,8 +34,6 @@ from engine.log.input.row_import import (
 from engine.log.record.record_rules import TIME_FIELDS, Fault
 from engine.log.record.trace_record import INT_FIELDS
 from engine.log.whole_file import BUFFER_BYTES, DAMAGED
-from engine.stream.columns import without_nan
-from engine.stream.frame import STRING
 
 # A Parquet file, or a folder of them, as one table that is read in parts of bounded size.
 #

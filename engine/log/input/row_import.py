@@ -19,11 +19,11 @@ from msgspec import Struct
 from edge_agent import records as r
 from edge_agent.errors import did_you_mean
 from edge_agent.records import Kind
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.core.frame import ATTR_PREFIX
 from engine.log.input.input_read import InputRead, Rows
 from engine.log.record.record_rules import FIELDS_OF_KIND, Fault
 from engine.log.record.times import NOT_TIME
-from engine.stream.frame import ATTR_PREFIX
 
 _TIMELY: Final = re.compile(r"(?i)time|date|datum|zeit|stamp|^_?t$|_at$|index_level_0")
 _OF_OTHER_KINDS: Final = FIELDS_OF_KIND[Kind.SYNC] - FIELDS_OF_KIND[Kind.EVENT]

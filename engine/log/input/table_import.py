@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.log.input.input_read import PLAIN_FORM, InputForm, InputKind
 from engine.log.input.lines import CHUNK_LINES
 from engine.log.input.parquet_import import ParquetRead, TableParts

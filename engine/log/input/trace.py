@@ -15,7 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from edge_agent import records as r
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.core.frame import STRING
+from engine.core.units import INT64_MAX
 from engine.log.input.flat import Flat
 from engine.log.input.input_read import InputKind, InputRead, Rows, agreeing
 from engine.log.input.lines import Chunk, read_chunks
@@ -31,8 +33,6 @@ from engine.log.record.trace_record import (
     parse_all,
     time_fault,
 )
-from engine.stream.frame import STRING
-from engine.units import INT64_MAX
 
 _NONE: Final = type(None)
 _BLANK: Final = " \t\r"

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from edge_agent import records as r
 from edge_agent.records import Kind
+from engine.core.columns import COUNTS, LIMITS, RANGES, beyond, without_nan
+from engine.core.frame import ATTR_PREFIX, FIXED_TYPES, REQUIRED, STRING, Frame
 from engine.log.describe import ints
-from engine.stream.columns import COUNTS, LIMITS, RANGES, beyond, without_nan
-from engine.stream.frame import ATTR_PREFIX, FIXED_TYPES, REQUIRED, STRING, Frame
 
 TIME_FIELDS: Final = (r.TS, r.TE, r.ARRIVAL, r.OFFSET, r.DELAY, r.PRECISION)
 """Fields in the trace's time unit; the other integers are counts or parts per billion."""

@@ -18,9 +18,9 @@ from msgspec import Struct, field
 
 from edge_agent import records as r
 from edge_agent.errors import did_you_mean
+from engine.core.frame import STRING
+from engine.core.units import INT64_MAX
 from engine.log.record.record_rules import Fault
-from engine.stream.frame import STRING
-from engine.units import INT64_MAX
 
 INT_FIELDS: Final = (
     r.SEQ, r.INCARNATION, r.TS, r.TE, r.ARRIVAL,
@@ -52,7 +52,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _constant(name: str) -> Any:
-    """NaN stands for no value, as Python and pandas write it (``engine.stream.columns``)."""
+    """NaN stands for no value, as Python and pandas write it (``engine.core.columns``)."""
     if name == "NaN":
         return None
     raise NotFiniteError(f"{name} is not a JSON number; leave the attribute out")

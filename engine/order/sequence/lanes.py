@@ -11,8 +11,10 @@ from msgspec import Struct, field
 
 from edge_agent import records as r
 from edge_agent.records import Kind
-from engine.clocks.prediction import SyncPoint
-from engine.clocks.reference import SourceClocks
+from engine.core.clocks.prediction import SyncPoint
+from engine.core.clocks.reference import SourceClocks
+from engine.core.columns import DEFAULT_STREAM_CODE, Columns
+from engine.core.released import Strings
 from engine.kernels.jit import kernel
 from engine.kernels.records import INT_MIN, NONE, numbers_of, one
 from engine.kernels.tables import empty_slots, enter, entry_of, slot_of
@@ -27,8 +29,6 @@ from engine.order.sequence.state import (
     RUN,
 )
 from engine.order.sequence.waits import first_timeout
-from engine.stream.columns import DEFAULT_STREAM_CODE, Columns
-from engine.stream.released import Strings
 
 # The order of the lanes by names of source and stream, kept while lanes come and go.
 

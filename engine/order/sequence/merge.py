@@ -6,7 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from engine.clocks.epochs import reference
+from engine.core.clocks.epochs import reference
+from engine.core.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import INT_MAX, INT_MIN, NONE
 from engine.order.sequence.state import (
@@ -17,7 +18,6 @@ from engine.order.sequence.state import (
     Sequencer,
 )
 from engine.order.sequence.waits import later
-from engine.stream.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL
 
 # Winner trees over the lanes: which lane is first in the merge, and whose deadline is next.
 #

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from edge_agent.records import Kind
-from engine.clocks.epochs import reference
+from engine.core.clocks.epochs import reference
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import INT_MAX, INT_MIN, NONE, Record
 from engine.order.sequence.merge import (

@@ -18,9 +18,12 @@ from typing import Any, Final, Self
 import numpy as np
 
 from edge_agent import records as r
-from engine.clocks.prediction import SyncPoint
-from engine.clocks.reference import SourceClocks
-from engine.errors import UserError
+from engine.core.clocks.prediction import SyncPoint
+from engine.core.clocks.reference import SourceClocks
+from engine.core.columns import VALID_PREFIX, Columns, join
+from engine.core.errors import UserError
+from engine.core.released import Gaps, Progress, Strings
+from engine.core.units import parse_duration
 from engine.kernels.records import INT_MAX, INT_MIN, NONE, numbers_of, one
 from engine.order.base import (
     TIMES,
@@ -62,9 +65,6 @@ from engine.order.sequence.state import (
     Sequencer,
 )
 from engine.order.sequence.waits import memory_window, resolution_bits, silence_window
-from engine.stream.columns import VALID_PREFIX, Columns, join
-from engine.stream.released import Gaps, Progress, Strings
-from engine.units import parse_duration
 
 FORGET_EVERY: Final = 16_384
 """Records of a site from one look at its sources to the next."""

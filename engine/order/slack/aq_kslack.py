@@ -58,7 +58,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from engine.errors import UserError
+from engine.core.columns import mask_name
+from engine.core.errors import UserError
+from engine.core.frame import ATTR_PREFIX
+from engine.core.released import Strings
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import INT_MAX, INT_MIN, PPB, Record, one
 from engine.order.base import Ordered
@@ -82,9 +85,6 @@ from engine.order.slack.buffer import (
     release_until,
 )
 from engine.order.slack.held_order import SlackOrder
-from engine.stream.columns import mask_name
-from engine.stream.frame import ATTR_PREFIX
-from engine.stream.released import Strings
 
 if TYPE_CHECKING:
     from engine.order.slack.aq_settings import AqKSlackSettings

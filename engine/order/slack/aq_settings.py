@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.core.frame import ATTR_PREFIX
 from engine.order.base import (
     SHARED,
     Order,
@@ -24,7 +25,6 @@ from engine.order.served import reads_of, window_of
 from engine.order.slack.aq_kslack import R19, AqKSlack
 from engine.order.slack.aq_threshold import AGGREGATES
 from engine.query.plan import Plan
-from engine.stream.frame import ATTR_PREFIX
 
 HORIZON_PART: Final = 10
 """L leaves out this part of the error: 1 - horizon is a tenth of it."""

@@ -7,7 +7,9 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from engine.errors import UserError
+from engine.core.columns import Columns
+from engine.core.errors import UserError
+from engine.core.units import parse_duration
 from engine.kernels.jit import kernel
 from engine.kernels.records import INT_MAX, one, record
 from engine.order.base import (
@@ -23,8 +25,6 @@ from engine.order.base import (
 from engine.order.correction import Correction
 from engine.order.slack.buffer import Index, SlackBuffer, push, release_until
 from engine.order.slack.held_order import HeldOrder, SlackOrder
-from engine.stream.columns import Columns
-from engine.units import parse_duration
 
 # ``kslack``: every event waits until the event clock has passed it by K (R19 2.3.1).
 #

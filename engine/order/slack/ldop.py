@@ -40,7 +40,8 @@ from typing import Final, Self
 
 import numpy as np
 
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.core.released import Strings
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import INT_MIN, Record, one, record
 from engine.kernels.tables import MULTIPLIER
@@ -59,7 +60,6 @@ from engine.order.served import Reads, longest_window, reads_of
 from engine.order.slack.buffer import SlackBuffer, push, release_until
 from engine.order.slack.held_order import SlackOrder
 from engine.query.plan import Plan
-from engine.stream.released import Strings
 
 BUCKETS: Final = 64
 DELAY_MAX_NS: Final = 1 << 49

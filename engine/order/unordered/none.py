@@ -15,8 +15,11 @@ from typing import Any, Final, Self
 import numpy as np
 
 from edge_agent import records as r
-from engine.clocks.prediction import SyncPoint
-from engine.clocks.reference import SourceClocks
+from engine.core.clocks.prediction import SyncPoint
+from engine.core.clocks.reference import SourceClocks
+from engine.core.columns import Columns, clock_codes
+from engine.core.released import Gaps, Progress, Promises
+from engine.core.units import parse_duration
 from engine.kernels.records import INT_MAX
 from engine.order.base import (
     DUPLICATES,
@@ -32,9 +35,6 @@ from engine.order.base import (
 from engine.order.correction import Correction
 from engine.order.unordered.proof import Proof
 from engine.order.unordered.proof_kernel import ProofCounts
-from engine.stream.columns import Columns, clock_codes
-from engine.stream.released import Gaps, Progress, Promises
-from engine.units import parse_duration
 
 _POG: Final = int(r.Kind.POG)
 _PLACE: Final = "place"

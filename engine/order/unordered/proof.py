@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from edge_agent import records as r
-from engine.clocks.prediction import SyncPoint
+from engine.core.clocks.prediction import SyncPoint
+from engine.core.columns import Columns
+from engine.core.released import Strings
 from engine.kernels.records import INT_MAX, NONE, one
 from engine.order.unordered.proof_kernel import (
     LANE,
@@ -20,8 +22,6 @@ from engine.order.unordered.proof_kernel import (
     find_lane,
     go_through,
 )
-from engine.stream.columns import Columns
-from engine.stream.released import Strings
 
 _FIRST = 2
 
@@ -61,7 +61,7 @@ class Proof:
         """What comes to count during a batch of records, each before a record of it.
 
         Args:
-            columns: of all records in arrival order, as ``engine.stream.columns`` makes them.
+            columns: of all records in arrival order, as ``engine.core.columns`` makes them.
             rows: how many.
             ref: int64 (rows,): on the engine's clock, where a record is a promise; may be empty
                 when none can be.

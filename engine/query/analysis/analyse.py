@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.core.units import unit_ns
 from engine.query.analysis.checks import checked_plan
 from engine.query.analysis.conditions import duration_ns
 from engine.query.analysis.consistency import check_pattern
@@ -26,7 +27,6 @@ from engine.query.language.parse import parse
 from engine.query.language.syntax import Join, Under
 from engine.query.plan import Attribute, Group, OrPlan, Part, Plan, PointRelation, SeqPlan, Step
 from engine.query.shape import shape_of
-from engine.units import unit_ns
 
 
 def query(text: str, time_unit: str = "ns", name: str | None = None) -> Plan:

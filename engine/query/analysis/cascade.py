@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.query.analysis.analyse import read_query
 from engine.query.fields import FIELDS, attributes_of, own_attribute
 from engine.query.language import syntax as s

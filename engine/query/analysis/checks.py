@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.query.analysis.conditions import condition, duration_ns, value, with_names
 from engine.query.analysis.roles import ROLES_OF_ALL, RepeatedNames
 from engine.query.analysis.typed import Context, attribute_of, only, times_of

@@ -8,7 +8,8 @@ from math import isinf
 from typing import Final
 
 from edge_agent.units import no_such_unit
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.core.units import DURATION_MAX_NS, parse_duration, unit_ns
 from engine.query.analysis.typed import Context, Typed, alike, bounded, paired, to_take
 from engine.query.clocked import clocked_aliases, coefficients
 from engine.query.expression import join_value
@@ -31,7 +32,6 @@ from engine.query.plan import (
     Presence,
 )
 from engine.query.values import FUNCTIONS, check_expression, present
-from engine.units import DURATION_MAX_NS, parse_duration, unit_ns
 
 # Functions and CASE in conditions and values: what they take, and what they must not.
 

@@ -16,7 +16,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.core.timeline import ANY_TYPE
 from engine.query.analysis.typed import Context
 from engine.query.fields import FIELDS, ValueKind, attributes_in
 from engine.query.language.mistakes import Span, listed, printable
@@ -34,7 +35,6 @@ from engine.query.plan import (
     SeqPlan,
 )
 from engine.query.shape import Shape, shape_of
-from engine.stream.timeline import ANY_TYPE
 
 Term = tuple[Predicate, Span]
 """One conjunct and its place in the text."""

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
+from engine.core.timeline import ANY_TYPE
 from engine.query.analysis.conditions import duration_ns, terms_of, value
 from engine.query.analysis.consistency import check_pattern
 from engine.query.analysis.selection import Window
@@ -43,7 +44,6 @@ from engine.query.plan import (
 )
 from engine.query.render import render_expression
 from engine.query.shape import JOINED
-from engine.stream.timeline import ANY_TYPE
 
 _P = TypeVar("_P")
 _NO_PARTNER: Final = "\0no partner"

@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from engine.core.timeline import ANY_TYPE
 from engine.query.analysis.conditions import terms_of
 from engine.query.analysis.typed import Context, unsupported
 from engine.query.clocked import is_clocked
@@ -27,7 +28,6 @@ from engine.query.plan import (
     combined,
 )
 from engine.query.shape import leaves, unscoped
-from engine.stream.timeline import ANY_TYPE
 
 # The pattern of an EVENT query: its steps, how they are grouped, and the alternatives of its ORs.
 #

@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from engine.core.timeline import ANY_TYPE
 from engine.query.analysis.conditions import condition, duration_ns
 from engine.query.analysis.pattern import Term, either_types, read_terms
 from engine.query.analysis.roles import (
@@ -50,7 +51,6 @@ from engine.query.repeat_plan import (
     Skip,
     step_and_role,
 )
-from engine.stream.timeline import ANY_TYPE
 
 STEPS_MAX: Final = 40
 TIMES_MAX: Final = 10_000

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.query.analysis.pattern import Term
 from engine.query.endpoints import order as o
 from engine.query.endpoints.order import relation_named

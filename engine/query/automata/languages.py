@@ -9,7 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.core.released import Released
 from engine.query.analysis.consistency import find_conflict
 from engine.query.automata.automaton import (
     Nfa,
@@ -29,7 +30,6 @@ from engine.query.monitor_plan import (
 )
 from engine.query.plan import Group, OrPlan, Part, Predicate, SeqPlan
 from engine.query.shape import whole_pattern
-from engine.stream.released import Released
 
 # What an automaton reads: an event's type, and which of the guards on its type are true of it.
 #
@@ -182,7 +182,7 @@ def of_constraint(expression: Regular, alphabet: Alphabet) -> Nfa:
 def of_pattern(plan: SeqPlan | OrPlan, alphabet: Alphabet) -> Nfa:
     """Reads the traces in which ``plan`` has a match, by types and conditions of single events.
 
-    Negated steps stand between others (``engine.constraint.analysis`` has seen to that).
+    Negated steps stand between others (``engine.operators.constraint.analysis`` has seen to that).
 
     Raises:
         TooLargeError: more states than are built.

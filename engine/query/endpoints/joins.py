@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Final
 
 from edge_agent.errors import near_miss
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.query.endpoints.order import LESS, longest_path
 from engine.query.plan import SeqPlan
 from engine.query.shape import endpoint_order, shape_of

@@ -11,9 +11,9 @@ from typing import Final
 from lark import Token
 
 from edge_agent.units import no_such_unit
-from engine.errors import UserError
+from engine.core.errors import UserError
+from engine.core.units import unit_ns
 from engine.query.language.other_dialects import said_here
-from engine.units import unit_ns
 
 # Errors that point: the line of the query, and a caret under the offending place.
 

@@ -12,7 +12,7 @@ from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
 from engine.cache_home import own_cache
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.query.language import syntax as s
 from engine.query.language.mistakes import Span, check_length, refuse, syntax_error
 from engine.query.language.syntax import (

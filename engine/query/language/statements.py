@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.query.language import syntax as s
 from engine.query.language.mistakes import Span, check_length, closest, refuse
 from engine.query.language.parse import parse

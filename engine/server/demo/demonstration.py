@@ -20,8 +20,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
-from engine.errors import UserError
-from engine.extras import need
+from engine.core.errors import UserError
+from engine.core.extras import need
 from engine.server.serving import serve
 from engine.server.site_file import PAGE_PORT, read_site
 

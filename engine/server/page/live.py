@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.server.page import view
 from engine.server.result_feed import ResultFeed
 from engine.server.watch.overview import Overview

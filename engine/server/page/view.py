@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.server.result_feed import ResultFeed
 from engine.server.watch.overview import SORTS, AnswersState, Overview
 

@@ -16,7 +16,7 @@ from aiohttp.typedefs import Handler, Middleware
 from prometheus_client import CollectorRegistry, exposition
 from prometheus_client.core import Metric
 
-from engine.errors import UserError
+from engine.core.errors import UserError
 from engine.server.page import view
 from engine.server.page.access import Access, PageConnections, put_headers
 from engine.server.page.live import LiveStreams

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.clocks.arrivals import SLOW_NS
+from engine.core.clocks.arrivals import SLOW_NS
+from engine.core.units import neat
 from engine.gateway.core import GatewayCore
 from engine.gateway.peers import Source
 from engine.gateway.pull_back import COUNTS as PULL_BACK_COUNTS
 from engine.server.watch.source_figures import NEVER, ClockPoint, Means, SourceFigures
 from engine.server.watch.stamping_clocks import DeviceRow
-from engine.units import neat
 
 # Whether queries are answered: what the page, the metrics and ``/readyz`` say of the engine.
 
@@ -25,7 +25,7 @@ class AnswersState:
     """Of one server.
 
     ``running``: the engine is at work, or there are no queries; False: nobody answers, for now.
-    ``failed``: queries that are set aside at a site (``engine.results.run_writer``).
+    ``failed``: queries that are set aside at a site (``engine.output.run_writer``).
     """
 
     running: bool = True

@@ -11,10 +11,10 @@ import pyarrow as pa
 from edge_agent import records as r
 from edge_agent.records import Kind
 from edge_agent.timesync import ClockStatus
+from engine.core.frame import Frame
 from engine.gateway.frames import clock_name
 from engine.gateway.outputs import Sink
 from engine.server.watch.stamping_clocks import ClockSync, DeviceClocks, status_of
-from engine.stream.frame import Frame
 
 # How each source's offset went: some points of its last hour, in bounded memory.
 #

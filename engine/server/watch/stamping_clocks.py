@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from edge_agent.device_clock import ARRIVAL, device_of, is_in_doubt
 from edge_agent.timesync import ClockStatus
-from engine.clocks.epochs import FREE_RUNNING_NS
+from engine.core.clocks.epochs import FREE_RUNNING_NS
 from engine.gateway.frames import clock_name
 
 CLOCKS_MAX: Final = 64

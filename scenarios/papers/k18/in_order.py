@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from engine.grouping.dataflow import Dataflow
-from engine.grouping.items import Items, regular
-from engine.grouping.sink_barrier import SinkBarrier
+from engine.operators.grouping.dataflow import Dataflow
+from engine.operators.grouping.items import Items, regular
+from engine.operators.grouping.sink_barrier import SinkBarrier
 
 
 class InOrderRun:

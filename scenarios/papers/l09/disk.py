@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from engine.pattern.spill.bounds import SpillSettings
+from engine.operators.match.spill.bounds import SpillSettings
 from scenarios.papers.curves import GROWS, drawn, tabled
 from scenarios.papers.l09.passes import AGGRESSIVE, Ran, Setup, late, timed
 from scenarios.papers.l09.service import BUSY, busy, latency_seconds, sustained

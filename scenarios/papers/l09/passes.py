@@ -10,12 +10,12 @@ from typing import Final
 import numpy as np
 
 from engine.barrier.registry import parse_barrier
-from engine.chain import Chain, ChainSettings
-from engine.operator import ResultPieces
+from engine.core.operator import ResultPieces
+from engine.hosts.chain import Chain, ChainSettings
+from engine.operators.match.match_results import Matches
+from engine.operators.match.settings import PatternSettings
+from engine.operators.match.spill.bounds import SpillSettings
 from engine.order.registry import parse_order
-from engine.pattern.match_results import Matches
-from engine.pattern.settings import PatternSettings
-from engine.pattern.spill.bounds import SpillSettings
 from engine.query import query
 from scenarios.papers.l09.workload import (
     EVENTS_PER_UNIT,
@@ -53,7 +53,7 @@ class Strategy:
     """One of L09's ways: the order before the query and the barrier after it.
 
     ``keep_late``: how late an event may be that the query still needs partners for [time units].
-    ``purge``: what else drops events from its state (``engine.pattern.seq``).
+    ``purge``: what else drops events from its state (``engine.operators.match.seq``).
     """
 
     name: str

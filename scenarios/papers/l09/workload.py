@@ -77,7 +77,7 @@ def make_events(count: int, seed: int, per_unit: int = EVENTS_PER_UNIT) -> Event
 class Arriving:
     """The records in order of arrival: events, and promises that follow some of them.
 
-    Columns as in ``engine.stream.frame``; ``type``: place in ``TYPES``, its source's name, too.
+    Columns as in ``engine.core.frame``; ``type``: place in ``TYPES``, its source's name, too.
     """
 
     columns: dict[str, np.ndarray] = field(repr=False)

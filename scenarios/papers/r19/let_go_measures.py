@@ -1,4 +1,4 @@
-"""Measures of what the extension let go, as ``engine.compare`` has them of an order of ours."""
+"""Measures of what the extension let go, as ``compare`` has them of an order of ours."""
 
 from __future__ import annotations
 

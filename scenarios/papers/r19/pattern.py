@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from engine.chain import Chain, ChainSettings
+from engine.hosts.chain import Chain, ChainSettings
 from engine.order.base import Guards
 from engine.order.registry import parse_order
 from engine.query import query

@@ -1,7 +1,7 @@
-"""What R19 counts on a released stream, beyond what ``engine.compare`` measures.
+"""What R19 counts on a released stream, beyond what ``engine.apps.compare`` measures.
 
 R19 5.2.2 calls an event out of order when the one received just before it has a larger time;
-``engine.compare`` and L10 when any earlier one has. Both are counted here, against true times, and
+``compare`` and L10 when any earlier one has. Both are counted here, against true times, and
 so is what is out of order by more than the clocks' uncertainty.
 """
 
@@ -13,9 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from engine.chain import Chain, ChainSettings
+from engine.core.released import LATE_DROPPED, Released
+from engine.hosts.chain import Chain, ChainSettings
 from engine.order.registry import parse_order
-from engine.stream.released import LATE_DROPPED, Released
 from scenarios.papers.r19.log_writing import SITE
 from slackwater.log import ATTR_PREFIX, Frame
 from slackwater.log import records as r

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from engine.chain import Chain, ChainOutput, ChainSettings
+from engine.hosts.chain import Chain, ChainOutput, ChainSettings
 from engine.order.registry import parse_order
 from engine.query import query
 from scenarios.papers import drawing

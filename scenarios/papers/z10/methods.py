@@ -16,12 +16,12 @@ from typing import Final
 import numpy as np
 
 from engine.barrier.registry import parse_barrier
-from engine.chain import Chain, ChainSettings
-from engine.operator import ResultPieces
+from engine.core.operator import ResultPieces
+from engine.hosts.chain import Chain, ChainSettings
+from engine.operators.match.match_results import Matches
+from engine.operators.match.settings import PatternSettings
+from engine.operators.match.spill.bounds import SpillSettings
 from engine.order.registry import parse_order
-from engine.pattern.match_results import Matches
-from engine.pattern.settings import PatternSettings
-from engine.pattern.spill.bounds import SpillSettings
 from engine.query import query
 from scenarios.papers.verdicts import listed
 from scenarios.papers.z10.workload import NEGATED, TYPES, WITHIN_NS, Arriving, Shape, arriving

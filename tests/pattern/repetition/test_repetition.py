@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 import slackwater
 from engine.barrier.registry import parse_barrier
-from engine.errors import UserError
-from engine.pattern.seq import Alone
-from engine.pattern.settings import PatternSettings
+from engine.core.errors import UserError
+from engine.core.released import Strings
+from engine.operators.match.repetition import kernel
+from engine.operators.match.repetition.matcher import RepeatMatcher
+from engine.operators.match.seq import Alone
+from engine.operators.match.settings import PatternSettings
 from engine.query import query
 from engine.query.repeat_plan import RepeatPlan
-from engine.repetition import kernel
-from engine.repetition.matcher import RepeatMatcher
-from engine.stream.released import Strings
 from tests.pattern.repetition.slow_repetition import Slow
 
 PATTERNS = [

@@ -11,12 +11,12 @@ import numpy as np
 
 from edge_agent.records import Kind
 from engine.barrier.registry import BarrierSettings
-from engine.chain.state_bytes import from_bytes, to_bytes
-from engine.interval.trees import TreeMatcher
-from engine.pattern.seq import Alone
-from engine.pattern.settings import PatternSettings
+from engine.core.released import IN_ORDER, ClockBound, Progress, Released, Strings
+from engine.hosts.chain.state_bytes import from_bytes, to_bytes
+from engine.operators.match.interval.trees import TreeMatcher
+from engine.operators.match.seq import Alone
+from engine.operators.match.settings import PatternSettings
 from engine.query import query
-from engine.stream.released import IN_ORDER, ClockBound, Progress, Released, Strings
 from tests.pattern.trees.definition import Record
 
 KINDS = {"whole": int(Kind.EVENT), "start": int(Kind.IBP), "end": int(Kind.IBE)}

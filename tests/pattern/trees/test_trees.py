@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.errors import UserError
-from engine.pattern.settings import PatternSettings
+from engine.core.errors import UserError
+from engine.operators.match.settings import PatternSettings
 from engine.query.endpoints.joins import JOINS
 from engine.query.endpoints.order import end_points, representation
 from tests.pattern.trees.by_clocks import Known, judged

@@ -10,11 +10,11 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from engine.chain.state_bytes import to_bytes
-from engine.pattern.seq import Alone, SeqMatcher
-from engine.pattern.settings import PatternSettings
+from engine.core.released import Released
+from engine.hosts.chain.state_bytes import to_bytes
+from engine.operators.match.seq import Alone, SeqMatcher
+from engine.operators.match.settings import PatternSettings
 from engine.query.plan import SeqPlan, Step
-from engine.stream.released import Released
 from scenarios.papers.l10.ch4.streams import TYPES, Stream, released
 from slackwater.paper import Advanced, PaperRun
 

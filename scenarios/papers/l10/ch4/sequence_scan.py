@@ -9,7 +9,7 @@ that point there, and is put together with what lies on both sides of it; stacks
 semantics place every event. ``partition``: a newest event looks at the window only (the divider).
 
 Nothing here serves more than steps of different types without predicates, which is all the figures
-ask; matches are those of ``engine.pattern`` (``tests/scenarios/test_l10_ch4_data.py``).
+ask; matches are those of ``engine.operators.match`` (``tests/scenarios/test_l10_ch4_data.py``).
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from engine.chain import Chain, ChainSettings
+from engine.core.released import Released
+from engine.hosts.chain import Chain, ChainSettings
 from engine.order.registry import parse_order
-from engine.stream.released import Released
 from scenarios.papers.disorder import arrivals
 from slackwater.log import DEFAULT_SITE, STRING, Frame
 from slackwater.log import records as r

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from engine.chain import Chain, ChainSettings
+from engine.hosts.chain import Chain, ChainSettings
+from engine.operators.match.settings import PatternSettings
 from engine.order.registry import parse_order
-from engine.pattern.settings import PatternSettings
 from engine.query import query as read_query
 from engine.query.endpoints.joins import IBP, INDEXED, NAIVE
 from scenarios.papers.l10.ch5.intervals import SPREAD, WITHIN_NS, Intervals, intervals, query

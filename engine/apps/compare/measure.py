@@ -1,0 +1,491 @@
+"""Measures of an order over an arrival log: one in-process pass, nothing left on disk."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from edge_agent import records as r
+from engine.core.columns import mask_name
+from engine.core.errors import ContractViolation, UserError
+from engine.core.frame import ATTR_PREFIX, Frame, by_site
+from engine.core.released import IN_ORDER, LATE_DROPPED, Released
+from engine.core.timeline import ends_of
+from engine.hosts.chain import Chain, ChainOutput, ChainSettings
+from engine.kernels.records import INT_MIN
+from engine.log.arrival_log import LogReader
+from engine.order.base import Guards, OrderSettings
+from engine.order.registry import parse_order
+
+# What one order did to the events of an arrival log, counted on its columns as they come out.
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What of an event tells its true time and when it set out.
+
+    ``truth``: name of an int attribute that holds an event's true event time [ns]; None: its ref.
+    ``departed``: name of an int attribute that holds the instant at which it left its source [ns,
+    engine's clock]; None: its arrival.
+    """
+
+    truth: str | None = None
+    departed: str | None = None
+
+    @property
+    def attributes(self) -> frozenset[str]:
+        """The attributes that it needs."""
+        return frozenset(name for name in (self.truth, self.departed) if name is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Durations:
+    """A distribution of durations [ns]: mean, and nearest-rank quantiles (values that occurred)."""
+
+    mean_ns: float
+    p50_ns: int
+    p95_ns: int
+    p99_ns: int
+    max_ns: int
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> Durations:
+        """Of durations [ns], int64 in any order; all 0 when there are none."""
+        n = len(values)
+        if not n:
+            return cls(0.0, 0, 0, 0, 0)
+        places = [-(-n * share // 100) - 1 for share in (50, 95, 99, 100)]
+        found = np.partition(values, places)[places].tolist()
+        return cls(float(values.mean()), *found)
+
+
+class OrderTally:
+    """Counts over the released events of all sites, each site's in order of release.
+
+    ``released``: without those dropped. ``out_of_order``: of the released, those that an earlier
+    one exceeds in time (L10 4.3.1), by ``Reading.truth`` or ref; ``steps_back``: those that the
+    one released just before exceeds (R19 5.2.2). ``in_place``: released as in
+    order and with no larger ref before. ``late``: released, but marked as out of their place.
+    ``dropped``: too late, and not released. ``hold``: release - arrival of the released;
+    ``latency``: release - departure, the hold where that is not known. ``lateness``: by how much an
+    earlier ref exceeds each released event that is out of order by ref; see ``compare``.
+    """
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._newest: dict[str, tuple[int, int]] = {}
+        self._previous: dict[str, int] = {}
+        self.released = self.out_of_order = self.in_place = self.late = self.dropped = 0
+        self.steps_back = 0
+        self._hold: list[np.ndarray] = []
+        self._latency_ns: list[np.ndarray] = []
+        self._lateness: list[np.ndarray] = []
+
+    @property
+    def hold(self) -> np.ndarray:
+        return _joined(self._hold)
+
+    @property
+    def latency(self) -> np.ndarray:
+        return self.hold if self._reading.departed is None else _joined(self._latency_ns)
+
+    @property
+    def lateness(self) -> np.ndarray:
+        return _joined(self._lateness)
+
+    def add(self, site: str, batch: Released) -> None:
+        """Count a batch of ``site``'s ordered stream.
+
+        Raises:
+            UserError: an event lacks an attribute of the reading, or it is no whole number.
+            ContractViolation: an event was released before it arrived.
+        """
+        passed = batch.columns["status"] != LATE_DROPPED
+        every = bool(passed.all())
+        n = batch.n if every else int(passed.sum())
+        self.dropped += batch.n - n
+        ref, truth, hold, latency, status = (
+            column if every or column is None else column[passed]
+            for column in (
+                ends_of(batch),
+                self._attribute(site, batch, self._reading.truth),
+                batch.columns["release"] - batch.columns[r.ARRIVAL],
+                self._latency(site, batch),
+                batch.columns["status"],
+            )
+        )
+        if not n:
+            return
+        if int(hold.min()) < 0:
+            raise ContractViolation(f"site {site!r}: released {-int(hold.min())} ns before arrival")
+        newest, newest_true = self._newest.get(site, (INT_MIN, INT_MIN))
+        lateness, newest = _lateness(ref, newest)
+        behind = lateness > 0
+        in_order = status == IN_ORDER
+        self.released += n
+        self.in_place += int((in_order & ~behind).sum())
+        self.late += n - int(in_order.sum())
+        self._lateness.append(lateness[behind])
+        if self._reading.truth is not None:
+            lateness, newest_true = _lateness(truth, newest_true)
+            behind = lateness > 0
+        self.out_of_order += int(behind.sum())
+        times = ref if truth is None else truth
+        previous = self._previous.get(site, INT_MIN)
+        self.steps_back += int((times[1:] < times[:-1]).sum()) + int(times[0] < previous)
+        self._previous[site] = int(times[-1])
+        self._newest[site] = newest, newest_true
+        self._hold.append(hold)
+        if latency is not None:
+            self._latency_ns.append(latency)
+
+    def _latency(self, site: str, batch: Released) -> Any:
+        departed = self._attribute(site, batch, self._reading.departed)
+        return None if departed is None else batch.columns["release"] - departed
+
+    @staticmethod
+    def _attribute(site: str, batch: Released, name: str | None) -> Any:
+        """The int64 column of attribute ``name``; None for no name."""
+        if name is None:
+            return None
+        kind = batch.attr_types.get(name)
+        lacking = batch.n
+        if kind is not None:
+            valid = batch.columns.get(mask_name(ATTR_PREFIX + name))
+            lacking = 0 if valid is None else batch.n - int(valid.sum())
+        if lacking:
+            raise UserError(
+                f"site {site!r}: {lacking} of {batch.n} events in a row have no attribute "
+                f"{name!r}; name one that every event has, or leave it out"
+            )
+        if kind != "int":
+            raise UserError(
+                f"site {site!r}: attribute {name!r} is of type {kind}; an instant must be a whole "
+                "number of ns"
+            )
+        return batch.columns[ATTR_PREFIX + name]
+
+
+def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.empty(0, np.int64), *parts])
+
+
+def _lateness(times: np.ndarray, newest: int) -> tuple[np.ndarray, int]:
+    """How far each time lies below the largest before it (0: in order), and the largest now."""
+    clock = np.maximum(np.maximum.accumulate(times), newest)
+    return clock - times, int(clock[-1])
+
+
+# Measures of an order over an arrival log: one in-process pass, nothing left on disk.
+#
+# Every number but ``seconds`` is a pure function of the log. Memory: what the chains hold, a batch,
+# and 8 bytes per event for the holds, as much again where departures are known, and per event that
+# is out of order.
+
+
+__all__ = ["Arrivals", "Durations", "Measures", "Reading", "arrivals", "measure", "measure_many"]
+
+Advanced = Callable[[int], None]
+_ROWS_PER_BATCH: Final = 1 << 18
+_WARM_ROWS: Final = 1 << 16
+_BY_REF: Final = Reading()
+_GUARDS: Final = Guards()
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """What one order did to the events of a log.
+
+    ``disorder_before``, ``disorder_after``: events out of order (an earlier one of their site has
+    a larger time; L10 4.3.1) on arrival and in the released stream, late ones included.
+    ``steps_back``: of the released stream, those of which the one just before has (R19 5.2.2).
+    ``arrived = released + dropped + quarantined + duplicates``. ``late``: released out of their
+    place and marked so; ``dropped``: came too late and were not released. ``missing``: numbers
+    given up that never came; None if the order waits for no numbers. ``backwards``: events that lie
+    before one of their source with a smaller number, by ``backwards_ns`` at most; None likewise.
+    ``in_place``: released as in order, with no larger ref before. ``hold``: release - arrival;
+    ``latency``: release - departure (the hold, where departures are not known). ``buffered_max``,
+    ``buffered_max_bytes``: most that was held at once, of the site that held most.
+    ``seconds``: in the chain only.
+    """
+
+    order: str
+    sites: int
+    sources: int
+    arrived: int
+    released: int
+    in_place: int
+    disorder_before: int
+    disorder_after: int
+    late: int
+    dropped: int
+    quarantined: int
+    duplicates: int
+    missing: int | None
+    hold: Durations
+    latency: Durations
+    buffered_max: int
+    buffered_max_bytes: int
+    seconds: float
+    backwards: int | None = None
+    backwards_ns: int | None = None
+    steps_back: int = 0
+
+    @property
+    def accuracy(self) -> float | None:
+        """The share of the disorder that the order removed; None without any disorder.
+
+        Negative when it made more than there was.
+        """
+        if not self.disorder_before:
+            return None
+        return 1 - self.disorder_after / self.disorder_before
+
+    @property
+    def completeness(self) -> float:
+        """The share of the arrived events, second copies aside, that were released in place."""
+        wanted = self.arrived - self.duplicates
+        return self.in_place / wanted if wanted else 1.0
+
+    @property
+    def events_per_second(self) -> float:
+        """Of all that arrived, in the chain only."""
+        return self.arrived / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """The events as they arrived, each site's in the order of the log.
+
+    ``disorder``: see ``Measures.disorder_before``. ``lateness``: for each event that is out of
+    order by ref, by how much an earlier one exceeds it [ns], ascending.
+    """
+
+    sites: int
+    sources: int
+    events: int
+    quarantined: int
+    disorder: int
+    lateness: np.ndarray
+
+    def slacks_for(self, shares: Sequence[float]) -> list[int]:
+        """Least slacks [ns] that no more than ``1 - share`` of the out-of-order events exceed."""
+        n = len(self.lateness)
+        places = [max(math.ceil(share * n), 1) - 1 for share in shares]
+        found: list[int] = self.lateness[places].tolist()
+        return found
+
+    def slack_for(self, share: float) -> int:
+        """The one for this share."""
+        return self.slacks_for([share])[0]
+
+
+def measure(
+    log: Path,
+    order: str,
+    reading: Reading = _BY_REF,
+    guards: Guards = _GUARDS,
+    time_unit: str = "ns",
+    advanced: Advanced = lambda _rows: None,
+) -> Measures:
+    """Measures of one order, in two passes: as the events arrived, and ordered.
+
+    Args:
+        log: an arrival log.
+        order: short form, e.g. ``sequence:timeout=r19`` (``engine.order.registry``).
+        reading: where true times and departures are, if the events carry them.
+        guards: what an order does before it trusts an event time.
+        time_unit: unit of durations in ``order`` without one.
+        advanced: called with the number of records after each batch of each pass, for progress.
+
+    Raises:
+        UserError: not a log, no events, unknown order, an attribute that events lack.
+    """
+    return measure_many(log, [order], reading, guards, time_unit, advanced)[1][0]
+
+
+def measure_many(
+    log: Path,
+    orders: Sequence[str],
+    reading: Reading = _BY_REF,
+    guards: Guards = _GUARDS,
+    time_unit: str = "ns",
+    advanced: Advanced = lambda _rows: None,
+) -> tuple[Arrivals, list[Measures]]:
+    """The events as they arrived (by ref), and the measures of each order; see ``measure``.
+
+    One pass per order, and one over the arrivals for each kind of time that the orders go by.
+    """
+    times = [parse_order(order, time_unit).time for order in orders]
+    before = {
+        by: arrivals(log, reading, guards, by, advanced) for by in dict.fromkeys(["ref", *times])
+    }
+    found = [
+        measure_after(before[by], log, order, reading, guards, time_unit, advanced)
+        for order, by in zip(orders, times, strict=True)
+    ]
+    return before["ref"], found
+
+
+def measure_after(
+    before: Arrivals,
+    log: Path,
+    order: str,
+    reading: Reading = _BY_REF,
+    guards: Guards = _GUARDS,
+    time_unit: str = "ns",
+    advanced: Advanced = lambda _rows: None,
+) -> Measures:
+    """``measure`` in one pass, where the arrivals, by the order's kind of time, are known."""
+    settings = parse_order(order, time_unit)
+    return _measures(order, before, _run(log, settings, reading, guards, advanced))
+
+
+def arrivals(
+    log: Path,
+    reading: Reading = _BY_REF,
+    guards: Guards = _GUARDS,
+    by: str = "ref",
+    advanced: Advanced = lambda _rows: None,
+) -> Arrivals:
+    """The events as they arrived, their times by ``ref`` or ``ts``; see ``measure``."""
+    run = _run(log, parse_order(f"none:time={by}"), reading, guards, advanced)
+    if not run.count("arrived"):
+        raise UserError(f"{log}: holds no events, so there is nothing to put in order")
+    return Arrivals(
+        run.sites,
+        run.sources,
+        run.count("arrived"),
+        run.count("quarantined_future", "quarantined_jump"),
+        run.tally.out_of_order,
+        np.sort(run.tally.lateness),
+    )
+
+
+class _Run:
+    """The chains of every site over a log, and what they gave; counts are known when finished."""
+
+    def __init__(self, settings: ChainSettings, reading: Reading) -> None:
+        self._settings = settings
+        self._chains: dict[str, Chain] = {}
+        self._counters: list[dict[str, Any]] = []
+        self.tally = OrderTally(reading)
+        self.seconds = 0.0
+
+    def process(self, site: str, frames: list[Frame]) -> None:
+        """Frames of ``site``, in arrival order."""
+        if site not in self._chains:
+            self._chains[site] = Chain(self._settings, site)
+        chain = self._chains[site]
+        self._timed(site, lambda: chain.process(frames))
+
+    def finish(self) -> None:
+        """End of the input."""
+        for site, chain in self._chains.items():
+            self._timed(site, chain.finish)
+            self._counters.append(chain.counters())
+
+    def _timed(self, site: str, call: Callable[[], ChainOutput]) -> None:
+        started = time.perf_counter()
+        output = call()
+        self.seconds += time.perf_counter() - started
+        for batch in output.ordered:
+            self.tally.add(site, batch)
+
+    def count(self, *names: str) -> int:
+        """The sum of counters over the lanes of every site; 0 of those that the order lacks."""
+        return sum(
+            lane.get(name, 0) for of in self._counters for lane in of["lanes"] for name in names
+        )
+
+    def counts(self, name: str) -> bool:
+        """Whether the order keeps this counter."""
+        return any(name in lane for of in self._counters for lane in of["lanes"])
+
+    def largest(self, name: str) -> int:
+        """The largest of the chains' counters ``name``."""
+        return max((int(of.get(name, 0)) for of in self._counters), default=0)
+
+    def largest_of_lanes(self, name: str) -> int:
+        """The largest of the lanes' counters ``name``."""
+        lanes = (lane for of in self._counters for lane in of["lanes"])
+        return max((int(lane.get(name, 0)) for lane in lanes), default=0)
+
+    @property
+    def sites(self) -> int:
+        """Sites in the log."""
+        return len(self._chains)
+
+    @property
+    def sources(self) -> int:
+        """Sources of events, those of different sites apart."""
+        return sum(
+            len({lane["source"] for lane in of["lanes"] if lane["arrived"]})
+            for of in self._counters
+        )
+
+
+def _run(
+    log: Path, order: OrderSettings, reading: Reading, guards: Guards, advanced: Advanced
+) -> _Run:
+    settings = ChainSettings(order, guards=guards, ordered="bare", carried=reading.attributes)
+    frames = LogReader(log)
+    _warm(frames, settings)
+    run = _Run(settings, reading)
+    for batch in by_site(frames, _ROWS_PER_BATCH):
+        for site in sorted(batch):
+            run.process(site, batch[site])
+        advanced(sum(frame.rows for of_site in batch.values() for frame in of_site))
+    run.finish()
+    return run
+
+
+def _warm(frames: Iterable[Frame], settings: ChainSettings) -> None:
+    """Let throw-away chains compile the order's kernels, so that no compilation is measured.
+
+    They take the log's own first frames, in two calls: kernels are compiled for the kinds of array
+    that they meet, and these differ once something is held.
+    """
+    for site, of_site in next(by_site(frames, _WARM_ROWS)).items():
+        chain = Chain(settings, site)
+        half = (len(of_site) + 1) // 2
+        chain.process(of_site[:half])
+        chain.process(of_site[half:])
+        chain.finish()
+
+
+def _measures(order: str, before: Arrivals, run: _Run) -> Measures:
+    tally = run.tally
+    hold = Durations.of(tally.hold)
+    missing = None
+    if run.counts("missing_total"):
+        missing = run.count("missing_total") - run.count("missing_filled")
+    return Measures(
+        order=order,
+        sites=run.sites,
+        sources=run.sources,
+        arrived=run.count("arrived"),
+        released=tally.released,
+        in_place=tally.in_place,
+        disorder_before=before.disorder,
+        disorder_after=tally.out_of_order,
+        late=tally.late,
+        dropped=tally.dropped,
+        quarantined=run.count("quarantined_future", "quarantined_jump"),
+        duplicates=run.count("duplicate"),
+        missing=missing,
+        hold=hold,
+        latency=Durations.of(tally.latency),
+        buffered_max=run.largest("buffered_max"),
+        buffered_max_bytes=run.largest("buffered_max_bytes"),
+        seconds=run.seconds,
+        backwards=None if missing is None else run.count("backwards"),
+        backwards_ns=None if missing is None else run.largest_of_lanes("backwards_ns"),
+        steps_back=tally.steps_back,
+    )

@@ -1,0 +1,308 @@
+"""The page of a comparison: compare.html and compare.json, and its figure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from engine.apps.compare.choice import in_place
+from engine.apps.compare.columns import COST, OUTCOME, arrival_facts, as_plain, fields, order_table
+from engine.apps.compare.comparison import OrdersCompared
+from engine.apps.compare.measure import Durations, Measures
+from engine.apps.report.numbers import Kpi, plain, versions
+from engine.apps.report.page.document import CHAPTER, write_page
+from engine.apps.report.page.figures import COLOURS, NEUTRAL, ONE_BOX, Figure, short
+from engine.core.units import amount, duration, number, percent
+from engine.scenario import Table
+
+# The figure of a comparison: hold against completeness, with the slack swept.
+#
+# Both axes are logarithmic and yet show their ends: the axis of completeness is one of the share
+# that is *not* in its place, so that 99 %, 99.9 % and 99.99 % lie equally far apart and 100 % has a
+# place of its own; holds of 0 and next to 0 stand below all others.
+
+
+_HEIGHT_PX: Final = 520
+_TICKS: Final = (
+    0.0,
+    30.0,
+    50.0,
+    70.0,
+    80.0,
+    90.0,
+    95.0,
+    99.0,
+    99.5,
+    99.9,
+    99.95,
+    99.99,
+    99.999,
+    99.9999,
+)
+_DECADES: Final = 6
+"""Of the longest hold: shorter ones stand together below, so that they do not take all the room."""
+_GAP: Final = 0.5
+_SIDE: Final = 0.014
+"""Of the axis: orders that are nearer to one another stand side by side."""
+_MEAN: Final = "circle"
+_P99: Final = "diamond"
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """Where values stand: a logarithm, and ``edge`` for those beyond every logarithm."""
+
+    edge: float
+    low: float
+    high: float
+
+
+def trade_off_figure(comparison: OrdersCompared) -> Figure | None:
+    """The figure; None when no order held any event."""
+    measured = [*comparison.orders, *comparison.sweep]
+    unit, unit_ns = comparison.hold_unit
+    spreads = [_spread(comparison, each) for each in measured]
+    held = [value / unit_ns for each in spreads for value in (each.mean_ns, each.p99_ns) if value]
+    if not held:
+        return None
+    x_axis, y_axis = _completeness_axis(measured), _hold_axis(held)
+    named = _side_by_side([_x(each, x_axis) for each in comparison.orders], x_axis)
+    what = "latency" if comparison.settings.reading.departed else "hold time"
+    data = _sweep_lines(comparison, x_axis, y_axis)
+    data += [
+        _order_line(comparison, each, x, y_axis, place)
+        for place, (each, x) in enumerate(zip(comparison.orders, named, strict=True))
+    ]
+    data += _legend()
+    swept = " The lines are K-slack with its slack swept." if comparison.sweep else ""
+    return Figure(
+        "trade-off",
+        f"{what.capitalize()} against events in their place",
+        f"Lower is faster, further right is more complete. Each order is on a bar from its "
+        f"mean to its p99 {what}.{swept} The axis of completeness is stretched towards 100 %; "
+        "orders that are equally complete are side by side.",
+        data,
+        {
+            "xaxis": _ticks(x_axis, _shares_shown(x_axis), "events released in their place [%]"),
+            "yaxis": _ticks(y_axis, _powers(y_axis), f"{what} [{unit}]"),
+        },
+        height_px=_HEIGHT_PX,
+    )
+
+
+def _spread(comparison: OrdersCompared, each: Measures) -> Durations:
+    return each.latency if comparison.settings.reading.departed else each.hold
+
+
+def _x(each: Measures, axis: _Axis) -> float:
+    return axis.edge if each.completeness >= 1 else -math.log10(1 - each.completeness)
+
+
+def _y(duration_ns: float, axis: _Axis, unit_ns: int) -> float:
+    return max(math.log10(duration_ns / unit_ns), axis.edge) if duration_ns > 0 else axis.edge
+
+
+def _completeness_axis(measured: Sequence[Measures]) -> _Axis:
+    inner = [-math.log10(1 - each.completeness) for each in measured if each.completeness < 1]
+    low, high = (min(inner), max(inner)) if inner else (1.0, 1.0)
+    edge = high + max(_GAP, 0.12 * (high - low))
+    has_edge = len(inner) < len(measured)
+    margin = 0.06 * (edge - low)
+    return _Axis(edge, low - margin, (edge if has_edge else high) + 2 * margin)
+
+
+def _hold_axis(held: Sequence[float]) -> _Axis:
+    low, high = math.log10(min(held)), math.log10(max(held))
+    edge = max(math.floor(low), math.floor(high) - _DECADES) - _GAP
+    margin = 0.06 * (high - edge)
+    return _Axis(edge, edge - margin, high + 2 * margin)
+
+
+def _side_by_side(places: list[float], axis: _Axis) -> list[float]:
+    """The places, moved to the right as far as needed to stand apart."""
+    step = _SIDE * (axis.high - axis.low)
+    moved = list(places)
+    last = -math.inf
+    for place in sorted(range(len(places)), key=lambda each: places[each]):
+        moved[place] = last = max(places[place], last + step)
+    return moved
+
+
+def _order_line(
+    comparison: OrdersCompared, each: Measures, x: float, axis: _Axis, place: int
+) -> dict[str, Any]:
+    colour = COLOURS[place % len(COLOURS)]
+    return {
+        "name": short(each.order),
+        "x": [x, x],
+        "y": list(_ends(comparison, each, axis)),
+        "mode": "lines+markers",
+        "line": {"color": colour, "width": 3},
+        "marker": {"symbol": [_MEAN, _P99], "size": [9, 11], "color": colour},
+        "text": [_told(comparison, each, "mean"), _told(comparison, each, "p99")],
+        "hovertemplate": f"%{{text}}{ONE_BOX}",
+    }
+
+
+def _sweep_lines(comparison: OrdersCompared, x_axis: _Axis, y_axis: _Axis) -> list[dict[str, Any]]:
+    swept = sorted(comparison.sweep, key=lambda each: each.completeness)
+    if not swept:
+        return []
+    return [
+        {
+            "name": f"slack swept: {name}",
+            "x": [_x(each, x_axis) for each in swept],
+            "y": [_ends(comparison, each, y_axis)[end] for each in swept],
+            "mode": "lines+markers",
+            "line": {"color": NEUTRAL, "width": 2, "dash": dash},
+            "marker": {"symbol": f"{symbol}-open", "size": 6, "color": NEUTRAL},
+            "text": [_told(comparison, each, name) for each in swept],
+            "hovertemplate": f"%{{text}}{ONE_BOX}",
+        }
+        for end, (name, dash, symbol) in enumerate(
+            (("mean", "solid", _MEAN), ("p99", "dash", _P99))
+        )
+    ]
+
+
+def _legend() -> list[dict[str, Any]]:
+    """What the two symbols of an order mean."""
+    return [
+        {
+            "name": f"an order: {name}",
+            "x": [None],
+            "y": [None],
+            "mode": "markers",
+            "marker": {"symbol": symbol, "size": 10, "color": NEUTRAL},
+        }
+        for name, symbol in (("mean", _MEAN), ("p99", _P99))
+    ]
+
+
+def _told(comparison: OrdersCompared, each: Measures, name: str) -> str:
+    unit, unit_ns = comparison.hold_unit
+    spread = _spread(comparison, each)
+    duration = spread.mean_ns if name == "mean" else spread.p99_ns
+    return f"{each.order}\n{in_place(each)} in place\n{name} {number(duration / unit_ns)} {unit}"
+
+
+def _ends(comparison: OrdersCompared, each: Measures, axis: _Axis) -> tuple[float, float]:
+    """Places of its mean and its p99."""
+    _, unit_ns = comparison.hold_unit
+    spread = _spread(comparison, each)
+    return _y(spread.mean_ns, axis, unit_ns), _y(spread.p99_ns, axis, unit_ns)
+
+
+def _ticks(axis: _Axis, shown: Sequence[tuple[float, str]], title: str) -> dict[str, Any]:
+    return {
+        "title": {"text": title},
+        "range": [axis.low, axis.high],
+        "tickvals": [place for place, _ in shown],
+        "ticktext": [text for _, text in shown],
+        "zeroline": False,
+    }
+
+
+def _shares_shown(axis: _Axis) -> list[tuple[float, str]]:
+    inner = [(-math.log10(1 - share / 100), f"{share:g}") for share in _TICKS]
+    shown = [(place, text) for place, text in inner if axis.low <= place < axis.edge - 0.15]
+    return [*shown, (axis.edge, "100")] if axis.edge <= axis.high else shown
+
+
+def _powers(axis: _Axis) -> list[tuple[float, str]]:
+    powers = range(math.ceil(axis.edge), math.floor(axis.high) + 1)
+    least = f"< {number(10.0 ** powers[0])}"
+    return [(axis.edge, least), *((float(power), number(10.0**power)) for power in powers)]
+
+
+# compare.html and compare.json: the whole comparison in one folder, to keep and to show.
+
+
+HTML: Final = "compare.html"
+JSON: Final = "compare.json"
+_CHAPTERS: Final = {
+    "verdict": "Verdict", "input": "Input", "orders": "Orders", "trade-off": "Trade-off",
+    "fields": "Glossary", **CHAPTER,
+}  # fmt: skip
+NO_ARRIVALS: Final = (
+    "The input has no arrival times: line numbers replace them, so holds are counted in lines, "
+    "and timeouts given in time (sequence's latency) do not mean what they say."
+)
+
+
+def write_comparison(
+    comparison: OrdersCompared, source: str, out: Path, command: str
+) -> dict[str, Any]:
+    """Writes ``compare.json`` and ``compare.html`` into the folder ``out``, made if absent.
+
+    Args:
+        comparison: what to write.
+        source: what was compared, for the reader.
+        out: see ``engine.apps.report.page.document``.
+        command: that made it; empty: none did.
+
+    Returns:
+        what ``compare.json`` holds.
+
+    Raises:
+        UserError: see ``check_page_folder``.
+    """
+    found: dict[str, Any] = plain(as_plain(comparison, source, versions()))
+    facts = (("input", str(found["input"])), *arrival_facts(comparison))
+    named = tuple(tuple(each.values()) for each in fields())
+    tables = {
+        "arrivals": Table("", ("", ""), facts),
+        "orders": _orders(comparison, comparison.orders),
+        "sweep": _orders(comparison, comparison.sweep),
+        "fields": Table("", ("field of compare.json", "definition", "unit"), named),
+    }
+    write_page(
+        out, Path(HTML), f"Orders compared: {found['input']}", _CHAPTERS, found, command=command,
+        tables=tables, trade_off=trade_off_figure(comparison), no_arrivals=NO_ARRIVALS,
+        kpis=_kpis(comparison),
+    )  # fmt: skip
+    return found
+
+
+def _kpis(comparison: OrdersCompared) -> list[Kpi]:
+    """What arrived, and what the order that suits makes of it."""
+    arrived = comparison.arrivals
+    sources = f"of {amount(arrived.sources)} source{'' if arrived.sources == 1 else 's'}"
+    made = [
+        Kpi("events arrived", arrived.events, "count", amount(arrived.events), sources),
+        Kpi("out of order on arrival", arrived.disorder, "count",
+            percent(arrived.disorder, arrived.events), amount(arrived.disorder), "less"),
+    ]  # fmt: skip
+    suits = comparison.choice.suits
+    best = next((each for each in comparison.orders if each.order == suits), None)
+    if best is None:
+        most = max(comparison.orders, key=lambda each: each.completeness)
+        note = f"of the events; {most.order} is the most complete"
+        return [*made, Kpi("in their place", most.completeness, "share", in_place(most), note,
+                           "more", holds=False)]  # fmt: skip
+    hold = best.hold
+    return [
+        *made,
+        Kpi("what suits", None, "", best.order, holds=True),
+        Kpi("in their place", best.completeness, "share", in_place(best), "of the events", "more"),
+        Kpi("held, p99", hold.p99_ns, "ns", _held(comparison, hold.p99_ns),
+            f"half at most {_held(comparison, hold.p50_ns)}", "less"),
+        Kpi("held at once, most", best.buffered_max, "count", amount(best.buffered_max),
+            "events of one site", "less"),
+    ]  # fmt: skip
+
+
+def _held(comparison: OrdersCompared, hold_ns: float) -> str:
+    """A hold; without arrival times it is counted in lines."""
+    return duration(hold_ns) if comparison.arrival_given else f"{number(hold_ns)} lines"
+
+
+def _orders(comparison: OrdersCompared, measured: Sequence[Measures]) -> list[Table]:
+    """Two tables, as one would be too wide to be seen at once: what comes out, what it costs."""
+    return [
+        Table(heading, *order_table(comparison, measured, parts))
+        for heading, parts in (("What comes out", OUTCOME), ("What it costs", COST))
+    ]

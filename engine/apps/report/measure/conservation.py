@@ -1,0 +1,184 @@
+"""Where every event went, and whether the sums come out: from device to released stream.
+
+Two independent books are compared: the counters that agent, network, gateway and engine kept
+(manifest, ``counters.json``), and the rows in the files (truth, ordered stream). An equation is
+evaluated for each source and in total, and only where all of its terms are known: recordings know
+nothing of what happened before their log.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from engine.apps.report.measure.events import ordered_rows, read_rows
+from engine.apps.report.numbers import (
+    BEFORE,
+    BEFORE_EQUATIONS,
+    LANE_COUNTERS,
+    LINK_TERMS,
+    PASS_EQUATIONS,
+    Equation,
+)
+from engine.core.released import LATE_DROPPED
+
+Counts = dict[str, int]
+WORST_SHOWN: Final = 5
+_NULL: Final = "(none)"
+
+
+def measure_conservation(
+    manifest: Mapping[str, Any],
+    truth: Path,
+    passes: Mapping[str, tuple[Path, Mapping[str, Any]]],
+) -> dict[str, Any]:
+    """The table and its equations.
+
+    Args:
+        manifest: of the run; ``events_by_source`` by source (over all sites) or by site/source.
+        truth: directory with ``events.parquet``; need not exist.
+        passes: label -> (directory of the pass, its ``counters.json``).
+
+    Returns:
+        ``by`` (``source`` or ``site/source``), ``before`` and per label ``passes``, each with
+        ``total`` and ``sources`` (name -> term -> events), ``equations`` and ``balanced``.
+    """
+    accounts = manifest.get("events_by_source") or {}
+    names = {lane["source"] for _, counters in passes.values() for _, lane in _lanes(counters)}
+    with_site = not accounts or not set(accounts) & names
+    before = {name: _account(account) for name, account in accounts.items()}
+    _count_truth(before, truth, with_site)
+    equations = _evaluate(BEFORE_EQUATIONS, before, None)
+    found: dict[str, Any] = {}
+    for label, (directory, counters) in passes.items():
+        counted = _pass_counts(directory, counters, with_site)
+        for name in before:
+            counted.setdefault(name, _no_events())
+        found[label] = {"total": _total(counted), "sources": counted}
+        both = {name: before.get(name, {}) | counts for name, counts in counted.items()}
+        equations += _evaluate(PASS_EQUATIONS, both, label)
+        equations.append(_records(counters, found[label]["total"]["arrived"], label))
+    return {
+        "by": "site/source" if with_site else "source",
+        "before": {"total": _total(before), "sources": before},
+        "passes": found,
+        "equations": equations,
+        "balanced": all(each["balanced"] for each in equations),
+    }
+
+
+def _lanes(counters: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    for site, of_site in counters["sites"].items():
+        for lane in of_site["lanes"]:
+            yield site, lane
+
+
+def _no_events() -> Counts:
+    return dict.fromkeys((*LANE_COUNTERS, "released", "dropped_rows", "missing"), 0)
+
+
+def _account(account: Mapping[str, Any] | int) -> Counts:
+    """What the manifest says of one source: an account (``simulator.balance.Account.plain``), or,
+    of recordings, only how many events were logged.
+    """
+    if isinstance(account, int):
+        return {"logged": account}
+    known: dict[str, Any] = {**account, "never_logged": account.get("missing")}
+    if "generated" in known:  # of a run from before there were intervals
+        known = {"made": 0, "abstracted": 0, **known}
+    refused = account.get("refused_by_agent")
+    if isinstance(refused, Mapping):
+        known["refused_by_agent"] = sum(refused.values())
+    links = account.get("link_events") or {}
+    known |= {name: links[name] for name in LINK_TERMS if name in links}
+    return {term.key: int(known[term.key]) for term in BEFORE if known.get(term.key) is not None}
+
+
+def _count_truth(before: dict[str, Counts], truth: Path, with_site: bool) -> None:
+    """Adds ``truth_rows`` to each source of which the manifest knows what was generated."""
+    path = truth / "events.parquet"
+    if not path.is_file() or not any("generated" in counts for counts in before.values()):
+        return
+    counted: Counter[str] = Counter()
+    for (site, source), mine in read_rows([path], ("site", "source")).groups("site", "source"):
+        counted[f"{site}/{source}" if with_site else source] += int(mine.size)
+    for name in {*before, *counted}:
+        before.setdefault(name, {})["truth_rows"] = counted[name]
+
+
+def _pass_counts(
+    directory: Path, counters: Mapping[str, Any], with_site: bool
+) -> dict[str, Counts]:
+    counted: dict[str, Counts] = {}
+    for site, lane in _lanes(counters):
+        source = lane["source"] if lane["source"] is not None else _NULL
+        mine = counted.setdefault(f"{site}/{source}" if with_site else source, _no_events())
+        for name in LANE_COUNTERS:
+            mine[name] += int(lane.get(name, 0))
+    rows = ordered_rows(directory, ("site", "source", "status"))
+    for (site, source), of_source in rows.groups("site", "source"):
+        mine = counted.setdefault(f"{site}/{source}" if with_site else source, _no_events())
+        dropped = int(np.count_nonzero(rows["status"][of_source] == LATE_DROPPED))
+        mine["released"] += int(of_source.size) - dropped
+        mine["dropped_rows"] += dropped
+    for mine in counted.values():
+        mine["missing"] = mine["missing_total"] - mine["missing_filled"]
+    return dict(sorted(counted.items()))
+
+
+def _total(counted: Mapping[str, Counts]) -> Counts:
+    """Sums of the terms; a term that some source does not know is left out."""
+    known = set.intersection(*(set(each) for each in counted.values())) if counted else set()
+    first = next(iter(counted.values()), {})
+    return {key: sum(each[key] for each in counted.values()) for key in first if key in known}
+
+
+def _evaluate(
+    equations: Iterable[Equation], counted: Mapping[str, Counts], label: str | None
+) -> list[dict[str, Any]]:
+    """Each equation with its sums in total and the sources that are most off."""
+    found = []
+    for equation in equations:
+        sums = {name: equation.sums(counts) for name, counts in counted.items()}
+        known = {name: pair for name, pair in sums.items() if pair is not None}
+        if not known:
+            continue
+        off = {name: equation.off(*pair) for name, pair in known.items()}
+        left, right = (sum(pair[side] for pair in known.values()) for side in (0, 1))
+        wrong = sorted((name for name in off if off[name]), key=lambda name: -abs(off[name]))
+        found.append(
+            {
+                "pass": label,
+                "text": equation.text,
+                "left": left,
+                "right": right,
+                "off": sum(off.values()),
+                "at_most": equation.at_most,
+                "balanced": not wrong,
+                "sources": len(known),
+                "wrong": len(wrong),
+                "worst": [{"source": name, "off": off[name]} for name in wrong[:WORST_SHOWN]],
+            }
+        )
+    return found
+
+
+def _records(counters: Mapping[str, Any], arrived: int, label: str) -> dict[str, Any]:
+    """Events among the records that the chains read, against events that their lanes counted."""
+    read = sum(site["records"].get("event", 0) for site in counters["sites"].values())
+    return {
+        "pass": label,
+        "text": "event records read = arrived",
+        "left": read,
+        "right": arrived,
+        "off": read - arrived,
+        "at_most": False,
+        "balanced": read == arrived,
+        "sources": 1,
+        "wrong": int(read != arrived),
+        "worst": [],
+    }

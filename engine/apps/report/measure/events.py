@@ -1,0 +1,364 @@
+"""The events of a pass, measured: columns, quantiles, hold times, sources and disorder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from engine.core.errors import ContractViolation
+from engine.core.released import IN_ORDER, LATE, LATE_DROPPED, RESIDUAL
+from engine.kernels.jit import njit
+from engine.log.whole_file import parquet_files
+
+# Reads the columns of a pass's ordered events, and of the truth, as NumPy arrays.
+#
+# Only the columns that are asked for are read, so that a measure's memory is that of its columns.
+
+
+CLOCK: Final = "clock"
+"""Is not there where no event was stamped by another clock than its source's own."""
+TEXTS: Final = ("site", "source", "stream", "type", CLOCK)
+NO_NUMBER: Final = -1
+"""Means null in a column of numbers, and for null in a column of codes."""
+NO_TEXT: Final = "(none)"
+
+
+@dataclass(frozen=True, slots=True)
+class RunRows:
+    """Equally long columns: int64 numbers, and texts as int32 codes of ``texts[column]``."""
+
+    numbers: dict[str, np.ndarray]
+    texts: dict[str, list[str]]
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.numbers[name]
+
+    def __len__(self) -> int:
+        return int(next(iter(self.numbers.values())).size)
+
+    def text(self, name: str, code: int) -> str:
+        """The text behind a code of column ``name``."""
+        return NO_TEXT if code < 0 else self.texts[name][code]
+
+    def groups(self, *names: str) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
+        """(texts, row numbers) of each combination of the text columns ``names``.
+
+        Row numbers ascend within a group; groups come in order of first codes.
+        """
+        key = np.zeros(len(self), np.int64)
+        for name in names:
+            key = key * (len(self.texts[name]) + 1) + self.numbers[name] + 1
+        order = np.argsort(key, kind="stable")
+        if order.size == 0:
+            return
+        cuts = np.flatnonzero(np.diff(key[order])) + 1
+        for rows in np.split(order, cuts):
+            first = int(rows[0])
+            yield tuple(self.text(name, int(self.numbers[name][first])) for name in names), rows
+
+
+def ordered_rows(directory: Path, columns: Sequence[str]) -> RunRows:
+    """``columns`` of the ordered events below ``directory`` (one pass), in release order.
+
+    Raises:
+        ContractViolation: a part lacks one of the columns.
+    """
+    folder = directory / "ordered"
+    return read_rows(parquet_files(folder) if folder.is_dir() else [], columns)
+
+
+def read_rows(paths: Sequence[Path], columns: Sequence[str]) -> RunRows:
+    """``columns`` of Parquet files, one after the other.
+
+    Raises:
+        ContractViolation: a file lacks one of the columns.
+    """
+    tables = [_read(path, columns) for path in paths]
+    numbers: dict[str, np.ndarray] = {}
+    texts: dict[str, list[str]] = {}
+    for name in columns:
+        # Let go as it is read: not all columns are there twice.
+        parts = [chunk for table in tables for chunk in table.pop(name).chunks]
+        if name in TEXTS:
+            numbers[name], texts[name] = _codes(parts)
+        else:
+            found = [part.fill_null(NO_NUMBER).to_numpy() for part in parts]
+            numbers[name] = np.concatenate(found) if found else np.empty(0, np.int64)
+    return RunRows(numbers, texts)
+
+
+def _read(path: Path, columns: Sequence[str]) -> dict[str, pa.ChunkedArray]:
+    absent = sorted(set(columns) - set(pq.read_schema(path).names))
+    coded = [name for name in columns if name in TEXTS and name not in absent]
+    with pq.ParquetFile(path, read_dictionary=coded) as file:
+        if absent and absent != [CLOCK]:
+            raise ContractViolation(f"{path}: lacks the columns {', '.join(absent)}")
+        table = file.read(columns=[name for name in columns if name not in absent])
+        if absent:
+            table = table.append_column(CLOCK, pa.nulls(table.num_rows, pa.string()))
+    return dict(zip(table.column_names, table.columns, strict=True))
+
+
+def _codes(parts: Sequence[pa.Array]) -> tuple[np.ndarray, list[str]]:
+    """Codes and texts of chunks that each have a dictionary of their own."""
+    known: dict[str, int] = {}
+    found = []
+    for part in parts:
+        coded = part if pa.types.is_dictionary(part.type) else part.dictionary_encode()
+        own = [known.setdefault(text, len(known)) for text in coded.dictionary.to_pylist()]
+        indices = coded.indices.fill_null(len(own)).to_numpy()
+        found.append(np.array([*own, NO_NUMBER], np.int32)[indices])
+    return (np.concatenate(found) if found else np.empty(0, np.int32)), list(known)
+
+
+# Quantiles of whole nanoseconds, and distributions thinned to what a picture can show.
+
+
+SHARES: Final = {"p50": (1, 2), "p95": (19, 20), "p99": (99, 100), "p999": (999, 1000)}
+POINTS: Final = 200
+FLOOR_NS: Final = 1_000
+
+
+def quantiles(ascending: np.ndarray) -> dict[str, int | None]:
+    """Nearest-rank quantiles ``p50 p95 p99 p999 max`` of sorted int64: values that occurred.
+
+    The p-quantile is the smallest value that at least a share p of all values does not exceed.
+
+    >>> quantiles(np.array([10, 20, 30, 40]))
+    {'p50': 20, 'p95': 40, 'p99': 40, 'p999': 40, 'max': 40}
+    """
+    n = int(ascending.size)
+    if n == 0:
+        return dict.fromkeys((*SHARES, "max"))
+    found: dict[str, int | None] = {
+        name: int(ascending[-(-n * above // below) - 1]) for name, (above, below) in SHARES.items()
+    }
+    return found | {"max": int(ascending[-1])}
+
+
+def axis_floor(ascending: np.ndarray) -> int:
+    """Left end of a logarithmic axis: the power of ten below all but the least 0.5 % of the
+    positive values, at least a microsecond.
+    """
+    positive = ascending[np.searchsorted(ascending, 0, side="right") :]
+    if not positive.size:
+        return FLOOR_NS
+    low = int(positive[positive.size // 200])
+    return int(max(FLOOR_NS, 10 ** (len(str(low)) - 1)))
+
+
+def distribution(ascending: np.ndarray, floor: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where to read a distribution, and how many values lie at or below each place.
+
+    Args:
+        ascending: sorted int64, not empty.
+        floor: the smallest place, for a logarithmic axis; values below count there.
+
+    Returns:
+        At most ``POINTS`` ascending int64 places, evenly spread over a logarithmic axis from
+        ``floor`` to the maximum, and the counts.
+    """
+    top = max(int(ascending[-1]), floor)
+    spread = np.rint(np.geomspace(floor, top, POINTS)).astype(np.int64)
+    spread[-1] = top  # beyond 2**53 rounding may miss it
+    places = np.unique(spread)
+    return places, np.searchsorted(ascending, places, side="right")
+
+
+# Hold time: how long ordering kept each event, release minus arrival on the arrival clock.
+
+
+def measure_holds(directory: Path) -> dict[str, Any]:
+    """Hold times of the events that one pass released; dropped ones were not held for anything.
+
+    Returns:
+        ``events``, ``at_once`` (held for 0 ns), ``hold_ns`` (quantiles and ``mean``) and
+        ``curve``: share held at most this long.
+
+    Raises:
+        ContractViolation: an event was released before it arrived.
+    """
+    rows = ordered_rows(directory, ("arrival", "release", "status"))
+    passed = rows["status"] != LATE_DROPPED
+    hold = np.sort(rows["release"][passed] - rows["arrival"][passed])
+    n = int(hold.size)
+    if n and hold[0] < 0:
+        raise ContractViolation(f"{directory}: an event was released {-hold[0]} ns before it came")
+    found: dict[str, Any] = {
+        "events": n,
+        "at_once": int((hold == 0).sum()),
+        # Rounded: int64 sums of some 10^8 hours-long holds could overflow, floats only blur them.
+        "hold_ns": {"mean": round(float(hold.mean())) if n else None, **quantiles(hold)},
+        "curve": {"hold_ns": [], "share": []},
+    }
+    if n:
+        places, below = distribution(hold, axis_floor(hold))
+        found["curve"] = {"hold_ns": places.tolist(), "share": (below / n).tolist()}
+    return found
+
+
+# How far each source had got, and how it held the others back: from a pass's counters.
+
+
+_KEPT: Final = (
+    "silences", "blocked_ns", "gap_timeout", "idle_timeout", "offset", "uncertainty", "idle",
+    "ended",
+)  # fmt: skip
+
+
+def measure_sources(counters: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One row per site, source and stream, who held others back longest first.
+
+    ``silent_ns``: from its last arrival to the site's; ``behind_ns``: from its newest event time,
+    on the engine's clock, to the site's last arrival. What an order does not know is None.
+    """
+    rows = []
+    for site, of_site in counters["sites"].items():
+        end = of_site.get("last_arrival")
+        for lane in of_site["lanes"]:
+            row = {"site": site, "source": lane["source"], "stream": lane["stream"]}
+            row |= {name: lane.get(name) for name in _KEPT}
+            for name, of_lane in (("silent_ns", "last_arrival"), ("behind_ns", "last_event")):
+                known = end is not None and lane.get(of_lane) is not None
+                row[name] = end - lane[of_lane] if known else None
+            rows.append(row)
+    return sorted(rows, key=lambda row: -(row["blocked_ns"] or 0))
+
+
+def how_it_ended(row: Mapping[str, Any]) -> str | None:
+    """Whether the source was still speaking when the input ended; None where nobody knows."""
+    if row["ended"]:
+        return "ended"
+    if row["idle"] is None:
+        return None
+    return "idle" if row["idle"] else "speaking"
+
+
+# How much out of order events are (SPEC 1): events, inversions, lateness; before and after.
+#
+# An event is out of order when some event that arrived earlier has a larger event time (L10 4.3.1,
+# R19 5.2.2). Events of one instant of arrival did not arrive one before the other. Inversions are
+# pairs (earlier, later) with a larger event time in the earlier one. Lateness is the event clock
+# (largest event time seen) minus the event's own. All per site, summed over sites.
+
+
+@dataclass(frozen=True, slots=True)
+class Disorder:
+    """``lateness`` holds the sorted lateness [ns] of the events that are out of order."""
+
+    events: int
+    inversions: int
+    lateness: np.ndarray
+
+    def plain(self) -> dict[str, Any]:
+        """As plain data; quantiles of lateness are over the events out of order."""
+        return {
+            "events": self.events,
+            "out_of_order": int(self.lateness.size),
+            "inversions": self.inversions,
+            "lateness_ns": quantiles(self.lateness),
+            "curve": self._curve(),
+        }
+
+    def _curve(self) -> dict[str, list[Any]]:
+        """Share of all events with at least this lateness."""
+        if not self.lateness.size:
+            return {"lateness_ns": [], "share": []}
+        places, _ = distribution(self.lateness, axis_floor(self.lateness))
+        at_least = self.lateness.size - np.searchsorted(self.lateness, places, side="left")
+        return {"lateness_ns": places.tolist(), "share": (at_least / self.events).tolist()}
+
+
+@njit
+def inversions(times: np.ndarray) -> int:
+    """Pairs i < j with times[i] > times[j], by merge sort; ``times`` (int64) is left as it is.
+
+    Fewer than 2**63 for any array below 4e9 elements.
+    """
+    n = len(times)
+    count = 0
+    here, there = times.copy(), np.empty_like(times)
+    width = 1
+    while width < n:
+        for low in range(0, n, 2 * width):
+            middle, high = min(low + width, n), min(low + 2 * width, n)
+            i, j = low, middle
+            for k in range(low, high):
+                if i < middle and (j >= high or here[i] <= here[j]):
+                    there[k] = here[i]
+                    i += 1
+                else:
+                    there[k] = here[j]
+                    j += 1
+                    count += middle - i
+        here, there = there, here
+        width *= 2
+    return count
+
+
+def disorder(site: np.ndarray, times: np.ndarray, arrival: np.ndarray | None) -> Disorder:
+    """Disorder of ``times`` in order of ``arrival``, or of the rows when it is None.
+
+    Args:
+        site: code of each row's site.
+        times: event times, int64 ns.
+        arrival: int64 ns; within one instant events count as in order.
+    """
+    order = np.argsort(site, kind="stable") if arrival is None else np.lexsort((arrival, site))
+    if arrival is not None and (np.diff(arrival[order]) == 0).any():
+        order = np.lexsort((times, arrival, site))
+    cuts = np.flatnonzero(np.diff(site[order])) + 1
+    count, late = 0, [np.empty(0, np.int64)]
+    for one in np.split(times[order], cuts):
+        lateness = np.maximum.accumulate(one) - one
+        late.append(lateness[lateness > 0])
+        if late[-1].size:
+            count += int(inversions(one))
+    return Disorder(int(times.size), count, np.sort(np.concatenate(late)))
+
+
+def measure_disorder(passes: Mapping[str, Path], unordered: str | None = None) -> dict[str, Any]:
+    """Disorder on arrival and as each pass released its events.
+
+    Args:
+        passes: label -> directory of the pass; the first is the main one.
+        unordered: label of a pass that released events just as they arrived. It knows the order
+            of events of one instant; without it, the main pass's events are taken by arrival.
+
+    Returns:
+        ``arrived_ts`` (by the sources' own clocks), ``arrived_ref`` (clocks corrected) and
+        ``released`` per label (by ref, without dropped events), see ``Disorder.plain``;
+        released ones also say how many are marked ``late`` or ``residual``, and how many of the
+        others are out of order among themselves (``in_time_out_of_order``).
+    """
+    place = passes[unordered if unordered is not None else next(iter(passes))]
+    rows = ordered_rows(place, ("site", "ts", "ref", "arrival"))
+    arrival = None if unordered is not None else rows["arrival"]
+    found: dict[str, Any] = {
+        f"arrived_{name}": disorder(rows["site"], rows[name], arrival).plain()
+        for name in ("ts", "ref")
+    }
+    return found | {
+        "released": {
+            label: _released(ordered_rows(directory, ("site", "ref", "status")))
+            for label, directory in passes.items()
+        }
+    }
+
+
+def _released(rows: RunRows) -> dict[str, Any]:
+    passed = rows["status"] != LATE_DROPPED
+    measured = disorder(rows["site"][passed], rows["ref"][passed], None)
+    in_time = rows["status"] == IN_ORDER
+    left = disorder(rows["site"][in_time], rows["ref"][in_time], None)
+    return measured.plain() | {
+        "late": int((rows["status"] == LATE).sum()),
+        "residual": int((rows["status"] == RESIDUAL).sum()),
+        "in_time_out_of_order": int(left.lateness.size),
+    }

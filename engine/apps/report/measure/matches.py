@@ -1,0 +1,255 @@
+"""Matches and alerts of a run's queries: how many, how certain, how soon they were known."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from engine.apps.report.measure.events import quantiles
+from engine.core.errors import ContractViolation
+from engine.scenario import Table
+
+# How many alerts, cleared traces and violations each monitored pattern gave.
+
+
+_KINDS = ("alert", "cleared", "violation")
+
+
+def alert_tables(alerts: Mapping[str, Counter[tuple[str, str]]]) -> tuple[Table, ...]:
+    """A table with a row per query; none if no query is under a constraint.
+
+    Args:
+        alerts: by query, how many results of each kind and certainty.
+    """
+    if not alerts:
+        return ()
+    rows: list[tuple[str | int, ...]] = []
+    for query, counts in sorted(alerts.items()):
+        each = [counts[kind, "confirmed"] + counts[kind, "uncertain"] for kind in _KINDS]
+        rows.append((query, *each, sum(counts[kind, "uncertain"] for kind in _KINDS)))
+    return (
+        Table(
+            "Patterns under a constraint",
+            ("query", "alerts", "cleared", "violations", "uncertain"),
+            tuple(rows),
+            "An alert: every way to go on has a match; cleared: none has; a violation: an event "
+            "that the constraint does not allow. Uncertain: those of them that depend on clocks.",
+        ),
+    )
+
+
+# Folds a run's results, insertions and retractions, into what is valid at the end.
+#
+# Results are read line by line; at most ``KEPT_MAX`` windows and as many matches are kept for the
+# time lines, all are counted.
+
+
+KEPT_MAX: Final = 200_000
+_STAGE: Final = "drift"  # field of R19's drift windows
+_EARLY: Final = ("low", "middle")
+"""Stages of ``DRIFT each`` that the last one of the same window completes."""
+
+Result = dict[str, Any]
+
+
+@dataclass(slots=True)
+class QueryAnswers:
+    """What one query said.
+
+    Attributes:
+        standing: results not taken back, by identity, in order of emission.
+        taken_back: of matches, those that were retracted and not inserted again.
+        counts: ``inserted retracted early not_kept``.
+    """
+
+    standing: dict[tuple[Any, ...], Result] = field(default_factory=dict)
+    taken_back: dict[tuple[Any, ...], Result] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+
+    def take(self, identity: tuple[Any, ...], result: Result) -> None:
+        """The next result of the query."""
+        if result["op"] == "+":
+            self.counts["inserted"] += 1
+            self.taken_back.pop(identity, None)
+            if identity in self.standing or len(self.standing) < KEPT_MAX:
+                self.standing[identity] = result
+            else:
+                self.counts["not_kept"] += 1
+            return
+        self.counts["retracted"] += 1
+        gone = self.standing.pop(identity, None)
+        if gone is not None and len(self.taken_back) < KEPT_MAX:
+            self.taken_back[identity] = gone
+
+
+@dataclass(slots=True)
+class ReadAnswers:
+    """Results of a run by query name."""
+
+    windows: dict[str, QueryAnswers] = field(default_factory=dict)
+    matches: dict[str, QueryAnswers] = field(default_factory=dict)
+    alerts: dict[str, Counter[tuple[str, str]]] = field(default_factory=dict)
+    """How many of each kind (``alert cleared violation``) and certainty were not taken back."""
+
+
+def read_answers(path: Path) -> ReadAnswers:
+    """The results of ``results.jsonl``; a run without queries has none.
+
+    Raises:
+        ContractViolation: a line is no result.
+    """
+    answers = ReadAnswers()
+    if not path.is_file():
+        return answers
+    with path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                _take(answers, json.loads(line), number)
+            except (KeyError, TypeError, ValueError) as error:
+                raise ContractViolation(f"{path}:{number}: not a result: {error!r}") from error
+    return answers
+
+
+def read_events(path: Path, lines: Collection[int]) -> dict[int, list[Result]]:
+    """The events of the matches in these lines of ``results.jsonl``, by line from 1."""
+    wanted, found = set(lines), {}
+    if wanted:
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(islice(file, max(wanted)), 1):
+                if number in wanted:
+                    found[number] = json.loads(line)["events"]
+    return found
+
+
+def _take(answers: ReadAnswers, result: Result, line: int) -> None:
+    if "window" in result:
+        into = answers.windows.setdefault(result["query"], QueryAnswers())
+        if result.get(_STAGE) in _EARLY:
+            into.counts["early"] += 1
+            return
+        key = json.dumps(result["key"], sort_keys=True)
+        window = result["window"]
+        into.take((result["site"], window["start"], window["end"], key), result)
+        return
+    if "alert" in result:
+        alerts = answers.alerts.setdefault(result["query"], Counter())
+        alerts[result["alert"], result["certainty"]] += 1 if result["op"] == "+" else -1
+        return
+    into = answers.matches.setdefault(result["query"], QueryAnswers())
+    events = result.pop("events")
+    identity = tuple(map(_name, events))
+    result["ref"] = max(map(_end, events))
+    result["sources"] = [event["source"] for event in events]
+    result["line"] = line
+    into.take((result["site"], *identity), result)
+
+
+def _name(event: Result) -> tuple[Any, ...]:
+    """What makes an event another one; one without a number, as results are, by what it says."""
+    number = event["seq"]
+    if number is None:
+        number = json.dumps([event.get("te"), event.get("attrs")], sort_keys=True)
+    return event["stream"], event["source"], number, event["ts"]
+
+
+def _end(event: Result) -> int:
+    """When an event was over, on the engine's clock; of half an interval, what is known of it."""
+    te = event.get("te")
+    return int(event["ref"]) + (0 if te is None else int(te) - int(event["ts"]))
+
+
+# Matches of a run's queries: how many, how certain, when, and how soon they were known.
+
+
+POINTS_SHOWN: Final = 1_500
+"""Per query and kind; more are thinned evenly."""
+EVENTS_SHOWN: Final = 100
+"""Matches per query and kind whose events are listed, of those shown."""
+LISTED: Final = ("confirmed", "uncertain", "unknown", "taken back")
+_OF_EVENT: Final = ("source", "stream", "type", "seq", "ts", "te", "ref", "attrs")
+
+
+def measure_matches(
+    answers: Mapping[str, QueryAnswers], truth: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Per query, over all matches that stand at the end.
+
+    Args:
+        answers: ``engine.apps.report.measure.matches.Answers.matches``.
+        truth: ``[{at_ref_ns, query?}]``: what really happened, of all queries if not named.
+
+    Returns:
+        query -> ``confirmed uncertain unknown taken_back inserted retracted not_kept delay_ns``
+        (quantiles of the instant a match was given out minus its last event's ref), and ``shown``:
+        kind -> ``[{ref_ns, at_ns, probability, sources, line}]``, with ``true`` among the kinds.
+    """
+    return {query: _query(query, found, truth) for query, found in sorted(answers.items())}
+
+
+def add_events(matches: Mapping[str, Any], results: Path) -> None:
+    """Gives the first matches shown of each query and kind their ``events``.
+
+    Args:
+        matches: what ``measure_matches`` gave.
+        results: the ``results.jsonl`` that it was measured from.
+    """
+    chosen = [
+        each
+        for found in matches.values()
+        for kind in LISTED
+        for each in found["shown"][kind][:EVENTS_SHOWN]
+    ]
+    events = read_events(results, [each["line"] for each in chosen])
+    for each in chosen:
+        each["events"] = [
+            {name: event.get(name) for name in _OF_EVENT} for event in events[each["line"]]
+        ]
+
+
+def _query(query: str, found: QueryAnswers, truth: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    standing = list(found.standing.values())
+    kinds = {
+        kind: [each for each in standing if each["certainty"] == kind]
+        for kind in ("confirmed", "uncertain", "unknown")
+    }
+    delays = np.array([each["at"] - each["ref"] for each in standing], np.int64)
+    real = sorted(row["at_ref_ns"] for row in truth if row.get("query", query) == query)
+    shown = {kind: _shown(results) for kind, results in kinds.items()}
+    shown["taken back"] = _shown(found.taken_back.values())
+    shown["true"] = [{"ref_ns": int(at)} for at in _thinned(real)]
+    return {
+        **{kind: len(results) for kind, results in kinds.items()},
+        "taken_back": len(found.taken_back),
+        "inserted": found.counts["inserted"],
+        "retracted": found.counts["retracted"],
+        "not_kept": found.counts["not_kept"],
+        "true": len(real),
+        "delay_ns": quantiles(np.sort(delays)),
+        "shown": shown,
+    }
+
+
+def _shown(results: Iterable[Result]) -> list[dict[str, Any]]:
+    ascending = sorted(results, key=lambda each: int(each["ref"]))
+    return [
+        {
+            "ref_ns": each["ref"],
+            "at_ns": each["at"],
+            "probability": each["probability"],
+            "sources": each["sources"],
+            "line": each.get("line"),
+        }
+        for each in _thinned(ascending)
+    ]
+
+
+def _thinned(values: list[Any]) -> list[Any]:
+    step = -(-len(values) // POINTS_SHOWN) or 1
+    return values[::step]

@@ -1,0 +1,113 @@
+"""The verdict: every claim, whether the sums balance, and one sentence with the key numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from engine.core.units import amount, duration, percent
+from engine.scenario import Claim
+
+
+def verdict(claims: Sequence[Claim], report: Mapping[str, Any]) -> dict[str, Any]:
+    """``holds`` (all claims hold, all sums balance), ``headline``, ``numbers`` and ``claims``.
+
+    Args:
+        claims: the scenario's.
+        report: the measures, see ``write_report``.
+    """
+    failed = sum(not claim.holds for claim in claims)
+    off = sum(not each["balanced"] for each in report["conservation"]["equations"])
+    parts = []
+    if failed:
+        parts.append(f"{failed} of {len(claims)} claims {'fails' if failed == 1 else 'fail'}")
+    elif claims:
+        parts.append("The claim holds" if len(claims) == 1 else f"All {len(claims)} claims hold")
+    if off:
+        parts.append(f"{off} of the sums {'does' if off == 1 else 'do'} not balance")
+    else:
+        parts.append("every sum balances")
+    judgement = (", but " if claims and bool(failed) != bool(off) else " and ").join(parts)
+    headline = judgement[0].upper() + judgement[1:] + "."
+    return {
+        "holds": not failed and not off,
+        "headline": _excluded(report) + (headline if claims or off else _answered(report)),
+        "numbers": _numbers(report),
+        "claims": [
+            {"text": claim.text, "holds": claim.holds, "detail": claim.detail} for claim in claims
+        ],
+    }
+
+
+def _excluded(report: Mapping[str, Any]) -> str:
+    """Sources of which events were set aside, before all else."""
+    return "".join(f"{line[0].upper()}{line[1:]}. " for line in report["facts"].get("excluded", ()))
+
+
+def _answered(report: Mapping[str, Any]) -> str:
+    """What the queries said, where nothing is claimed of it."""
+    said = []
+    for query, found in report["matches"].items():
+        unknown = found.get("unknown", 0)  # older reports have none
+        count = found["confirmed"] + found["uncertain"] + unknown
+        text = f"{query}: {amount(count)} match{'' if count == 1 else 'es'}"
+        said.append(text + (f", {amount(found['uncertain'])} uncertain" if count else ""))
+        said += [f"{amount(unknown)} of them unknown"] if unknown else []
+    for query, found in report["windows"].items():
+        count = found["windows"] - found["phantom"]
+        text = f"{query}: {amount(count)} window{'' if count == 1 else 's'}"
+        said.append(text + (f", {amount(found['with_missing'])} miss events" if count else ""))
+    silent = [name for name in report["run"]["queries"]
+              if name not in report["matches"] and name not in report["windows"]]  # fmt: skip
+    said += [f"{name}: no result" for name in silent]
+    if said:
+        return "; ".join(said) + "."
+    main = report["run"]["passes"][0]["label"]
+    released = report["disorder"]["released"][main]
+    left = released["in_time_out_of_order"]
+    return (
+        f"{amount(released['events'])} events released, "
+        f"{amount(left) if left else 'none'} out of order."
+    )
+
+
+def _numbers(report: Mapping[str, Any]) -> str:
+    """What happened, in one sentence of plain words."""
+    main = report["run"]["passes"][0]["label"]
+    counts = report["conservation"]["passes"][main]["total"]
+    disorder, holds = report["disorder"], report["holds"][main]["hold_ns"]
+    arrived, released = disorder["arrived_ref"], disorder["released"][main]
+    sources = report["run"]["sources"]
+    source = "source" if sources == 1 else "sources"
+    text = f"{amount(counts['arrived'])} events of {amount(sources)} {source} arrived"
+    if arrived["events"]:
+        text += f", {percent(arrived['out_of_order'], arrived['events'])} of them out of order; "
+        left = released["in_time_out_of_order"]
+        marked = released["late"] + released["residual"]
+        text += (
+            f"“{main}” left {percent(left, released['events']) if left else 'none'} out of order"
+        )
+        if marked:
+            share = percent(marked, released["events"])
+            text += f", but for {share} that came too late for their place and are marked so,"
+    if holds["p50"] is not None and report["run"]["arrival_given"]:
+        median, most = (duration(holds[name]) for name in ("p50", "p99"))
+        text += f" and held half of them at most {median}, 99 % at most {most}"
+    clauses = [text]
+    dropped = counts["late_dropped"] + counts["residual_dropped"]
+    if dropped:
+        share = percent(dropped, counts["arrived"])
+        clauses.append(f"{share} came too late and were dropped")
+    lost = report["conservation"]["before"]["total"].get("never_logged")
+    if lost is not None:
+        numbered = report["conservation"]["before"]["total"]["accepted"]
+        never = f"{percent(lost, numbered)} never arrived"
+        clauses.append(never if lost else "every event that was numbered arrived")
+    elif counts["missing"]:
+        known = counts["missing"] + counts["arrived"]
+        clauses.append(f"{percent(counts['missing'], known)} are known to be missing")
+    clock = report["clock_error"]
+    if clock["with_truth"]:
+        share = percent(clock["inside"], clock["with_truth"])
+        clauses.append(f"{share} of the clock errors lie within their declared bound")
+    return "; ".join(clauses) + "."

@@ -1,0 +1,227 @@
+"""Reads a run's directory, measures it, and writes ``report.json`` and ``report.html``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from engine.apps.report.against import FORMAT
+from engine.apps.report.measure.conservation import measure_conservation
+from engine.apps.report.measure.events import (
+    measure_disorder,
+    measure_holds,
+    measure_sources,
+    ordered_rows,
+)
+from engine.apps.report.measure.matches import (
+    add_events,
+    alert_tables,
+    measure_matches,
+    read_answers,
+)
+from engine.apps.report.measure.over_time import measure_over_time
+from engine.apps.report.measure.truth import measure_clock_error
+from engine.apps.report.measure.window_results import measure_windows
+from engine.apps.report.numbers import as_json, glossary, kpis, plain, versions
+from engine.apps.report.page.document import write_text
+from engine.apps.report.page.run_page import page
+from engine.apps.report.verdict import verdict
+from engine.core.errors import UserError
+from engine.scenario import Pass, Score, Table
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the files of a run are, as far as they are not where ``engine.scenario`` says.
+
+    ``passes``: folders by label; ``into``: where the report goes; ``manifest``: None: in the run's
+    folder. ``arrival_given`` False: arrivals are but line numbers, so nothing is said in time.
+    """
+
+    passes: Mapping[str, Path]
+    into: Path
+    manifest: Mapping[str, Any] | None = None
+    arrival_given: bool = True
+
+    @classmethod
+    def of(cls, directory: Path, passes: Sequence[Pass]) -> Places:
+        """Of a scenario's run."""
+        return cls({each.label: directory / "runs" / each.label for each in passes}, directory)
+
+
+def write_report(
+    directory: Path,
+    scenario_title: str,
+    what: str,
+    queries: Mapping[str, str],
+    passes: Sequence[Pass],
+    score: Score,
+    options: Mapping[str, Any],
+    command: str = "",
+    places: Places | None = None,
+) -> dict[str, Any]:
+    """Measures the run in ``directory`` and writes ``report.json`` and ``report.html``.
+
+    Args:
+        directory: laid out as in ``engine.scenario``, with every pass done.
+        scenario_title: heading of the page.
+        what: one or two sentences: what was simulated or replayed.
+        queries: name -> text.
+        passes: the first is the main one.
+        score: claims, tables and facts. ``facts["windows_truth"]`` (query -> ``[{start, key,
+            value}]``) and ``facts["true_matches"]`` (``[{at_ref_ns, query?}]``) are drawn
+            beside the results.
+        options: of the scenario.
+        command: that makes the run again; empty: none does.
+        places: of the run's files; None: as a scenario's.
+
+    Returns:
+        what ``report.json`` holds: all numbers of the page. Times in ns; ``verdict.holds`` says
+        whether every claim holds and every sum balances.
+
+    Raises:
+        UserError: the run lacks its manifest or a pass's counters.
+        ContractViolation: a file of the run is not what its writer promises.
+    """
+    lies = Places.of(directory, passes) if places is None else places
+    manifest = _load(directory / "manifest.json") if lies.manifest is None else lies.manifest
+    counters = {label: _load(place / "counters.json") for label, place in lies.passes.items()}
+    main = lies.passes[passes[0].label]
+    facts = plain(score.facts)
+    ran = _run(manifest, passes, counters, queries, options) | _span(main, lies.arrival_given)
+    report: dict[str, Any] = {
+        "format": FORMAT,
+        "title": scenario_title,
+        "what": what,
+        "run": ran | {"command": command, "made_at": _written(main / "counters.json")},
+        **_of_events(
+            directory / "truth",
+            manifest,
+            passes,
+            lies.passes,
+            counters,
+            arrival_given=lies.arrival_given,
+        ),
+        **_of_results(directory / "results.jsonl", facts, score.tables),
+        "charts": plain(score.charts),
+        "timelines": plain(score.timelines),
+        "units": plain(score.units),
+        "facts": facts,
+    }
+    report["glossary"] = glossary(report["conservation"]["before"]["total"])
+    report["kpis"] = kpis(report, score.tiles)
+    report["verdict"] = verdict(score.claims, report)
+    report = plain(report)
+    lies.into.mkdir(parents=True, exist_ok=True)
+    write_text(lies.into / "report.json", as_json(report, indent=1) + "\n")
+    write_text(lies.into / "report.html", page(report))
+    return report
+
+
+def _of_events(
+    truth: Path,
+    manifest: Mapping[str, Any],
+    passes: Sequence[Pass],
+    folders: Mapping[str, Path],
+    counters: Mapping[str, Mapping[str, Any]],
+    *,
+    arrival_given: bool,
+) -> dict[str, Any]:
+    """What is measured of the events that arrived, pass by pass."""
+    main = passes[0].label
+    unordered = next((each.label for each in passes if each.order == "none"), None)
+    return {
+        "conservation": measure_conservation(
+            manifest, truth, {label: (folders[label], counters[label]) for label in folders}
+        ),
+        "disorder": measure_disorder(folders, unordered),
+        "over_time": measure_over_time(folders[main], truth),
+        "holds": {label: measure_holds(place) for label, place in folders.items()},
+        "sources": measure_sources(counters[main]),
+        "clock_error": measure_clock_error(folders[main], truth, arrival_given=arrival_given),
+    }
+
+
+def _of_results(results: Path, facts: Mapping[str, Any], tables: Sequence[Table]) -> dict[str, Any]:
+    """What is measured of what the queries said, behind the scenario's ``tables``."""
+    answers = read_answers(results)
+    matches = measure_matches(answers.matches, facts.get("true_matches", []))
+    add_events(matches, results)
+    windows = measure_windows(answers.windows, facts.get("windows_truth", {}))
+    shown = [*tables, *alert_tables(answers.alerts)]
+    return {"windows": windows, "matches": matches, "tables": plain(shown)}
+
+
+def _written(path: Path) -> str:
+    """When the pass was done: the same whenever its report is made."""
+    return datetime.fromtimestamp(path.stat().st_mtime, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError as error:
+        raise UserError(
+            f"{path}: is not there, so there is nothing to report; run the scenario to its end"
+        ) from error
+    except ValueError as error:
+        raise UserError(f"{path}: is damaged ({error}); run the scenario again") from error
+
+
+def _run(
+    manifest: Mapping[str, Any],
+    passes: Sequence[Pass],
+    counters: Mapping[str, Mapping[str, Any]],
+    queries: Mapping[str, str],
+    options: Mapping[str, Any],
+) -> dict[str, Any]:
+    done = []
+    for each in passes:
+        counted = counters[each.label]
+        sites = counted["sites"].values()
+        done.append(
+            {
+                "label": each.label,
+                "order": each.order,
+                "barrier": each.barrier,
+                "host": counted.get("host"),
+                "seconds": counted.get("seconds"),
+                "computing": counted.get("computing", counted.get("seconds")),
+                "events": counted.get("events"),
+                "t_a_ns": max((site.get("t_a") or 0 for site in sites), default=0),
+                "buffered_max": max((site.get("buffered_max") or 0 for site in sites), default=0),
+            }
+        )
+    of_main = counters[passes[0].label]["sites"]
+    return {
+        "scenario": manifest.get("scenario"),
+        "seed": manifest.get("seed"),
+        "options": options,
+        "log_sha256": manifest.get("log_sha256"),
+        "made_with": manifest.get("versions", {}),
+        "reported_with": versions(),
+        "settings": manifest.get("options"),
+        "queries": queries,
+        "passes": done,
+        "sites": len(of_main),
+        "sources": sum(
+            len({lane["source"] for lane in site["lanes"]}) for site in of_main.values()
+        ),
+        "query_counters": {name: site.get("queries", {}) for name, site in of_main.items()},
+        "quarantined": [row for site in of_main.values() for row in site.get("quarantined", ())],
+    }
+
+
+def _span(main: Path, arrival_given: bool) -> dict[str, Any]:
+    """First and last of the main pass's events, to which the page's times relate.
+
+    By arrival, or where none was given by ref.
+    """
+    of = "arrival" if arrival_given else "ref"
+    at = ordered_rows(main, (of,))[of]
+    first, last = (int(at.min()), int(at.max())) if at.size else (None, None)
+    return {"arrival_given": arrival_given, "first_arrival_ns": first, "last_arrival_ns": last}

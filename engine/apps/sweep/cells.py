@@ -1,0 +1,324 @@
+"""The axes of a sweep and their values, from texts such as ``link.delay=1ms..200ms``."""
+
+from __future__ import annotations
+
+import json
+import math
+import multiprocessing
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from importlib.metadata import version
+from itertools import product
+from pathlib import Path
+from typing import Any, Final
+
+from edge_agent.units import NS_PER
+from engine.apps.scenario_run import load_file, read_options, scored_run
+from engine.core.errors import SlackwaterError, UserError
+from engine.core.units import neat
+from engine.log.whole_file import whole_file
+
+POINTS: Final = 5
+"""Of a range that does not say how many."""
+CELLS_MAX: Final = 10_000
+_POINTS_MAX: Final = 1_000
+_RANGE: Final = re.compile(r"(?P<low>[^/]+?)\s*\.\.\s*(?P<high>[^/]+?)\s*(?:/\s*(?P<points>\d+))?")
+_QUANTITY: Final = re.compile(r"(-?[0-9.]+(?:[eE]-?[0-9]+)?)\s*([A-Za-z%]*)")
+_GEOMETRIC: Final = 10
+"""Ends of a range that lie further apart than this are filled in evenly by ratio."""
+_HOW: Final = "write PATH=1,2,3 or PATH=LOW..HIGH or PATH=LOW..HIGH/POINTS"
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A setting, by its path, and its values as they are written, from first to last."""
+
+    path: str
+    values: tuple[str, ...]
+
+
+Cell = tuple[str, ...]
+"""A value for each axis."""
+
+
+def read_axes(texts: Sequence[str]) -> tuple[Axis, ...]:
+    """The axes that the options ``--sweep`` give.
+
+    >>> read_axes(["link.delay=1ms..100ms/3", "clock.skew_ppm = 1, 20"])[0].values
+    ('1ms', '10ms', '100ms')
+    >>> read_axes(["link.loss=0..0.2/3", "engine.order=none,kslack:1s"])[0].values
+    ('0', '0.1', '0.2')
+    >>> read_axes(["seed=1..3"])[0].values  # a few whole numbers: each of them
+    ('1', '2', '3')
+
+    Raises:
+        UserError: not of this form, a setting given twice, or too many cells.
+    """
+    axes = tuple(_axis(text) for text in texts)
+    paths = [axis.path for axis in axes]
+    for path in paths:
+        if paths.count(path) > 1:
+            raise UserError(f"--sweep {path}: given twice")
+    cells = math.prod(len(axis.values) for axis in axes)
+    if cells > CELLS_MAX:
+        raise UserError(f"--sweep: {cells:,} cells; at most {CELLS_MAX:,}: give fewer values")
+    return axes
+
+
+def cells(axes: Sequence[Axis]) -> list[Cell]:
+    """Every combination, the last axis fastest."""
+    return list(product(*(axis.values for axis in axes)))
+
+
+def _axis(text: str) -> Axis:
+    path, equals, given = (part.strip() for part in text.partition("="))
+    if not (path and equals and given):
+        raise UserError(f"--sweep {text}: {_HOW}")
+    found = _RANGE.fullmatch(given)
+    values = _filled(found, text) if found else [each.strip() for each in given.split(",")]
+    if not all(values) or len(set(values)) < len(values) or (found is None and ".." in given):
+        raise UserError(f"--sweep {text}: a value is empty, given twice or half a range; {_HOW}")
+    sizes = [size_of(each) for each in values]
+    if None not in sizes:  # steps from value to value are counted, so that they must lie in order
+        values = [each for _, each in sorted(zip(sizes, values, strict=True))]
+    return Axis(path, tuple(values))
+
+
+def _filled(found: re.Match[str], text: str) -> list[str]:
+    points = int(found["points"] or min(POINTS, _whole_numbers(found["low"], found["high"])))
+    if not 2 <= points <= _POINTS_MAX:
+        raise UserError(f"--sweep {text}: from 2 to {_POINTS_MAX} points")
+    low, high = (_quantity(found[end], text) for end in ("low", "high"))
+    if (low[1] is None) != (high[1] is None):
+        raise UserError(f"--sweep {text}: give both ends a unit")
+    start, end = low[0], high[0]
+    if not start < end:
+        raise UserError(f"--sweep {text}: {found['low']} does not lie below {found['high']}")
+    share = [place / (points - 1) for place in range(points)]
+    if start > 0 and end / start >= _GEOMETRIC:
+        numbers = [start * (end / start) ** each for each in share]
+    else:
+        numbers = [start + (end - start) * each for each in share]
+    if low[1] is not None:
+        return [neat(_rounded(number)) for number in numbers]
+    return [f"{number:.6g}" for number in numbers]
+
+
+def _whole_numbers(low: str, high: str) -> int:
+    """How many there are between two of them; of other ends more than is asked for."""
+    if not (low.strip().isdecimal() and high.strip().isdecimal()):
+        return POINTS
+    return max(int(high) - int(low) + 1, 2)
+
+
+def _rounded(duration_ns: float) -> int:
+    """Whole ns with three digits: a range is filled in, not measured."""
+    digits = 2 - math.floor(math.log10(duration_ns)) if duration_ns > 0 else 0
+    return round(round(duration_ns, digits))
+
+
+def _quantity(text: str, option: str) -> tuple[float, str | None]:
+    """A number, and its unit if it is a duration, then in ns."""
+    found = _QUANTITY.fullmatch(text.strip())
+    try:
+        value = float(found[1]) if found else math.nan
+    except ValueError:
+        value = math.nan
+    if found is None or not math.isfinite(value):
+        raise UserError(f"--sweep {option}: {text!r} is not a number, nor a duration")
+    unit = found[2]
+    if not unit:
+        return value, None
+    if unit == "%":
+        return value / 100, None
+    if unit not in NS_PER:
+        raise UserError(f"--sweep {option}: unknown unit {unit!r}; known are {' '.join(NS_PER)}")
+    return value * NS_PER[unit], unit
+
+
+def size_of(value: object) -> float | None:
+    """A value as a number, a duration in ns; None: it is neither.
+
+    >>> size_of("20 ms"), size_of(3), size_of("5 %"), size_of("none")
+    (20000000.0, 3.0, 0.05, None)
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    try:
+        return _quantity(str(value), "")[0]
+    except UserError:
+        return None
+
+
+def nearest(axis: Axis, value: object) -> str:
+    """The value of ``axis`` that is nearest to ``value``, or equal to it; else its first."""
+    if str(value) in axis.values:
+        return str(value)
+    size = size_of(value)
+    sizes = {each: size_of(each) for each in axis.values}
+    known = {each: of for each, of in sizes.items() if of is not None}
+    if size is None or not known:
+        return axis.values[0]
+    return min(known, key=lambda each: abs(known[each] - size))
+
+
+# Runs the cells of a sweep side by side, each in a process of its own pool, and keeps each answer.
+#
+# A cell is one scenario at one setting with one seed. Its answer is a small file, written whole; a
+# sweep that was cut off goes on with the cells that have none.
+
+
+CELLS: Final = "cells"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One cell with one seed: what is set, as ``PATH=VALUE``."""
+
+    cell: Cell
+    seed: int
+    pairs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CellAnswer:
+    """What came of a job.
+
+    Attributes:
+        cell, seed: which it was.
+        claims: text of each threshold -> whether it holds, and what it is.
+        metrics: by query (or ``events``) and name.
+        error: what made it impossible; None: nothing.
+    """
+
+    cell: Cell
+    seed: int
+    claims: Mapping[str, tuple[bool, str]]
+    metrics: Mapping[str, Mapping[str, float]]
+    error: str | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether every threshold holds."""
+        return self.error is None and all(holds for holds, _ in self.claims.values())
+
+
+def jobs_of(
+    axes: Sequence[Axis], cells: Sequence[Cell], first_seed: int, seeds: int,
+    pairs: Sequence[str],
+) -> list[Job]:  # fmt: skip
+    """A job for each cell and seed; ``pairs`` are set in all of them."""
+    return [
+        Job(
+            cell,
+            seed,
+            (
+                *pairs,
+                f"seed={seed}",
+                *(f"{axis.path}={value}" for axis, value in zip(axes, cell, strict=True)),
+            ),
+        )
+        for cell in cells
+        for seed in range(first_seed, first_seed + seeds)
+    ]
+
+
+def answered(
+    path: Path, jobs: Sequence[Job], folder: Path, done: Callable[[int], None], workers: int = 0
+) -> list[CellAnswer]:
+    """The answers to all ``jobs``, in their order.
+
+    Args:
+        path: of the scenario file.
+        jobs: what to run.
+        folder: keeps the answers; those that it has are not made again.
+        done: called with the number of answers so far.
+        workers: processes; 0: one per core; 1: this one.
+
+    Raises:
+        UserError: no job could be run; says why.
+    """
+    kept = folder / CELLS
+    kept.mkdir(parents=True, exist_ok=True)
+    scenario: Any = load_file(path)
+    names = {job: _name(scenario.content(job.pairs), job) for job in jobs}
+    found: dict[Job, CellAnswer] = {}
+    for job, name in names.items():
+        answer = _read(kept / name, job)
+        if answer is not None:
+            found[job] = answer
+    done(len(found))
+    for job, answer in _made(path, [job for job in jobs if job not in found], workers):
+        found[job] = answer
+        if answer.error is None:  # what could not be run may be able to the next time
+            with whole_file(kept / names[job]) as sink:
+                sink.write(json.dumps(asdict(answer)).encode())
+        done(1)
+    answers = [found[job] for job in jobs]
+    if all(answer.error is not None for answer in answers):
+        raise UserError(f"no cell could be run; the first: {answers[0].error}")
+    return answers
+
+
+def _made(path: Path, jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, CellAnswer]]:
+    if not jobs:
+        return
+    count = min(workers or os.cpu_count() or 1, len(jobs))
+    if count == 1:
+        for job in jobs:
+            yield job, answer_of(str(path), job)
+        return
+    # Not forked: Arrow's threads would not live in the copies.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(count, mp_context=context) as pool:
+        waiting = {pool.submit(answer_of, str(path), job): job for job in jobs}
+        try:
+            for future in as_completed(waiting):
+                yield waiting[future], future.result()
+        except BrokenProcessPool as error:
+            raise SlackwaterError(
+                "a process of the sweep was ended from outside, as where memory runs out; the same "
+                "command goes on with the cells that are missing"
+            ) from error
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def answer_of(path: str, job: Job) -> CellAnswer:
+    """Runs one job in this process; its files are temporary."""
+    try:
+        scenario = load_file(Path(path))
+        options = read_options(scenario, list(job.pairs))
+        with tempfile.TemporaryDirectory(prefix="slackwater-") as folder:
+            score = scored_run(scenario, options, Path(folder))
+    except UserError as error:
+        return CellAnswer(job.cell, job.seed, {}, {}, str(error))
+    except MemoryError:
+        return CellAnswer(job.cell, job.seed, {}, {}, "there is not enough memory for its events")
+    claims = {claim.text: (claim.holds, claim.detail) for claim in score.claims}
+    return CellAnswer(job.cell, job.seed, claims, score.facts["metrics"])
+
+
+def _name(content: str, job: Job) -> str:
+    """Of the file of a job's answer: of all that its answer depends on."""
+    asked = json.dumps([version("slackwater"), content, job.pairs]).encode()
+    return blake2b(asked, digest_size=12).hexdigest() + ".json"
+
+
+def _read(file: Path, job: Job) -> CellAnswer | None:
+    """An answer that was kept; one that is damaged is made again."""
+    try:
+        kept: dict[str, Any] = json.loads(file.read_bytes())
+        claims = {
+            text: (bool(holds), str(detail)) for text, (holds, detail) in kept["claims"].items()
+        }
+        return CellAnswer(job.cell, job.seed, claims, kept["metrics"], kept["error"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None

@@ -1,0 +1,381 @@
+"""sweep.html and sweep.json: where each threshold holds, drawn and in numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any, Final
+
+from engine.apps.report.numbers import Kpi, plain, versions
+from engine.apps.report.page.document import CHAPTER, write_page
+from engine.apps.report.page.figures import BAD, GOOD, ONE_BOX, Figure
+from engine.apps.sweep.cells import CELLS, Axis, Cell, CellAnswer
+from engine.core.units import number
+from engine.scenario import Table
+
+# What a sweep says: where every threshold holds, and the least change that makes them hold.
+
+
+_T_95: Final = (
+    12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13,
+    2.12, 2.11, 2.10, 2.09, 2.09, 2.08, 2.07, 2.07, 2.06, 2.06, 2.06, 2.05, 2.05, 2.05, 2.04,
+)  # fmt: skip
+"""Student's t: 95 % of it lies within this, by degrees of freedom from 1 on; 1.96 beyond."""
+
+NOT_RUN: Final = "not run"
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A metric over seeds: its mean, and half the width of the mean's 95 % confidence interval."""
+
+    mean: float
+    half: float | None
+    """None: of one seed nothing is known."""
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Estimate:
+        """Of one or more values.
+
+        >>> Estimate.of([1.0, 2.0, 3.0])
+        Estimate(mean=2.0, half=2.4826...)
+        """
+        if len(values) < 2:
+            return cls(values[0], None)
+        free = len(values) - 2
+        t = _T_95[free] if free < len(_T_95) else 1.96
+        return cls(mean(values), t * stdev(values) / math.sqrt(len(values)))
+
+
+@dataclass(frozen=True, slots=True)
+class SweepFindings:
+    """A sweep's answers, by cell.
+
+    Attributes:
+        axes: what was swept.
+        thresholds: their texts.
+        holding: threshold -> cell -> share of the seeds with which it holds.
+        details: threshold -> cell -> what it was with the first seed.
+        metrics: cell -> query -> metric -> its spread over the seeds.
+        errors: cell -> why it could not be run.
+    """
+
+    axes: tuple[Axis, ...]
+    thresholds: tuple[str, ...]
+    holding: Mapping[str, Mapping[Cell, float]]
+    details: Mapping[str, Mapping[Cell, str]]
+    metrics: Mapping[Cell, Mapping[str, Mapping[str, Estimate]]]
+    errors: Mapping[Cell, str]
+
+    @classmethod
+    def of(cls, axes: tuple[Axis, ...], answers: Sequence[CellAnswer]) -> SweepFindings:
+        """Of all answers of a sweep."""
+        by_cell: dict[Cell, list[CellAnswer]] = {}
+        for answer in answers:
+            by_cell.setdefault(answer.cell, []).append(answer)
+        texts = dict.fromkeys(text for answer in answers for text in answer.claims)
+        holding: dict[str, dict[Cell, float]] = {text: {} for text in texts}
+        details: dict[str, dict[Cell, str]] = {text: {} for text in texts}
+        metrics, errors = {}, {}
+        for cell, all_seeds in by_cell.items():
+            ran = [each for each in all_seeds if each.error is None]
+            if len(ran) < len(all_seeds):
+                errors[cell] = next(each.error for each in all_seeds if each.error) or ""
+            for text in texts:
+                held = [each.claims[text][0] for each in ran]
+                holding[text][cell] = sum(held) / len(all_seeds)
+                details[text][cell] = ran[0].claims[text][1] if ran else NOT_RUN
+            metrics[cell] = _spreads(ran)
+        return cls(axes, tuple(texts), holding, details, metrics, errors)
+
+    def all_hold(self, cell: Cell) -> bool:
+        """Whether every threshold holds there with every seed."""
+        return cell not in self.errors and all(
+            self.holding[text][cell] == 1 for text in self.thresholds
+        )
+
+    def least_change(self, own: Cell) -> Cell | None:
+        """The cell nearest to ``own`` in which all thresholds hold; None: there is none.
+
+        Nearest: the fewest settings changed, then the fewest steps along the axes.
+        """
+        places = [{value: at for at, value in enumerate(axis.values)} for axis in self.axes]
+
+        def distance(cell: Cell) -> tuple[int, float, Cell]:
+            steps = [
+                abs(of[value] - of[mine]) / max(len(of) - 1, 1)
+                for of, value, mine in zip(places, cell, own, strict=True)
+            ]
+            return sum(step > 0 for step in steps), sum(steps), cell
+
+        good = [cell for cell in self.metrics if self.all_hold(cell)]
+        return min(good, key=distance) if good else None
+
+
+def _spreads(answers: Sequence[CellAnswer]) -> dict[str, dict[str, Estimate]]:
+    found: dict[str, dict[str, Estimate]] = {}
+    for query in dict.fromkeys(query for each in answers for query in each.metrics):
+        names = dict.fromkeys(name for each in answers for name in each.metrics[query])
+        found[query] = {
+            name: Estimate.of(
+                [each.metrics[query][name] for each in answers if name in each.metrics[query]]
+            )
+            for name in names
+        }
+    return found
+
+
+HTML: Final = "sweep.html"
+JSON: Final = "sweep.json"
+ALL: Final = "all thresholds together"
+FACETS_MAX: Final = 24
+"""Maps of one threshold that are drawn; the table has all cells."""
+_CHAPTERS: Final = {"verdict": "Verdict", "maps": "Maps", "cells": "Cells", **CHAPTER}
+Point = tuple[float, float]
+_SCALE: Final = [[0, BAD], [0.5, "#e9c46a"], [1, GOOD]]
+
+
+def write_sweep(
+    findings: SweepFindings, title: str, own: Cell, command: str, out: Path, seeds: int
+) -> dict[str, Any]:
+    """Writes ``sweep.json`` and ``sweep.html`` into the folder ``out``.
+
+    Args:
+        findings: of the sweep.
+        title: of the scenario.
+        own: the cell nearest to what the file itself says.
+        command: that makes it again.
+        out: the folder.
+        seeds: how many each cell was run with.
+
+    Returns:
+        what ``sweep.json`` holds.
+    """
+    found: dict[str, Any] = plain(_plain(findings, title, own, command, seeds))
+    everywhere = [text for text, held in findings.holding.items() if min(held.values()) == 1]
+    maps, flat = (
+        [figure for text in texts for figure in _maps(findings, text, own)]
+        for texts in ([ALL, *(text for text in findings.thresholds if text not in everywhere)],
+                      everywhere)
+    )  # fmt: skip
+    write_page(
+        out, Path(HTML), f"Sweep: {title}", _CHAPTERS, found, command=command, beside=(CELLS,),
+        maps=maps, flat=flat, everywhere=everywhere, tables={"cells": _table(findings)},
+        shown=FACETS_MAX, kpis=_kpis(findings, own),
+    )  # fmt: skip
+    return found
+
+
+def assess(findings: SweepFindings, own: Cell) -> tuple[bool, str]:
+    """Whether the file's own cell is good enough, and what to change if it is not."""
+    if not findings.thresholds:
+        return True, "The file has no thresholds: nothing is judged, the numbers are below."
+    if findings.all_hold(own):
+        return True, f"All thresholds hold at {_named(findings, own)}."
+    best = findings.least_change(own)
+    if best is None:
+        nowhere = [text for text, held in findings.holding.items() if max(held.values()) < 1]
+        why = f"nowhere {', '.join(nowhere)}" if nowhere else "each holds somewhere, but not all"
+        return False, f"In no cell do all thresholds hold: {why}."
+    changes = [
+        f"{axis.path} = {value} (from {mine})"
+        for axis, value, mine in zip(findings.axes, best, own, strict=True)
+        if value != mine
+    ]
+    return False, f"The least change with which all thresholds hold: {', '.join(changes)}."
+
+
+def _kpis(findings: SweepFindings, own: Cell) -> list[Kpi]:
+    """In how many cells all holds, and each threshold by itself; in colour, whether at ``own``."""
+    cells = list(findings.metrics)
+    made = [Kpi("cells", len(cells), "count", number(len(cells)), _axes(findings))]
+    if not findings.thresholds:
+        return made
+    rows = [("all thresholds hold", [cell for cell in cells if findings.all_hold(cell)])]
+    rows += [
+        (text, [cell for cell in cells if findings.holding[text][cell] == 1])
+        for text in findings.thresholds
+    ]
+    return made + [
+        Kpi(
+            name, len(held) / len(cells), "share", f"{len(held)} of {len(cells)}",
+            f"cells; {'also' if own in held else 'not'} the file's own", "more", holds=own in held,
+        )
+        for name, held in rows
+    ]  # fmt: skip
+
+
+def _axes(findings: SweepFindings) -> str:
+    return " x ".join(f"{len(axis.values)} of {axis.path}" for axis in findings.axes)
+
+
+def _named(findings: SweepFindings, cell: Cell) -> str:
+    pairs = zip(findings.axes, cell, strict=True)
+    return ", ".join(f"{axis.path} = {value}" for axis, value in pairs)
+
+
+def _plain(
+    findings: SweepFindings, title: str, own: Cell, command: str, seeds: int
+) -> dict[str, Any]:
+    holds, headline = assess(findings, own)
+    return {
+        "title": title,
+        "command": command,
+        "made_with": versions(),
+        "seeds": seeds,
+        "axes": [{"path": axis.path, "values": list(axis.values)} for axis in findings.axes],
+        "thresholds": list(findings.thresholds),
+        "verdict": {"holds": holds, "headline": headline, "own": list(own)},
+        "cells": [
+            {
+                "cell": list(cell),
+                "all_hold": findings.all_hold(cell),
+                "holding": {text: findings.holding[text][cell] for text in findings.thresholds},
+                "metrics": {
+                    query: {
+                        name: {"mean": spread.mean, "half_95": spread.half}
+                        for name, spread in of.items()
+                    }
+                    for query, of in metrics.items()
+                },
+                "error": findings.errors.get(cell),
+            }
+            for cell, metrics in findings.metrics.items()
+        ],
+    }
+
+
+def _share(findings: SweepFindings, text: str, cell: Cell) -> float:
+    """Of the seeds with which the threshold, or all of them, hold."""
+    if text != ALL:
+        return findings.holding[text][cell]
+    return min((findings.holding[each][cell] for each in findings.thresholds), default=1.0)
+
+
+def _maps(findings: SweepFindings, text: str, own: Cell) -> list[Figure]:
+    """A map for each combination of the axes beyond the second."""
+    if not findings.thresholds:
+        return []
+    rest = findings.axes[2:]
+    combinations = list(product(*(axis.values for axis in rest)))[:FACETS_MAX]
+    return [_map(findings, text, own, list(others)) for others in combinations]
+
+
+def _map(findings: SweepFindings, text: str, own: Cell, others: list[str]) -> Figure:
+    x_axis = findings.axes[0]
+    y_axis = findings.axes[1] if len(findings.axes) > 1 else Axis("", ("",))
+    cells = [
+        [
+            (x, *([y] if len(findings.axes) > 1 else []), *others)
+            for x in x_axis.values
+        ]
+        for y in y_axis.values
+    ]  # fmt: skip
+    shares = [[_share(findings, text, cell) for cell in row] for row in cells]
+    said = [[_said(findings, text, cell) for cell in row] for row in cells]
+    where = ", ".join(
+        f"{axis.path} = {value}" for axis, value in zip(findings.axes[2:], others, strict=True)
+    )
+    number_of = [*findings.thresholds, ALL].index(text)
+    facet = "-".join(str(axis.values.index(value))
+                     for axis, value in zip(findings.axes[2:], others, strict=True))  # fmt: skip
+    places_x, places_y = list(range(len(x_axis.values))), list(range(len(y_axis.values)))
+    data: list[dict[str, Any]] = [
+        {
+            "type": "heatmap", "x": places_x, "y": places_y, "z": shares, "text": said,
+            "texttemplate": "%{text}" if len(places_x) <= 12 else "",
+            "zmin": 0, "zmax": 1, "colorscale": _SCALE, "xgap": 2, "ygap": 2,
+            "showscale": False,
+            "hovertemplate": f"%{{text}}\nholds with %{{z:.0%}} of the seeds{ONE_BOX}",
+        },
+    ]  # fmt: skip
+    border = frontier([[share == 1 for share in row] for row in shares])
+    if border:
+        data.append(
+            {
+                "mode": "lines", "name": "frontier", "showlegend": False, "hoverinfo": "skip",
+                "x": [at for (start, _), (end, _) in border for at in (start, end, None)],
+                "y": [at for (_, start), (_, end) in border for at in (start, end, None)],
+                "line": {"color": "#222222", "width": 4},
+            }
+        )  # fmt: skip
+    layout: dict[str, Any] = {
+        "xaxis": _ticks(x_axis),
+        "yaxis": _ticks(y_axis) | {"showticklabels": len(findings.axes) > 1},
+    }
+    if list(own[2:]) == others:
+        x, y = x_axis.values.index(own[0]), y_axis.values.index(own[1]) if len(own) > 1 else 0
+        layout["shapes"] = [
+            {
+                "type": "rect", "x0": x - 0.47, "x1": x + 0.47, "y0": y - 0.45, "y1": y + 0.45,
+                "line": {"color": "#111111", "width": 3},
+            }
+        ]  # fmt: skip
+    return Figure(
+        f"map-{number_of}" + (f"-{facet}" if facet else ""),
+        text + (f"; {where}" if where else ""),
+        "Green: it holds with every seed; red: with none. The line is where it stops holding; the "
+        "frame is nearest to what the file says.",
+        data,
+        layout,
+        height_px=max(180, 60 * len(places_y) + 110),
+    )
+
+
+def frontier(holds: Sequence[Sequence[bool]]) -> list[tuple[Point, Point]]:
+    """The edges between cells that hold and cells that do not; a cell's middle is at (x, y).
+
+    >>> frontier([[True, False]])
+    [((0.5, -0.5), (0.5, 0.5))]
+    """
+    found = []
+    for y, row in enumerate(holds):
+        for x, mine in enumerate(row):
+            if x + 1 < len(row) and row[x + 1] != mine:
+                found.append(((x + 0.5, y - 0.5), (x + 0.5, y + 0.5)))
+            if y + 1 < len(holds) and holds[y + 1][x] != mine:
+                found.append(((x - 0.5, y + 0.5), (x + 0.5, y + 0.5)))
+    return found
+
+
+def _ticks(axis: Axis) -> dict[str, Any]:
+    return {
+        "title": {"text": axis.path}, "tickmode": "array",
+        "tickvals": list(range(len(axis.values))), "ticktext": list(axis.values),
+        "zeroline": False, "showgrid": False,
+    }  # fmt: skip
+
+
+def _said(findings: SweepFindings, text: str, cell: Cell) -> str:
+    if cell in findings.errors:
+        return NOT_RUN
+    if text == ALL:
+        broken = sum(findings.holding[each][cell] < 1 for each in findings.thresholds)
+        return "all hold" if not broken else f"{broken} fail"
+    return findings.details[text][cell].removeprefix("it is ").partition(":")[0]
+
+
+def _table(findings: SweepFindings) -> Table:
+    """Every cell with its thresholds: the share of the seeds that hold, and the value."""
+    headings = (*(axis.path for axis in findings.axes), "all hold", *findings.thresholds)
+    rows: list[tuple[str, ...]] = []
+    for cell in findings.metrics:
+        held = "yes" if findings.all_hold(cell) else "no"
+        each = [_in_table(findings, text, cell) for text in findings.thresholds]
+        rows.append((*cell, held, *each))
+    errors = "".join(
+        f" Could not be run: {', '.join(cell)}: {why}." for cell, why in findings.errors.items()
+    )
+    return Table("", headings, tuple(rows), "Values of the first seed; with several seeds, the "
+                 "share of them with which it holds is beside. sweep.json has every metric "
+                 f"with its mean and 95 % confidence interval.{errors}")  # fmt: skip
+
+
+def _in_table(findings: SweepFindings, text: str, cell: Cell) -> str:
+    share = findings.holding[text][cell]
+    mark = "✓" if share == 1 else "✗" if share == 0 else f"{number(100 * share)} %"
+    return f"{mark} {_said(findings, text, cell)}"

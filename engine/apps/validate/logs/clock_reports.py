@@ -1,0 +1,257 @@
+"""Each clock of a log: how far off it is, how well that is known, and how to declare it.
+
+From its syncs where it has any; else from arrivals less stamps (``clocks.arrivals``). The
+bounds of a clock's events are those that the engine declares: its own chain is run over the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from edge_agent import records as r
+from edge_agent.device_clock import device_of, is_in_doubt
+from engine.core.clocks.arrivals import (
+    SLOW_NS,
+    ArrivalEstimate,
+    declaration,
+    estimate,
+    fastest_delay,
+    slow_text,
+)
+from engine.core.clocks.prediction import SKEW_MAX_PPB, SYNCS_KEPT, Line, Sample, explained
+from engine.core.frame import by_site
+from engine.hosts.chain import Chain, ChainSettings
+from engine.kernels.records import NS_PER_S
+from engine.log.clock_readings import ClockReadings, clock_readings
+from engine.log.following import Log, opened
+from engine.order.base import Guards
+from engine.order.registry import parse_order
+
+_ROWS: Final = 1 << 18
+_SHOWN: Final = 240
+
+
+class ClockReport(Struct, frozen=True):
+    """One clock; times and durations in ns, None where it is not known.
+
+    ``known_by``: ``syncs``, ``arrivals`` (a largest offset, and an assumed least delay) or
+    ``nothing`` (there are no arrivals). ``offset_ns``: to be added to its times, at its last event;
+    ``low_ns``, ``high_ns``: between which it lies over the whole log. ``skew_ppb``: d(offset)/dt.
+    ``steps``: (event time, change of the offset). ``jitter_ns``: of the readings. ``age_ns``: the
+    longest that it is left alone, before its first and after its last sync, too. ``declared_ns``:
+    the largest bound that the engine declares of one of its events. ``lag_ns``: so much later than
+    it can have happened each event came at least. ``clock``: for ``--clock``.
+    ``at_ns``, ``series_ns``: offsets over its own time, for a figure.
+    """
+
+    site: str
+    name: str
+    sources: tuple[str, ...]
+    events: int
+    known_by: str
+    offset_ns: int | None
+    low_ns: int | None
+    high_ns: int | None
+    skew_ppb: int | None
+    steps: tuple[tuple[int, int], ...]
+    resolution_ns: int
+    jitter_ns: int | None
+    syncs: int
+    last_sync_ns: int | None
+    age_ns: int | None
+    declared_ns: int | None
+    lag_ns: int | None
+    clock: str | None
+    at_ns: tuple[int, ...]
+    series_ns: tuple[int, ...]
+
+
+def clock_reports(
+    log: Log, *, arrival_given: bool, advanced: Callable[[int], None] = lambda _rows: None
+) -> list[ClockReport]:
+    """Every clock that stamped events, by site and name.
+
+    Args:
+        log: its records in order of arrival.
+        arrival_given: whether arrivals are instants, not line numbers.
+        advanced: takes the number of records, for progress.
+    """
+    readings = [of for of in clock_readings(opened(log).of_sites(None), advanced) if len(of.ts)]
+    declared = declared_bounds(log)
+    by_arrival = {
+        (of.site, of.name): estimate(of.ts, of.arrival) for of in readings if arrival_given
+    }
+    fastest = {
+        site: fastest_delay(each for (own, _), each in by_arrival.items() if own == site)
+        for site in {of.site for of in readings}
+    }
+    return _with_epochs([
+        _report(
+            of, by_arrival.get((of.site, of.name)), fastest[of.site],
+            declared.get((of.site, of.name)),
+        )
+        for of in readings
+    ])  # fmt: skip
+
+
+def _with_epochs(found: Sequence[ClockReport]) -> list[ClockReport]:
+    """A device's clock that was set goes on as one of another name: that is its step."""
+    newest: dict[tuple[str, str], ClockReport] = {}
+    stepped: dict[tuple[str, str], ClockReport] = {}
+    epochs = [each for each in found if each.at_ns and device_of(each.name) != each.name]
+    for each in sorted(epochs, key=lambda of: of.at_ns[0] + of.series_ns[0]):
+        if is_in_doubt(each.name):
+            continue
+        device = (each.site, device_of(each.name))
+        before, newest[device] = newest.get(device), each
+        if before is not None:
+            step = (each.at_ns[0], each.series_ns[-1] - before.series_ns[-1])
+            stepped[each.site, each.name] = replace(each, steps=(step, *each.steps))
+    return [stepped.get((each.site, each.name), each) for each in found]
+
+
+class DeclaredBound(NamedTuple):
+    """What the engine declares of the events of a clock [ns]: the largest bound, and how much later
+    than that allows each event came at least.
+    """
+
+    most: int
+    lag: int
+
+
+def declared_bounds(log: Log) -> dict[tuple[str, str], DeclaredBound]:
+    """What the engine declares of the events of each clock, by site and name.
+
+    By the engine itself, with every sync in its place among the events, and without its guard.
+    """
+    settings = ChainSettings(parse_order("none"), guards=Guards(None), ordered="full")
+    chains: dict[str, Chain] = {}
+    found: dict[tuple[str, str], DeclaredBound] = {}
+    for frames in by_site(opened(log).of_sites(None), _ROWS):
+        for site, given in sorted(frames.items()):
+            chain = chains.setdefault(site, Chain(settings, site))
+            for released in chain.process(given).ordered:
+                columns = released.columns
+                clock = columns.get(r.CLOCK, columns[r.SOURCE])
+                codes, which = np.unique(clock, return_inverse=True)
+                worst = np.zeros(len(codes), np.int64)
+                np.maximum.at(worst, which, columns["unc"])
+                lag = np.full(len(codes), np.iinfo(np.int64).max)
+                np.minimum.at(lag, which, columns[r.ARRIVAL] - columns["ref"] - columns["unc"])
+                for code, *of in zip(codes.tolist(), worst.tolist(), lag.tolist(), strict=True):
+                    key = (site, str(released.strings.text(code)))
+                    before = found.get(key, DeclaredBound(*of))
+                    found[key] = DeclaredBound(max(before.most, of[0]), min(before.lag, of[1]))
+    return found
+
+
+def _report(
+    of: ClockReadings, known: ArrivalEstimate | None, fastest: int, declared: DeclaredBound | None
+) -> ClockReport:
+    resolution = int(np.gcd.reduce(of.ts)) or 1
+    common: dict[str, Any] = {
+        "site": of.site, "name": of.name, "sources": of.sources, "events": len(of.ts),
+        "resolution_ns": resolution, "syncs": len(of.syncs[r.TS]),
+    }  # fmt: skip
+    if len(of.syncs[r.TS]):
+        lag = None if known is None or declared is None else declared.lag
+        most = None if declared is None else declared.most
+        return ClockReport(**common, **_synced(of), declared_ns=most, lag_ns=lag, clock=None)
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("offset_ns", "low_ns", "high_ns", "skew_ppb", "jitter_ns", "last_sync_ns", "age_ns",
+         "declared_ns", "lag_ns", "clock")
+    )  # fmt: skip
+    if known is None:
+        return ClockReport(
+            **common, **nothing, known_by="nothing", steps=(), at_ns=(), series_ns=()
+        )
+    low, high = known.between(fastest)
+    return ClockReport(**common, **nothing | {
+        "known_by": "arrivals", "offset_ns": known.most_ns - fastest, "low_ns": low,
+        "high_ns": high, "skew_ppb": known.skew_ppb, "jitter_ns": known.jitter_ns,
+        "clock": declaration(of.name, low, high), "steps": known.steps, "at_ns": known.at_ns,
+        "series_ns": tuple(each - fastest for each in known.least_ns),
+    })  # fmt: skip
+
+
+class SyncedClock(NamedTuple):
+    """What the syncs of a clock say, by its own time.
+
+    ``bound``: how wrong each offset is [ns]; ``stepped``: the syncs before the clock was set;
+    ``line``: through so many ``samples``, the last ones since; ``age_ns``: as of ``ClockReport``.
+    """
+
+    bound: np.ndarray
+    stepped: np.ndarray
+    line: Line
+    samples: int
+    jitter_ns: int | None
+    age_ns: int
+
+
+def synced_clock(
+    ts: np.ndarray, offset: np.ndarray, delay: np.ndarray, precision: np.ndarray,
+    used: tuple[int, int], skew_error_ppb: int | None = None,
+) -> SyncedClock:  # fmt: skip
+    """Of syncs by their ``ts``; ``used``: the clock's first and last time."""
+    bound = (delay + 1) // 2 + precision
+    allowed = bound[1:] + bound[:-1] + np.diff(ts) * SKEW_MAX_PPB // NS_PER_S
+    stepped = np.flatnonzero(np.abs(np.diff(offset)) > allowed)
+    recent: list[Sample] = []
+    start = int(stepped[-1]) + 1 if len(stepped) else 0
+    for each in zip(*(of[start:].tolist() for of in (ts, offset, bound)), strict=True):
+        if not recent or each[0] > recent[-1].ts:
+            recent.append(Sample(*each))
+    recent = recent[-SYNCS_KEPT:]
+    _, line = explained(recent, skew_error_ppb)
+    left = [each.offset - (each.ts - line.anchor) * line.skew_ppb // NS_PER_S for each in recent]
+    jitter = round(float(np.std(left))) if len(left) > 2 else None
+    # It is left alone before its first sync and after its last one, too.
+    age = max([*np.diff(ts).tolist(), int(ts[0]) - used[0], used[1] - int(ts[-1])])
+    return SyncedClock(bound, stepped, line, len(recent), jitter, age)
+
+
+def _synced(of: ClockReadings) -> dict[str, Any]:
+    """What its syncs say, in order of its own time."""
+    order = np.argsort(of.syncs[r.TS], kind="stable")
+    ts, offset, delay, precision = (
+        of.syncs[name][order] for name in (r.TS, r.OFFSET, r.DELAY, r.PRECISION)
+    )
+    last = int(of.ts.max())
+    clock = synced_clock(ts, offset, delay, precision, (int(of.ts.min()), last))
+    steps = zip(ts[1:][clock.stepped], np.diff(offset)[clock.stepped], strict=True)
+    shown = np.unique(np.linspace(0, len(ts) - 1, min(len(ts), _SHOWN)).astype(int))
+    return {
+        "known_by": "syncs", "offset_ns": clock.line.offset_at(last),
+        "low_ns": int((offset - clock.bound).min()), "high_ns": int((offset + clock.bound).max()),
+        "skew_ppb": clock.line.skew_ppb if clock.samples > 1 else None,
+        "steps": tuple((int(at), int(by)) for at, by in steps), "jitter_ns": clock.jitter_ns,
+        "last_sync_ns": int(ts[-1]), "age_ns": clock.age_ns,
+        "at_ns": tuple(ts[shown].tolist()), "series_ns": tuple(offset[shown].tolist()),
+    }  # fmt: skip
+
+
+def remarks(found: Sequence[ClockReport]) -> list[str]:
+    """What follows for who asks: which clocks are unknown, and what arrivals cannot show."""
+    lines = []
+    guessed = [each for each in found if each.known_by == "arrivals"]
+    slow = {each.name: each.lag_ns for each in found if (each.lag_ns or 0) >= SLOW_NS}
+    if slow:
+        lines.append(slow_text(list(slow), max(by for by in slow.values() if by is not None)))
+    if any(each.known_by == "nothing" for each in found):
+        lines.append(
+            "the input has no arrival times, so its clocks are not known: map their column, as in "
+            "--map arrival=received_at, or give sync records"
+        )
+    if guessed:
+        lines.append(
+            "offsets without syncs are from arrivals less stamps: a clock that is slow and a way "
+            "that is long look the same. They assume that the fastest message of each clock took "
+            "as long as that of the fastest; pass what you believe as --clock NAME=OFFSET±BOUND"
+        )
+    return lines

@@ -1,0 +1,234 @@
+"""validate.html and validate.json: a validation in one folder, to keep and to show."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from engine.apps.report.numbers import versions
+from engine.apps.report.page import document
+from engine.apps.report.page.document import CHAPTER
+from engine.apps.report.page.figures import (
+    BAD,
+    CARE,
+    COLOURS,
+    GOOD,
+    NEUTRAL,
+    Figure,
+    band,
+    digits,
+    duration_axis,
+    log_axis,
+    ms,
+)
+from engine.apps.validate.report import Validation, as_plain
+from engine.apps.validate.spoken import duration, nearest
+from engine.apps.validate.tables import (
+    GLOSSARY,
+    TERMS,
+    clock_table,
+    deviation_table,
+    fact_table,
+    key_numbers,
+    link_table,
+    query_table,
+)
+from engine.core.units import duration_unit
+from engine.scenario import Table
+
+HTML: Final = "validate.html"
+JSON: Final = "validate.json"
+_CHAPTERS: Final = {
+    "verdict": "Verdict", "queries": "Queries", "clocks": "Clocks", "links": "Links",
+    "besides": "Measured besides", "formulas": "How it is computed", **CHAPTER,
+    "glossary": "Glossary",
+}  # fmt: skip
+_SHOWN: Final = 12
+FEW: Final = 8
+"""A table of more sources than that is folded: its figure shows the worst of them."""
+_UNIT: Final = re.compile(r"([0-9]) (ns|\u00b5s|ms|s|min|h|ppm|ppb|B|%)(?![A-Za-z])")
+
+
+def write_page(found: Validation, out: Path, command: str) -> None:
+    """Writes ``validate.json`` and ``validate.html`` into ``out``, made if absent.
+
+    ``command``: that made them.
+    """
+    plain = as_plain(found, versions())
+    kpis, care = key_numbers(found)
+    figures = {
+        "bounds": _bounds(plain), "offset": _offset(plain), "known": _known(plain),
+        "allan": _allan(plain), "transit": _transit(plain),
+    }  # fmt: skip
+    made = {
+        "queries": query_table(found), "clocks": clock_table(found), "links": link_table(found),
+        "deviations": deviation_table(found), "facts": fact_table(plain),
+    }  # fmt: skip
+    tables = {name: _unbroken(table) for name, table in made.items()}
+    document.write_page(
+        out, Path(HTML), f"Validated: {plain['looked_at']}", _CHAPTERS, plain, command=command,
+        tables=tables, figures=figures, kpis=kpis, care=care, few=FEW, glossary=GLOSSARY,
+        terms=TERMS,
+    )  # fmt: skip
+
+
+def _unbroken(table: Table) -> Table:
+    """Numbers and their units stay in one line."""
+    rows = tuple(
+        tuple(_UNIT.sub("\\1\N{NO-BREAK SPACE}\\2", cell) if isinstance(cell, str) else cell
+              for cell in row)
+        for row in table.rows
+    )  # fmt: skip
+    return replace(table, rows=rows)
+
+
+def _bounds(plain: Mapping[str, Any]) -> Figure | None:
+    """What each query needs beside what the clocks give: the hero."""
+    asked = [each for each in plain["queries"] if each["within_ns"] or each["window_ns"]]
+    if not asked:
+        return None
+    names = [each["name"] for each in asked]
+    own = [each["window_ns"] or each["within_ns"] for each in asked]
+    colours = {"fit": GOOD, "fit with care": CARE, "not fit": BAD}
+    return Figure(
+        "bounds", "What the queries ask, and what these clocks can decide",
+        "Dot: the query's WITHIN or window, in the colour of its verdict. Bar: the smallest that "
+        "this hardware can decide. The further the dot lies right of the bar's end, the better.",
+        [
+            {
+                "name": "smallest", "type": "bar", "orientation": "h", "y": names,
+                "x": ms([max(each["smallest_ns"], 1) for each in asked]),
+                "customdata": [duration(each["smallest_ns"]) for each in asked],
+                "marker": {"color": NEUTRAL}, "hovertemplate": "smallest %{customdata}",
+            },
+            {
+                "name": "asked", "mode": "markers", "y": names, "x": ms(own),
+                "marker": {"size": 13, "color": [colours[each["verdict"]] for each in asked]},
+                "customdata": [f"{duration(at)}: {each['verdict']}"
+                               for at, each in zip(own, asked, strict=True)],
+                "hovertemplate": "asked %{customdata}",
+            },
+        ],
+        {
+            "xaxis": duration_axis("time", [*own, *(each["smallest_ns"] for each in asked)]),
+            "yaxis": {"automargin": True, "autorange": "reversed"},
+            "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"},
+        },
+        height_px=150 + 36 * len(asked),
+    )  # fmt: skip
+
+
+def _offset(plain: Mapping[str, Any]) -> Figure | None:
+    """A device's clock while it was measured."""
+    series = plain["facts"].get("series")
+    if not series or not series["at_ns"]:
+        return None
+    x = digits(at / 1e9 for at in series["at_ns"])
+    low = [a - b for a, b in zip(series["offset_ns"], series["bound_ns"], strict=True)]
+    high = [a + b for a, b in zip(series["offset_ns"], series["bound_ns"], strict=True)]
+    unit, unit_ns = duration_unit(max(map(abs, (*low, *high))))
+
+    def scaled(times_ns: Iterable[int]) -> list[float]:
+        return digits(each / unit_ns for each in times_ns)
+
+    return Figure(
+        "offset", "The clock against the gateway's",
+        "Offset of each train's best exchange, less the first one; the band is its bound, half the "
+        "round trip and both precisions (R19 Eq 3.14).",
+        [
+            *band(x, scaled(low), scaled(high), NEUTRAL),
+            {"x": x, "y": scaled(series["offset_ns"]), "mode": "lines+markers", "name": "offset",
+             "marker": {"size": 4}, "line": {"width": 1, "color": COLOURS[0]},
+             "hovertemplate": f"%{{y:.4g}} {unit} after %{{x:.3g}} s"},
+        ],
+        {"xaxis": {"title": {"text": "time [s]"}}, "yaxis": {"title": {"text": f"offset [{unit}]"}},
+         "showlegend": False},
+    )  # fmt: skip
+
+
+def _known(plain: Mapping[str, Any]) -> Figure | None:
+    """How well the clocks of several sources are known: the worst first."""
+    found = [each for each in plain["sources"] if each["clock"]["offset_ns"] is not None]
+    if len(found) < 2:
+        return None
+    found = sorted(found, key=lambda each: -each["clock"]["bound_ns"])[:_SHOWN]
+    bounds = [each["clock"]["bound_ns"] for each in found]
+    return Figure(
+        "known", "How well each clock is known",
+        "By how much a source's times may be wrong after correction, until its next sync: the "
+        f"least known first{_left_out(plain)}. How far the clock itself is off does not matter.",
+        [
+            {
+                "type": "bar", "orientation": "h", "y": [each["name"] for each in found],
+                "x": ms(bounds), "marker": {"color": COLOURS[0]},
+                "customdata": [f"± {duration(bound)}; offset {nearest(each['clock']['offset_ns'])}"
+                               for bound, each in zip(bounds, found, strict=True)],
+                "hovertemplate": "%{y}: %{customdata}",
+            }
+        ],
+        {"xaxis": duration_axis("known to ±", bounds),
+         "yaxis": {"automargin": True, "autorange": "reversed"}, "showlegend": False},
+        height_px=110 + 24 * len(found),
+    )  # fmt: skip
+
+
+def _left_out(plain: Mapping[str, Any]) -> str:
+    count = len(plain["sources"])
+    return f" ({_SHOWN} of {count})" if count > _SHOWN else ""
+
+
+def _allan(plain: Mapping[str, Any]) -> Figure | None:
+    found = [pair for each in plain["sources"] for pair in each["clock"]["deviations"]]
+    if len(found) < 2:
+        return None
+    return Figure(
+        "allan", "Stability: Allan deviation",
+        "How much the clock's frequency over one stretch differs from that over the next. Where it "
+        "falls, it is the noise of the readings; where it rises, the clock wanders.",
+        [
+            {
+                "x": digits(tau / 1e9 for tau, _ in found), "y": digits(ppb for _, ppb in found),
+                "mode": "lines+markers", "line": {"color": COLOURS[0]},
+                "hovertemplate": "%{y:.4g} ppb over %{x:.3g} s",
+            }
+        ],
+        {"xaxis": log_axis("over [s]", (tau / 1e9 for tau, _ in found)),
+         "yaxis": log_axis("deviation [ppb]", (ppb for _, ppb in found)),
+         "showlegend": False},
+        height_px=300,
+    )  # fmt: skip
+
+
+def _transit(plain: Mapping[str, Any]) -> Figure | None:
+    """The ways of the sources beside one another: from least to p99.9."""
+    found = [each for each in plain["sources"] if each["link"]]
+    found = sorted(found, key=lambda each: -each["link"]["p999_ns"])[:_SHOWN]
+    if not found:
+        return None
+    names = [each["name"] for each in found]
+    parts = (("least", "least_ns", "line-ns-open"), ("p50", "p50_ns", "circle"),
+             ("p95", "p95_ns", "diamond"), ("p99.9", "p999_ns", "square"))  # fmt: skip
+    ways = [each["link"][key] for each in found for _, key, _ in parts]
+    return Figure(
+        "transit", "The way to the gateway",
+        "How long events take from the device to the gateway: the slowest sources first"
+        f"{_left_out(plain)}. It is wrong by up to what the source's clock is; what is not above "
+        "0 is not drawn.",
+        [
+            {
+                "name": label, "mode": "markers", "y": names,
+                "x": ms([each["link"][key] for each in found]),
+                "marker": {"size": 9, "symbol": symbol, "color": COLOURS[place]},
+                "customdata": [duration(each["link"][key]) for each in found],
+                "hovertemplate": f"{label} %{{customdata}}",
+            }
+            for place, (label, key, symbol) in enumerate(parts)
+        ],
+        {"xaxis": duration_axis("one way", ways),
+         "yaxis": {"automargin": True, "autorange": "reversed"},
+         "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"}},
+        height_px=170 + 26 * len(found),
+    )  # fmt: skip

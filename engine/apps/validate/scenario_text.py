@@ -1,0 +1,278 @@
+"""A scenario file with the measured clocks and links, to simulate and sweep."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from edge_agent.settings import Delivery, SessionSettings
+from engine.apps.validate.clock_statistics import DelayLaw, recovery_ns
+from engine.apps.validate.quality import (
+    AgentHabits,
+    ClockQuality,
+    LinkQuality,
+    Setup,
+    SourceQuality,
+)
+from engine.apps.validate.report import Validation
+from engine.core.timeline import ANY_TYPE
+from engine.query.fields import named_attributes
+from engine.query.plan import Plan
+
+# What of an agent's settings its simulated twin must share, as keys of a scenario file.
+
+
+_NS: Final = "_ns"
+
+
+def habits_of(session: SessionSettings) -> AgentHabits:
+    """Of an agent that sends what its inputs give at once (``poll`` 0), as all inputs do."""
+    source = {
+        "connections": str(session.connections),
+        "resend": "true" if session.delivery is Delivery.RESEND else "false",
+        "poll": '"0 ns"',
+        "heartbeat": f'"{session.heartbeat_ns} ns"',
+        "heartbeat_lag": f'"{session.heartbeat_lag_ns} ns"',
+    }
+    sync = {}
+    for field in fields(session.sync):
+        value = getattr(session.sync, field.name)
+        name = field.name.removesuffix(_NS)
+        sync[name] = f'"{value} ns"' if name != field.name else str(value)
+    return AgentHabits(source, sync, session.connections)
+
+
+# A scenario file with the measured clocks and links, to simulate and sweep (``slackwater run``).
+#
+# Each source has the clock that it was measured to have, and its link the law of delays that fits
+# what was measured each way. Of losses only those of a whole round trip are known: half of them is
+# taken to happen each way. What TCP makes of a loss depends on how often messages follow one
+# another. Where one device represents all, three of its kind are made up. What cannot be measured
+# from outside, what the sources see, is a recording that is handed in, or a plain periodic
+# workload: to be replaced.
+
+
+_STAND_INS: Final = 3
+_PERIOD_NS: Final = 10**9
+_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
+_SKEW_MAX_PPM: Final = 500.0
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """Of a site's gateway: silence until a tick, 0: none; when a frame is closed.
+
+    ``answers_after_ns``: what disk and engine then take to answer; None: not known here.
+    """
+
+    tick_every_ns: int
+    frame_every_ns: int
+    frame_rows: int
+    answers_after_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedSources:
+    """What the sources see: a recording. ``file``: as the scenario file names it; ``gaps_ns``: mean
+    time between a source's events, by source.
+    """
+
+    file: str
+    gaps_ns: Mapping[str, float]
+
+
+def scenario_text(
+    found: Validation, plans: Sequence[Plan], order: str, barrier: str | None,
+    recorded: RecordedSources | None = None, rhythm: Rhythm | None = None,
+) -> str:  # fmt: skip
+    """The file, as TOML.
+
+    Args:
+        found: what was measured.
+        plans: of the queries that it asks.
+        order: short form, as of ``slackwater query``.
+        barrier: likewise; None: as each query's REALTIME says.
+        recorded: what the sources see; None: stand-ins. Its events say how long the run is.
+        rhythm: of the site's gateway; None: as it is by default.
+    """
+    setup = found.setup
+    wanted = [f"uncertain <= {100 * found.wanted.uncertain:g} %"]
+    lines = [
+        f"# Clocks and links as measured by slackwater validate ({_comment(found.looked_at)}).",
+        "# What the sources see is recorded."
+        if recorded
+        else "# The workloads are stand-ins: replace them by your own, or by a recording.",
+        f"title = {_text(f'As measured: {found.looked_at}')}",
+        "seed = 1",
+        *([] if recorded else ['duration = "2 min"']),
+        f"thresholds = {_texts(wanted if plans else [])}",
+    ]
+    types, attrs = _types(plans), _attributes(plans)
+    for number, source in enumerate(setup.sources):
+        lines += ["", *_source(source, setup, recorded)]
+        if recorded is None:
+            lines += _stand_in(source, setup, number, types, attrs)
+    if rhythm is not None:
+        lines += [
+            "", "[gateway]", f"tick_every = {_ns(rhythm.tick_every_ns)}",
+            f"frame_every = {_ns(rhythm.frame_every_ns)}", f"frame_rows = {rhythm.frame_rows}",
+        ]  # fmt: skip
+    if plans:
+        lines += ["", "[queries]", *(f"{_key(plan.name)} = {_text(plan.text)}" for plan in plans)]
+    lines += ["", "[engine]", f"order = {_text(order)}"]
+    if barrier:
+        lines.append(f"barrier = {_text(barrier)}")
+    if rhythm is not None and rhythm.answers_after_ns is not None:
+        lines.append(f"answers_after = {_ns(rhythm.answers_after_ns)}")
+    return "\n".join(lines) + "\n"
+
+
+def _source(source: SourceQuality, setup: Setup, recorded: RecordedSources | None) -> Iterator[str]:
+    yield "[[sources]]"
+    yield f"name = {_text(_NAME.sub('-', source.name))}"
+    if setup.alike and recorded is None:
+        yield f"count = {_STAND_INS}"
+    if source.habits is not None:
+        yield from (f"{key} = {value}" for key, value in source.habits.source.items())
+    elif source.link is not None and source.link.lost and not source.link.resends:
+        yield "resend = false"
+    if recorded is not None:
+        yield "[sources.recording]"
+        yield f"file = {_text(recorded.file)}"
+        if not setup.alike:
+            yield f"only = {_texts([source.name])}"
+    yield "[sources.clock]"
+    yield from _clock(source.clock, alike=setup.alike)
+    if source.habits is not None:
+        yield "[sources.sync]"
+        yield from (f"{key} = {value}" for key, value in source.habits.sync.items())
+    if source.link is not None and source.link.laws is not None:
+        yield from _laws(source.link, source.link.laws, _gap_ns(source, setup, recorded))
+    elif source.link is not None:
+        yield "[sources.link]"
+        yield from _link(source.link)
+
+
+def _gap_ns(source: SourceQuality, setup: Setup, recorded: RecordedSources | None) -> float | None:
+    """Mean time between two messages of one connection; None: seldom."""
+    if recorded is None or not recorded.gaps_ns:
+        return None
+    gaps = recorded.gaps_ns
+    own = sum(gaps.values()) / len(gaps) if setup.alike else gaps.get(source.name)
+    connections = 1 if source.habits is None else source.habits.connections
+    return None if own is None else own * connections
+
+
+def _stand_in(
+    source: SourceQuality, setup: Setup, number: int, types: Sequence[str], attrs: Sequence[str]
+) -> Iterator[str]:
+    own = source.types or types
+    yield "[sources.workload]"
+    yield 'model = "periodic"'
+    period = source.period_ns or _PERIOD_NS
+    yield f"period = {_ns(period)}"
+    # Apart from one another, and from the borders of windows.
+    phase = period * (number + 1) // (len(setup.sources) + 2)
+    yield f"phase = {_ns(phase)}"
+    yield f"type = {_texts(own) if len(own) != 1 else _text(own[0])}"
+    stream = source.streams[0] if source.streams else "events"
+    yield f"stream = {_text(stream)}"
+    for name in attrs:
+        yield f"attrs.{_key(name)} = 1"
+
+
+def _clock(clock: ClockQuality, *, alike: bool) -> Iterator[str]:
+    if clock.offset_ns is None:
+        yield "# never synchronised: its offset is not known"
+        yield 'offset_spread = "1 s"'
+        return
+    skew = min(abs(clock.skew_ppb or 0) / 1000, _SKEW_MAX_PPM)
+    if alike:
+        # Its kin are as wrong as it is, each in a way of its own.
+        yield f"offset_spread = {_ns(abs(clock.offset_ns))}"
+        yield f"skew_ppm_spread = {skew:g}"
+    else:
+        yield f"offset = {_ns(clock.offset_ns)}"
+        yield f"skew_ppm = {skew if (clock.skew_ppb or 0) >= 0 else -skew:g}"
+    if clock.wander_ppb > 0:
+        yield f"wander_ppb = {min(clock.wander_ppb, 10.0**6):g}"
+    if clock.resolution_ns > 1:
+        yield f"resolution = {_ns(clock.resolution_ns)}"
+
+
+def _laws(
+    link: LinkQuality, laws: tuple[DelayLaw, DelayLaw], gap_ns: float | None
+) -> Iterator[str]:
+    up, down = laws
+    if link.lost:
+        yield "[sources.link]"
+        # A question is lost, or its answer is.
+        yield f"loss = {1 - math.sqrt(1 - link.loss):.6f}"
+        if link.resends:
+            trip = up.mean_ns + down.mean_ns
+            deviation = math.hypot(up.deviation_ns, down.deviation_ns)
+            yield f"retransmit_timeout = {_ns(recovery_ns(trip, deviation, gap_ns))}"
+        else:
+            yield "reliable = false"
+    for direction, law in (("up", up), ("down", down)):
+        yield f"[sources.link.{direction}]"
+        yield f"delay = {_law(law)}"
+
+
+def _law(law: DelayLaw) -> str:
+    if not law.sigma:
+        return _ns(law.median_ns)
+    return (
+        f'{{ model = "lognormal", median = {_ns(law.median_ns)}, min = {_ns(law.min_ns)}, '
+        f"sigma = {law.sigma:.4g} }}"
+    )
+
+
+def _link(link: LinkQuality) -> Iterator[str]:
+    least = max(link.least_ns, 0)
+    # The median of an exponential law lies ln 2 of its mean above its least.
+    jitter = max(round((link.p50_ns - link.least_ns) / 0.693147), 0)
+    yield f"delay = {_ns(least)}"
+    if jitter:
+        yield f"jitter = {_ns(jitter)}"
+    if link.lost:
+        yield f"loss = {link.loss:.6f}"
+        if not link.resends:
+            yield "reliable = false"
+
+
+def _types(plans: Sequence[Plan]) -> list[str]:
+    """The event types that the patterns name; where there are none, one."""
+    named = [step.type for plan in plans for branch in plan.branches for step in branch.steps
+             if step.type != ANY_TYPE]  # fmt: skip
+    return list(dict.fromkeys(named)) or ["EVENT"]
+
+
+def _attributes(plans: Sequence[Plan]) -> list[str]:
+    """The attributes of events' own that the queries name."""
+    return sorted(set().union(*(named_attributes(plan) for plan in plans)))
+
+
+def _ns(duration_ns: int) -> str:
+    return f'"{duration_ns} ns"'
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _text(name)
+
+
+def _text(text: str) -> str:
+    """A basic string of TOML: JSON's, whose escapes are TOML's, too."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _texts(texts: Sequence[Any]) -> str:
+    return f"[{', '.join(_text(str(each)) for each in texts)}]"
+
+
+def _comment(text: str) -> str:
+    return "".join(sign if sign.isprintable() else "?" for sign in text)

@@ -1,0 +1,368 @@
+"""Fit, fit with care, or not fit: a query's needs against a set-up's clocks and links."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Final
+
+from engine.apps.validate.quality import IN_TIME, RTO_MIN_NS, Setup, SourceQuality
+from engine.apps.validate.spoken import duration, percent
+from engine.core.units import neat
+from engine.query.plan import Plan, WindowKind
+from engine.query.shape import shape_of
+
+# What a query asks of clocks and links, as numbers: orders, spans, windows.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryRequirements:
+    """``orders``: events of a match that must come one after another, counted as pairs next to one
+    another. ``within_ns`` None: no bound.
+    """
+
+    name: str
+    text: str
+    kind: str
+    events: int = 0
+    orders: int = 0
+    within_ns: int | None = None
+    window_ns: int | None = None
+
+    @property
+    def comparisons(self) -> int:
+        """Pairs of event times that a match depends on: its orders, and its WITHIN."""
+        return self.orders + (self.within_ns is not None and self.events > 1)
+
+
+def asked_of(plan: Plan) -> QueryRequirements:
+    """Of a pattern with OR: the branch with the most comparisons."""
+    if plan.windows:
+        window = plan.windows[0]
+        if window.kind is WindowKind.SESSION:  # of two events it matters how far apart they are
+            return QueryRequirements(
+                name=plan.name, text=plan.text, kind="window", events=2, within_ns=window.size_ns
+            )
+        if window.kind is WindowKind.ROWS:  # at each end, which of two events is the earlier
+            return QueryRequirements(
+                name=plan.name, text=plan.text, kind="window", events=2, orders=2
+            )
+        return QueryRequirements(
+            name=plan.name, text=plan.text, kind="window", window_ns=window.size_ns,
+        )  # fmt: skip
+    found = [_of_branch(plan, number) for number in range(len(plan.branches))]
+    return max(found, key=lambda each: (each.comparisons, -(each.within_ns or 0)))
+
+
+def _of_branch(plan: Plan, number: int) -> QueryRequirements:
+    branch = plan.branches[number]
+    shape = shape_of(branch)
+    before = shape.before
+    next_ones = [
+        (x, y)
+        for x, y in before
+        if not any((x, z) in before and (z, y) in before for z in shape.positive)
+    ]
+    related = sum(each.left.alias != each.right.alias for each in branch.relations)
+    return QueryRequirements(
+        name=plan.name, text=plan.text, kind="pattern", events=len(shape.positive),
+        orders=len(next_ones) + related, within_ns=branch.within_ns,
+    )  # fmt: skip
+
+
+# Fit, fit with care, or not fit: a query's needs against a set-up's clocks and links.
+#
+# With ``g = u_e + u_f``, how wrong two clocks may be together (SPEC 4.3; ``certainty=max-delay``:
+# T_a, R19 Eq 3.16):
+#
+# * two events are certainly in order when their reference times are more than ``g`` apart;
+# * a match of n events one after another is certain when each is more than ``g`` after the one
+# before   it and all span at most ``WITHIN - g``; so no match at all can be certain unless WITHIN
+# > n * g;
+# * where its events are spread evenly over WITHIN, they and WITHIN's end cut it in c parts, one for
+#   each comparison, and all of these are longer than ``g`` with probability ``(1 - c g /
+# WITHIN)^o``   for its o orders (broken stick); a typical gap t (``--gap``) makes it ``exp(-o g /
+# t)``;
+# * a window of size w has a border at both ends, and an event is ambiguous when it lies within u of
+#   one: ``4 u`` of the ``w + 2 u`` from which its events may come. R19's windows need w > T_a.
+#
+# The wait for a number that is late (``sequence``'s timeout) is the p99.9 of how long the way
+# varies. Where packets are lost, it is TCP's besides: with p the loss, k = ceil(ln(0.001) / ln(p))
+# - 1 times sent again, each after twice the wait of the one before, the first after the round trip
+# + 200 ms. The hold of the merge is that wait and ``g``: so late may another source's event be, and
+# so wrong its time.
+
+
+CARE: Final = 5
+"""Up to so many times the share of uncertain results that is wanted, a query is fit with care."""
+LATENCY_NS: Final = 500_000_000
+_RESENDS_MAX: Final = 8
+_SHOWN: Final = 3
+_MORE_OFTEN: Final = 6
+"""So many times as often is what is proposed where clocks are synchronised too seldom."""
+
+
+class Fitness(IntEnum):
+    """In order of badness."""
+
+    FIT = 0
+    CARE = 1
+    NOT_FIT = 2
+
+    @property
+    def words(self) -> str:
+        """For people."""
+        return ("fit", "fit with care", "not fit")[self]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultRequirements:
+    """What is asked of the answers. ``gap_ns``: a match's events' usual distance; None: unknown.
+
+    ``latency_ns``: the longest wait that the order allows.
+    """
+
+    uncertain: float = 0.05
+    gap_ns: int | None = None
+    certainty: str = "pairwise"
+    latency_ns: int = LATENCY_NS
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What the log's own answers say: results, and those that are uncertain (events in windows)."""
+
+    results: int
+    uncertain: int
+
+    @property
+    def share(self) -> float | None:
+        """None without results."""
+        return self.uncertain / self.results if self.results else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryVerdict:
+    """``smallest_ns``: the WITHIN, or the window, from which on answers can be certain (a pattern)
+    or are ambiguous in no more than the wanted share (a window). ``reasons``: why not simply fit.
+    """
+
+    asked: QueryRequirements
+    fitness: Fitness
+    order_gap_ns: int
+    smallest_ns: int
+    expected: float
+    measured: Measured | None
+    timeout_ns: int
+    hold_ns: int
+    detection_p95_ns: int
+    reasons: tuple[str, ...]
+    change_first: str
+
+    @property
+    def share(self) -> float:
+        """Of uncertain results: as measured, else as expected."""
+        share = None if self.measured is None else self.measured.share
+        return self.expected if share is None else share
+
+    @property
+    def is_too_short(self) -> bool:
+        """Whether no match can be certain."""
+        within = self.asked.within_ns
+        return within is not None and self.asked.comparisons > 0 and within < self.smallest_ns
+
+
+def judge(
+    asked: QueryRequirements,
+    setup: Setup,
+    wanted: ResultRequirements,
+    measured: Measured | None = None,
+) -> QueryVerdict:
+    """The verdict of one query; ``measured``: of a log's own answers."""
+    gap, single = _known_to(setup, wanted)
+    expected = _expected(asked, gap, single, wanted.gap_ns)
+    timeout = needed_timeout(setup)
+    hold = _hold(setup, gap, timeout)
+    transit = max((each.link.p95_ns for each in setup.sources if each.link), default=0)
+    smallest = _smallest(asked, gap, single, setup.t_a_ns, wanted.uncertain)
+    own = QueryVerdict(
+        asked=asked, fitness=Fitness.FIT, order_gap_ns=gap if asked.comparisons else 0,
+        smallest_ns=smallest, expected=expected, measured=measured, timeout_ns=timeout,
+        hold_ns=hold, detection_p95_ns=max(transit, 0) + hold, reasons=(), change_first="",
+    )  # fmt: skip
+    found = list(_reasons(own, setup, wanted))
+    fitness = max((each for each, _ in found), default=Fitness.FIT)
+    texts = tuple(text for each, text in sorted(found, key=lambda pair: -pair[0]))
+    change = remedy(own, setup, wanted) if fitness else ""
+    return QueryVerdict(
+        asked=asked, fitness=fitness, order_gap_ns=own.order_gap_ns, smallest_ns=smallest,
+        expected=expected, measured=measured, timeout_ns=timeout, hold_ns=hold,
+        detection_p95_ns=own.detection_p95_ns, reasons=texts, change_first=change,
+    )  # fmt: skip
+
+
+def _known_to(setup: Setup, wanted: ResultRequirements) -> tuple[int, int]:
+    """How wrong two clocks may be together, and one alone."""
+    if wanted.certainty == "max-delay-r19":
+        return setup.t_a_ns, setup.t_a_ns
+    if wanted.certainty == "max-delay":
+        return 2 * setup.single_ns, 2 * setup.single_ns
+    return setup.pair_ns, setup.single_ns
+
+
+def _expected(asked: QueryRequirements, gap: int, single: int, typical: int | None) -> float:
+    """Share of uncertain results (of ambiguous events, of a window)."""
+    if asked.window_ns is not None:
+        return min(4 * single / (asked.window_ns + 2 * single), 1.0)
+    if not asked.comparisons or not gap:
+        return 0.0
+    if asked.within_ns is not None and asked.within_ns <= asked.comparisons * gap:
+        return 1.0
+    if typical:
+        return 1 - math.exp(-asked.orders * gap / typical)
+    if asked.within_ns is None:
+        return 0.0
+    return 1 - (1 - asked.comparisons * gap / asked.within_ns) ** max(asked.orders, 1)
+
+
+def _smallest(asked: QueryRequirements, gap: int, single: int, t_a: int, share: float) -> int:
+    if asked.window_ns is not None:
+        return max(math.ceil(4 * single / share) - 2 * single, t_a + 1, 1)
+    return (asked.orders + 1) * gap + 1 if asked.comparisons else 0
+
+
+def needed_timeout(setup: Setup) -> int:
+    """How long a missing number is to be waited for."""
+    return max((_source_timeout(each) for each in setup.sources if each.link), default=0)
+
+
+def _source_timeout(source: SourceQuality) -> int:
+    link = source.link
+    assert link is not None
+    if link.gap_wait_ns:
+        return link.gap_wait_ns
+    varies = max(link.p999_ns - link.least_ns, 0)
+    if not link.lost or not link.resends or link.loss >= 1:
+        return varies
+    again = min(max(math.ceil(math.log(1 - IN_TIME) / math.log(link.loss)) - 1, 1), _RESENDS_MAX)
+    first = (link.round_trip_ns or 2 * link.p50_ns) + RTO_MIN_NS
+    return varies + first * ((1 << again) - 1)
+
+
+def _hold(setup: Setup, gap: int, timeout: int) -> int:
+    """How long the merge waits for another source, or a slack that does the same."""
+    if setup.lateness_ns is not None:
+        return max(setup.lateness_ns[2], 0) + gap
+    return timeout + gap
+
+
+def _reasons(
+    own: QueryVerdict, setup: Setup, wanted: ResultRequirements
+) -> list[tuple[Fitness, str]]:
+    asked, found = own.asked, list[tuple[Fitness, str]]()
+    unknown = [each.name for each in setup.sources if each.clock.offset_ns is None]
+    if unknown and (asked.comparisons or asked.window_ns):
+        said = f"never synchronised: {_names(unknown)}; its times mean nothing"
+        found.append((Fitness.NOT_FIT, said))
+    if own.is_too_short:
+        said = f"WITHIN {duration(asked.within_ns or 0)} is below {duration(own.smallest_ns)}"
+        found.append((Fitness.NOT_FIT, f"{said}: no match can be certain"))
+    if asked.window_ns is not None and asked.window_ns <= setup.t_a_ns:
+        said = f"the window is not longer than T_a, {duration(setup.t_a_ns)} (R19 Eq 3.16)"
+        found.append((Fitness.NOT_FIT, said))
+    share = own.share
+    what = "events ambiguous" if asked.window_ns is not None else "results uncertain"
+    said = f"{percent(share)} of {what}, {percent(wanted.uncertain)} are wanted at most"
+    if share > wanted.uncertain:
+        worse = share > CARE * wanted.uncertain or share >= 1
+        found.append((Fitness.NOT_FIT if worse else Fitness.CARE, said))
+    if own.timeout_ns > wanted.latency_ns:
+        said = f"late numbers need {duration(own.timeout_ns)}, the order waits "
+        found.append((Fitness.CARE, f"{said}{duration(wanted.latency_ns)} at most"))
+    unsent = [
+        each.name for each in setup.sources
+        if each.link and each.link.lost and not each.link.resends
+    ]  # fmt: skip
+    if unsent:
+        said = f"what is lost is not sent again: {_names(unsent)}; results miss events"
+        found.append((Fitness.CARE, said))
+    return found
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (" ..." if len(names) > _SHOWN else "")
+
+
+def remedy(own: QueryVerdict, setup: Setup, wanted: ResultRequirements) -> str:
+    """What to change first: the largest part of what is wrong, and what it would bring."""
+    if len(setup.synced) < len(setup.sources):
+        return "let the agent reach the gateway's clock (UDP, [gateway] ntp_port) or [time] servers"
+    worst = setup.worst()
+    if worst and (own.share > wanted.uncertain or own.is_too_short):
+        return _clock_remedy(worst[0], own, setup, wanted)
+    if own.timeout_ns > wanted.latency_ns:
+        wait = f'write order = "sequence:latency={neat(own.timeout_ns)}" in [engine]'
+        slow = max((each for each in setup.sources if each.link), key=_p95_ns)
+        if _p95_ns(slow) <= wanted.latency_ns:
+            return wait
+        return (
+            f"{slow.name}: improve its link, 5 % of its events take longer than "
+            f"{duration(_p95_ns(slow))}; or wait for them: {wait}"
+        )
+    return "improve the link: a cable, a nearer access point, or [delivery] with resends"
+
+
+def _p95_ns(source: SourceQuality) -> int:
+    assert source.link is not None
+    return source.link.p95_ns
+
+
+def _clock_remedy(
+    source: SourceQuality, own: QueryVerdict, setup: Setup, wanted: ResultRequirements
+) -> str:  # fmt: skip
+    clock = source.clock
+    bound, half = clock.bound_ns(), (clock.delay_ns + 1) // 2
+    parts = {"grown": bound - clock.fresh_ns, "delay": half, "precision": clock.precision_ns}
+    largest = max(parts, key=lambda name: parts[name])
+    if largest == "grown":
+        better = clock.age_ns // _MORE_OFTEN
+        return (
+            f"{source.name}: synchronise more often: every {duration(better)} instead of "
+            f"{duration(clock.age_ns)} ([sync] resync) makes its clock's bound "
+            f"{duration(clock.bound_ns(better))} instead of {duration(bound)}"
+            f"{_would_be(own, setup, wanted, better)}"
+        )
+    if largest == "delay":
+        return (
+            f"{source.name}: shorten the way to the time server: half its delay, {duration(half)}, "
+            f"is the largest part of its bound {duration(bound)}; use a cable, or a nearer gateway"
+        )
+    return (
+        f"{source.name}: its clock reads in steps of {duration(clock.precision_ns)}: use another "
+        f"device, or its finer clock"
+    )
+
+
+def _would_be(own: QueryVerdict, setup: Setup, wanted: ResultRequirements, age_ns: int) -> str:
+    """What share is uncertain once no clock is synchronised less often than that."""
+    if own.measured is not None and own.measured.share is not None:
+        return ""  # only the events can tell, and they were seen with these clocks
+    sources = tuple(
+        replace(each, clock=replace(each.clock, age_ns=min(each.clock.age_ns, age_ns)))
+        for each in setup.sources
+    )
+    gap, single = _known_to(replace(setup, sources=sources), wanted)
+    share = _expected(own.asked, gap, single, wanted.gap_ns)
+    still = " still" if share > wanted.uncertain else ""
+    what = "ambiguous" if own.asked.window_ns is not None else "uncertain"
+    return f"; then {percent(share)} are{still} {what}"
+
+
+def overall(verdicts: Sequence[QueryVerdict], setup: Setup) -> Fitness:
+    """The worst of all queries, and of what is wrong besides."""
+    worst = max((each.fitness for each in verdicts), default=Fitness.FIT)
+    for _, forbids in setup.concerns:
+        worst = max(worst, Fitness.NOT_FIT if forbids else Fitness.CARE)
+    return worst

@@ -1,6 +1,0 @@
-"""The chain of one site: order -> operators -> barrier, and which operator answers what."""
-
-from engine.chain.settings import ChainOutput, ChainSettings, ChunksOf
-from engine.chain.site_chain import Chain
-
-__all__ = ["Chain", "ChainOutput", "ChainSettings", "ChunksOf"]

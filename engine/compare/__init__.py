@@ -1,6 +1,0 @@
-"""Which way of ordering suits a recording, and what it costs: one pass per order, measured."""
-
-from engine.compare.comparison import OrdersCompared, compare
-from engine.compare.measure import Measures, Reading
-
-__all__ = ["Measures", "OrdersCompared", "Reading", "compare"]

@@ -1,0 +1,103 @@
+"""What the user says of clocks: ``exact``, ``NAME=OFFSET±BOUND``, or a TOML file (SPEC 2)."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from engine.core.errors import UserError
+from engine.core.units import parse_duration
+
+EXACT_WORD: Final = "exact"
+_HOW: Final = (
+    "write exact (one clock stamped everything), NAME=OFFSET±BOUND as in badge=-3.2s±0.1s (also "
+    "+-; OFFSET is added to its times), or a TOML file with such lines"
+)
+_DECLARED: Final = re.compile(r"([+-]?)([^±+-]+)(?:(?:±|\+-|\+/-)(.+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class ClockChoice:
+    """What holds of clocks that no sync record speaks of.
+
+    ``exact``: they are one clock, or agree; else they are unknown. ``declared``: (name, offset,
+    bound) [ns]: the clock of this name is ``offset`` behind, give or take ``bound``; behind the
+    one clock of which nothing is said, if there is no other. ``upcoming``: (site, clocks that will
+    come, those of them of which a sync speaks), of an input that ends.
+    """
+
+    exact: bool = True
+    declared: tuple[tuple[str, int, int], ...] = ()
+    upcoming: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = ()
+
+
+def read_clock(texts: str | Sequence[str], time_unit: str = "ns") -> ClockChoice:
+    """What ``--clock`` says, which may be repeated; nothing: clocks without a sync are unknown.
+
+    Args:
+        texts: ``exact``, ``NAME=OFFSET±BOUND``, or the name of a TOML file.
+        time_unit: of durations without one.
+
+    Raises:
+        UserError: none of these; says how to write it.
+    """
+    exact, declared = False, dict[str, tuple[int, int]]()
+    for text in [texts] if isinstance(texts, str) else texts:
+        if text == EXACT_WORD:
+            exact = True
+        elif "=" in text:
+            name, _, value = text.rpartition("=")
+            declared[name] = _offset(value, time_unit, f"--clock {text}")
+        elif text.endswith(".toml"):
+            file_exact, found = _file(Path(text), time_unit)
+            exact |= file_exact
+            declared |= found
+        else:
+            raise UserError(f"--clock {text}: {_HOW}")
+    return ClockChoice(exact, tuple((name, *of) for name, of in sorted(declared.items())))
+
+
+def _file(path: Path, time_unit: str) -> tuple[bool, dict[str, tuple[int, int]]]:
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"--clock {path}: cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"--clock {path}: no TOML: {error}") from error
+    return read_table(content, time_unit, f"--clock {path}")
+
+
+def read_table(
+    table: dict[str, Any], time_unit: str, where: str
+) -> tuple[bool, dict[str, tuple[int, int]]]:
+    """(exact, offset and bound by name) of a TOML table such as ``badge = "-3.2s±0.1s"``.
+
+    Raises:
+        UserError: a line that says neither; names it.
+    """
+    exact, found = False, dict[str, tuple[int, int]]()
+    for name, value in table.items():
+        if name == EXACT_WORD and isinstance(value, bool):
+            exact = value
+        elif isinstance(value, str):
+            found[name] = _offset(value, time_unit, f"{where}: {name}")
+        else:
+            raise UserError(f'{where}: {name} = {value!r}: write {name} = "-3.2s±0.1s"')
+    return exact, found
+
+
+def _offset(text: str, time_unit: str, where: str) -> tuple[int, int]:
+    """(offset, bound) [ns] of ``-3.2s±0.1s``; without a bound it is 0."""
+    parts = _DECLARED.fullmatch(text.replace(" ", "").replace("\N{MINUS SIGN}", "-"))
+    if parts is None:
+        raise UserError(f"{where}: {_HOW}")
+    sign, offset, bound = parts.groups()
+    try:
+        ns = parse_duration(offset, time_unit)
+        return -ns if sign == "-" else ns, 0 if bound is None else parse_duration(bound, time_unit)
+    except UserError as error:
+        raise UserError(f"{where}: {error}; {_HOW}") from error

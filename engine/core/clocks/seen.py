@@ -1,0 +1,223 @@
+"""Of which clocks events have been released, and whether one of them is unknown.
+
+What compares events of several clocks, one of them unknown, is unknown (SPEC 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from edge_agent import records as r
+from engine.core.clocks.choice import ClockChoice
+from engine.core.clocks.epochs import UNKNOWN_EPOCH
+from engine.core.columns import Columns
+from engine.core.released import Strings
+from engine.core.timeline import CHANCE, UNKNOWN
+
+MIXED: Final = "mixed"
+"""Column of released events: until here events of several clocks came, of which one is unknown.
+Left out where the user says that clocks are exact."""
+
+STAMPED_BY: Final = "stamped_by"
+"""Column of results that others read as events: the clock of their own events. Their ``clock`` is
+that of their source."""
+_NEVER: Final = 2**62
+NO_CLOCK: Final = -1
+"""Instead of a clock's code: of several clocks."""
+
+
+class ClocksSeen:
+    """The clocks of one released stream, row by row."""
+
+    def __init__(self, choice: ClockChoice, site: str, strings: Strings) -> None:
+        self._declared = {strings.code(name) for name, _, _ in choice.declared}
+        self._clocks = set[int]()
+        self._unknown = set[int]()
+        for of, names, synced in choice.upcoming:
+            if of == site:
+                self._clocks = set(map(strings.code, names))
+                self._unknown = self._clocks - self._declared - set(map(strings.code, synced))
+        self.held = [*self._clocks, *self._declared]
+        """Codes of texts in use, whatever comes."""
+
+    def mark(self, columns: Columns, known: np.ndarray) -> None:
+        """Adds the column ``mixed``.
+
+        Args:
+            columns: of released events, in order.
+            known: whether an offset of a clock is known by now, by its code.
+        """
+        clock = columns[r.CLOCK]
+        self._unknown = {code for code in self._unknown if code >= len(known) or not known[code]}
+        first = 0 if self._is_mixed() else len(clock)
+        found, rows = np.unique(clock, return_index=True)
+        news = [(row, code, False) for code, row in zip(found.tolist(), rows.tolist(), strict=True)
+                if code not in self._clocks]  # fmt: skip
+        where = np.flatnonzero(columns["epoch"] == UNKNOWN_EPOCH)
+        found, rows = np.unique(clock[where], return_index=True)
+        news += [
+            (row, code, True)
+            for code, row in zip(found.tolist(), where[rows].tolist(), strict=True)
+            if code not in self._unknown
+        ]
+        for row, code, is_unknown in sorted(news):
+            self._clocks.add(code)
+            if is_unknown:
+                self._unknown.add(code)
+            if row < first and self._is_mixed():
+                first = row
+        columns[MIXED] = np.arange(len(clock)) >= first
+
+    def forget(self, codes: list[int]) -> None:
+        """Clocks that stamp no event any more."""
+        self._clocks.difference_update(codes)
+        self._unknown.difference_update(codes)
+
+    @property
+    def unknown(self) -> set[int]:
+        """Codes of unknown clocks, if events of others came, too."""
+        return self._unknown if self._is_mixed() else set()
+
+    def _is_mixed(self) -> bool:
+        if not self._unknown or len(self._clocks) == 1:
+            return False
+        if len(self._unknown) > 1 or len(self._clocks) > len(self._declared) + 1:
+            return True
+        # What is said of all others is said against the one of which nothing is.
+        return not self._clocks - self._unknown <= self._declared
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"clocks": sorted(self._clocks), "unknown": sorted(self._unknown)}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over a snapshot."""
+        self._clocks, self._unknown = set(state["clocks"]), set(state["unknown"])
+
+
+class ComparedClocks:
+    """Of the events that an operator reads, from when on what it makes of them compares unknown
+    clocks: results of one clock are as certain as ever. Others are unknown that end after the first
+    event of a second clock: to tell them apart by group would take a place for a clock in every
+    cell, and which events a group lacks is a matter of all clocks. So are results that end after
+    the first event that is itself an unknown result.
+
+    Args:
+        keys: by what events are grouped: of one source, or one clock, they are not compared with
+            others.
+        early: results leave before they end, so that it counts when they begin.
+        all_read: no event of the stream is left out, so a clock counts that will come.
+    """
+
+    def __init__(
+        self, keys: Sequence[str] = (), *, early: bool = False, all_read: bool = False
+    ) -> None:
+        self._by_clock, self._by_source = r.CLOCK in keys, r.SOURCE in keys
+        self._key = next((n for n, name in enumerate(keys) if name in (r.CLOCK, r.SOURCE)), None)
+        """Which key says whose clock it is; None: none does."""
+        self._early = early
+        self._all_read = all_read and self._key is None
+        self._clocks = set[tuple[int, int]]()
+        """(group, clock): those of one group share windows."""
+        self._groups = set[int]()
+        self._first = NO_CLOCK
+        self._newest = -_NEVER
+        # Up to when there were events of one clock, of known clocks, and of known results alone;
+        # and no other clock in the stream beside an unknown one.
+        self._one = self._known = self._sure = self._alone = _NEVER
+
+    def see(self, columns: Columns, ref: np.ndarray, chosen: np.ndarray | None) -> None:
+        """Events in order of release.
+
+        Args:
+            columns: theirs.
+            ref: when they happened.
+            chosen: which of them the query reads; None: all.
+        """
+        if MIXED not in columns:
+            return
+        rows = np.arange(len(ref)) if chosen is None else np.flatnonzero(chosen)
+        if not len(rows):
+            return
+        times = np.maximum.accumulate(np.append(self._newest, ref[rows]))
+        clock = columns.get(STAMPED_BY, columns[r.CLOCK])[rows]
+        if self._first == NO_CLOCK:
+            self._first = int(clock[0])
+        if self._one == _NEVER and not self._by_clock:
+            self._one = self._second_clock(clock, columns[r.SOURCE][rows], times)
+        if self._known == _NEVER:
+            self._known = _before_first(columns["epoch"][rows] == UNKNOWN_EPOCH, times)
+        if self._alone == _NEVER:
+            self._alone = _before_first(columns[MIXED][rows], times)
+            if self._all_read:
+                self._one, self._known = min(self._one, self._alone), min(self._known, self._alone)
+        if self._sure == _NEVER and CHANCE in columns:
+            self._sure = _before_first(columns[CHANCE][rows] == UNKNOWN, times)
+        self._newest = int(times[-1])
+
+    def _second_clock(self, clock: np.ndarray, source: np.ndarray, times: np.ndarray) -> int:
+        group = np.zeros_like(clock)
+        if self._by_source:
+            # A source's own clock is one; of its devices there may be several.
+            group = np.where(clock == source, NO_CLOCK, source)
+        pairs = group.astype(np.int64) << 32 | clock
+        found, first = np.unique(pairs, return_index=True)
+        for place, pair in sorted(zip(first.tolist(), found.tolist(), strict=True)):
+            key = (pair >> 32, pair & (1 << 32) - 1)
+            if key[0] == NO_CLOCK or key in self._clocks:
+                continue
+            if key[0] in self._groups:
+                return int(times[place])
+            self._clocks.add(key)
+            self._groups.add(key[0])
+        return _NEVER
+
+    def of(self, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+        """Which results of these extents are unknown."""
+        since = min(max(self._one, self._known, self._alone), self._sure)
+        return np.asarray((start if self._early else end) > since)
+
+    def clocks(
+        self, start: np.ndarray, end: np.ndarray, keys: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """By result, whose clock it is of (``NO_CLOCK``: of several), and whether that may be
+        unknown beside others.
+
+        Args:
+            start: of its extent.
+            end: of its extent.
+            keys: codes of its group's keys.
+        """
+        at = start if self._early else end
+        if self._key is not None:
+            clock = keys[:, self._key]
+        else:
+            clock = np.where(at > self._one, NO_CLOCK, self._first)
+        return clock.astype(np.int32), np.asarray(at > max(self._known, self._alone))
+
+    def codes(self) -> np.ndarray:
+        """Of clocks and sources."""
+        held = {code for pair in self._clocks for code in pair} | {self._first}
+        return np.array(sorted(held - {NO_CLOCK}), np.int64)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "clocks": sorted(self._clocks), "first": self._first, "newest": self._newest,
+            "since": [self._one, self._known, self._sure, self._alone],
+        }  # fmt: skip
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over a snapshot."""
+        self._clocks = {(group, clock) for group, clock in state["clocks"]}
+        self._groups = {group for group, _ in self._clocks}
+        self._first, self._newest = state["first"], state["newest"]
+        self._one, self._known, self._sure, self._alone = state["since"]
+
+
+def _before_first(flags: np.ndarray, times: np.ndarray) -> int:
+    """The newest event before the first of ``flags``; ``times``: newest so far, before each row."""
+    return int(times[int(flags.argmax())]) if flags.any() else _NEVER

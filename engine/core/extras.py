@@ -1,0 +1,53 @@
+"""Which extra of the installation brings which package; one line of error for a missing one."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Final
+
+from engine.core.errors import SlackwaterError
+
+_PAGES: Final = ("plotly", "jinja2", "markupsafe")
+EXTRAS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
+    "report": (_PAGES, "pages of compare and paper"),
+    "mqtt": (("paho",), "input mqtt of agents"),
+    "page": (("aiohttp", "prometheus_client"), "page and metrics of serve"),
+    "sim": (("simpy", *_PAGES), "run and simulate"),
+}
+"""Extra -> the packages beyond ``[engine]`` that it brings, and what they are for."""
+
+
+_OPTIONAL: Final = {"polars"}
+"""Packages that no extra brings."""
+_OURS: Final = {"edge_agent", "engine", "scenarios", "simulator", "slackwater"}
+
+
+def missing_package(error: ModuleNotFoundError) -> SlackwaterError:
+    """What to say instead of ``error``; raises it again where a module of ours is not found."""
+    if error.name is None or error.name.partition(".")[0] in _OURS:
+        raise error
+    return missing(error.name)
+
+
+def missing(module: str) -> SlackwaterError:
+    """What to say when ``module`` is not there: which extra has it."""
+    package = module.partition(".")[0]
+    if package in _OPTIONAL:
+        return SlackwaterError(f"this needs {package}; type: pip install {package}")
+    extra = next((name for name, (has, _) in EXTRAS.items() if package in has), "engine")
+    return SlackwaterError(f"this needs {package}; type: pip install 'slackwater[{extra}]'")
+
+
+def need(*names: str) -> None:
+    """Asks for packages before the work that only in the end uses them.
+
+    Args:
+        names: packages, or extras, which stand for all of theirs.
+
+    Raises:
+        SlackwaterError: one is not installed; names its extra.
+    """
+    for name in names:
+        for package in EXTRAS[name][0] if name in EXTRAS else (name,):
+            if importlib.util.find_spec(package) is None:
+                raise missing(package)

@@ -1,0 +1,145 @@
+"""Time units and numbers for people: inside all is int64 nanoseconds, users write ``10 s``."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, Final
+
+from edge_agent.units import NS_PER, exactly, no_such_unit, unit_length
+from engine.core.errors import UserError
+
+_DURATION: Final = re.compile(r"\s*([0-9]+)(?:\.([0-9]+))?\s*([A-Za-z]*)\s*")
+INT64_MAX: Final = 2**63 - 1
+DURATION_MAX_NS: Final = 2**60
+"""36 years: any event time of a trace plus such a window stays within 64 bits."""
+_DIGITS_MAX: Final = 40
+_NEAT_DIGITS: Final = 3
+_NEAT_UNITS: Final = ("ns", "us", "ms", "s", "h")
+
+
+def unit_ns(name: str) -> int:
+    """Nanoseconds of one ``name`` (``ns us ms s min h d w`` or their English words).
+
+    Raises:
+        UserError: unknown unit; the message lists the known ones.
+    """
+    length = unit_length(name)
+    if length is None:
+        raise UserError("; ".join(no_such_unit(name)))
+    return length
+
+
+def parse_duration(text: str, default_unit: str = "ns") -> int:
+    """``"500ms"``, ``"10 s"``, ``"1.5 h"`` or a bare number (in ``default_unit``) as ns.
+
+    >>> parse_duration("500ms"), parse_duration("1.5 s"), parse_duration("10", "ms")
+    (500000000, 1500000000, 10000000)
+
+    Raises:
+        UserError: not a duration, finer than 1 ns, or beyond int64 (292 years).
+    """
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise UserError(f"{text!r} is not a duration; write a number and a unit, as in 500ms")
+    whole, fraction, unit = found.groups()
+    scale = unit_ns(unit or default_unit)
+    digits = fraction or ""
+    if len(whole) + len(digits) > _DIGITS_MAX:
+        raise UserError(f"{text[:_DIGITS_MAX]!r}...: this duration has too many digits")
+    value = exactly(whole, digits, scale)
+    if value is None:
+        raise UserError(f"{text!r} is finer than one nanosecond")
+    if value > INT64_MAX:
+        raise UserError(f"{text!r} is longer than 292 years")
+    return value
+
+
+def neat(duration_ns: int, apart: str = "") -> str:
+    """A duration rounded up to three digits, as an order takes it; ``apart`` is before the unit.
+
+    >>> neat(123_456_789), neat(1_500), neat(0), neat(2), neat(7_200_000_000_001)
+    ('124ms', '1.5us', '0ns', '2ns', '2.01h')
+    """
+    step = 10 ** max(len(str(duration_ns)) - _NEAT_DIGITS, 0)
+    rounded = -(-duration_ns // step) * step
+    unit = next(name for name in reversed(_NEAT_UNITS) if NS_PER[name] <= max(rounded, 1))
+    return _decimal(rounded, unit, apart)
+
+
+def _decimal(duration_ns: int, unit: str, apart: str) -> str:
+    """In ``unit``, rounded up to what a decimal number with two places tells."""
+    hundredths = -(-duration_ns * 100 // NS_PER[unit])
+    whole, rest = divmod(hundredths, 100)
+    return f"{whole}.{rest:02d}".rstrip("0").rstrip(".") + apart + unit
+
+
+# Numbers for people: milliseconds and seconds instead of nanoseconds, and few digits.
+
+
+_DURATIONS: Final = (
+    ("d", 86_400 * 10**9, 3), ("h", 3_600 * 10**9, 3), ("min", 60 * 10**9, 3), ("s", 10**9, 1),
+    ("ms", 10**6, 1), ("\N{MICRO SIGN}s", 10**3, 1),
+)  # fmt: skip
+"""Unit, its ns, and from how many of it on it is taken."""
+
+
+def number(value: Any) -> str:
+    """Some four significant digits, never in powers of ten; integers whole.
+
+    >>> number(1234567), number(1234.5678), number(0.001234), number(None), number(1.0)
+    ('1,234,567', '1,235', '0.001234', '\N{EN DASH}', '1')
+    """
+    if value is None:
+        return "\N{EN DASH}"
+    if isinstance(value, int) or value == 0:
+        return f"{value:,.0f}"
+    if not math.isfinite(value):
+        return str(value)
+    decimals = min(max(3 - math.floor(math.log10(abs(value))), 0), 9)
+    text = f"{value:,.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def amount(count: int | None) -> str:
+    """A count with thousands apart."""
+    return number(count)
+
+
+def duration(time_ns: float | None) -> str:
+    r"""A duration in the unit that a person would take; between them a no-break space.
+
+    >>> duration(12_345_678), duration(-2_041_172_000), duration(5_400 * 10**9), duration(0)
+    ('12.35\xa0ms', '-2.041\xa0s', '90\xa0min', '0\xa0ms')
+    """
+    if time_ns is None:
+        return "\N{EN DASH}"
+    if not time_ns:
+        return "0\N{NO-BREAK SPACE}ms"
+    name, length = duration_unit(time_ns)
+    return f"{'-' if time_ns < 0 else ''}{number(abs(time_ns) / length)}\N{NO-BREAK SPACE}{name}"
+
+
+def duration_unit(time_ns: float) -> tuple[str, int]:
+    """The unit that a person would take for it, and its ns."""
+    size = abs(time_ns)
+    return next((each[:2] for each in _DURATIONS if size >= each[1] * each[2]), ("ns", 1))
+
+
+def percent(part: int, whole: int) -> str:
+    """A share that is 0 % or 100 % only if it is exactly that.
+
+    >>> percent(0, 9), percent(9, 9), percent(1, 3), percent(1, 10**6), percent(10**6 - 1, 10**6)
+    ('0 %', '100 %', '33.3 %', '< 0.01 %', '> 99.99 %')
+    """
+    if not whole:
+        return "\N{EN DASH}"
+    if part in (0, whole):
+        return "100 %" if part else "0 %"
+    share = 100 * part / whole
+    if abs(share) < 0.01:
+        return "< 0.01 %"
+    if 99.99 < share < 100:
+        return "> 99.99 %"
+    decimals = 1 if 1 <= share < 99 else 2
+    return f"{share:.{decimals}f} %"

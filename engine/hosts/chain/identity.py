@@ -1,0 +1,126 @@
+"""A text that identifies settings: one that is the same in every process, and another for others.
+
+``repr`` will not do: of a set it depends on the process, of a function it says where that lies.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from hashlib import sha256
+from types import CodeType, FunctionType
+from typing import Any, Final
+
+from msgspec import Struct
+
+from engine.core.errors import UserError
+from engine.hosts.chain.settings import ChainSettings
+
+_VERSION: Final = "slackwater settings 1"
+"""The number goes up when equal settings get another text."""
+_PROTOCOL: Final = 2
+
+
+def identity_of(settings: ChainSettings) -> str:
+    """Equal for settings that a chain's state may be gone on with.
+
+    A function is known by its module, its name, its code and the values that it closes over; what
+    it calls, by name.
+
+    Raises:
+        UserError: a dataflow holds what cannot be known again.
+    """
+    return f"{_VERSION}\n{_Said().of(settings)}"
+
+
+class _Said:
+    """Of one value, with all that it holds."""
+
+    def __init__(self) -> None:
+        self._within: list[Any] = []
+
+    def of(self, value: Any) -> str:
+        if isinstance(value, enum.Enum):
+            return f"{type(value).__qualname__}.{value.name}"
+        if value is None or value is ... or isinstance(value, bool | int | float | str | bytes):
+            return repr(value)
+        if isinstance(value, type):
+            return _name_of(value)
+        parts = _parts(value)
+        if parts is not None:
+            said = ", ".join(f"{name}={self.of(part)}" for name, part in parts)
+            return f"{type(value).__qualname__}({said})"
+        if isinstance(value, Mapping):
+            items = value.items()
+            return "{" + ", ".join(f"{self.of(key)}: {self.of(of)}" for key, of in items) + "}"
+        if isinstance(value, list | tuple):
+            return "[" + ", ".join(map(self.of, value)) + "]"
+        if isinstance(value, set | frozenset):
+            return "{" + ", ".join(sorted(map(self.of, value))) + "}"
+        if any(each is value for each in self._within):
+            return "itself"
+        self._within.append(value)
+        said = self._inside(value)
+        self._within.pop()
+        return said
+
+    def _inside(self, value: Any) -> str:
+        """Of what may hold itself."""
+        if isinstance(value, CodeType):
+            return self._code(value)
+        value = getattr(value, "py_func", value)  # of what Numba compiles
+        if isinstance(value, FunctionType):
+            parts = (value.__code__, value.__defaults__, value.__kwdefaults__, _closed_over(value))
+            return f"{_name_of(value)} {sha256(self.of(parts).encode()).hexdigest()[:24]}"
+        try:
+            reduce = copyreg.dispatch_table.get(type(value))
+            made_of = reduce(value) if reduce else value.__reduce_ex__(_PROTOCOL)
+        except TypeError as error:
+            raise UserError(
+                f"the functions of a dataflow hold a value of type {type(value).__qualname__}, "
+                f"which no restart can know again ({error}): let them make it, or name it at the "
+                "top of their module"
+            ) from error
+        if isinstance(made_of, str):
+            return f"{value.__module__}.{made_of}"
+        return f"{self.of(made_of[0])}{self.of([_listed(part) for part in made_of[1:]])}"
+
+    def _code(self, code: CodeType) -> str:
+        """Not its lines and its file."""
+        names = (code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
+        counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
+        return self.of((code.co_code, code.co_exceptiontable, names, counts, code.co_consts))
+
+
+def _parts(value: Any) -> Iterable[tuple[str, Any]] | None:
+    """Names and values of what has fields; without those that follow from others."""
+    if is_dataclass(value):
+        return [(each.name, getattr(value, each.name)) for each in fields(value) if each.repr]
+    if isinstance(value, Struct):
+        return [(name, getattr(value, name)) for name in value.__struct_fields__]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return zip(value._fields, value, strict=True)
+    return None
+
+
+def _closed_over(function: FunctionType) -> list[Any]:
+    return [_content(cell) for cell in function.__closure__ or ()]
+
+
+def _content(cell: Any) -> Any:
+    """Ellipsis: nothing yet."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return ...
+
+
+def _listed(part: Any) -> Any:
+    """Items come as iterators."""
+    return list(part) if hasattr(part, "__next__") else part
+
+
+def _name_of(value: Any) -> str:
+    return f"{value.__module__}.{value.__qualname__}"

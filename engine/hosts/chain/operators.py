@@ -1,0 +1,165 @@
+"""Which operator answers which plan: adding one is one file and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from engine.barrier.base import Matcher
+from engine.barrier.registry import barrier_in_force, build_barrier
+from engine.barrier.stage import BarrierStage
+from engine.core.errors import UserError
+from engine.core.operator import Operator
+from engine.hosts.chain.settings import ChainSettings
+from engine.operators.grouping.operations import GroupingPlan
+from engine.operators.match.settings import Rule
+from engine.query.failures import QueryFailures
+from engine.query.monitor_plan import MonitorPlan
+from engine.query.plan import DerivedPlan, JoinPlan, OrPlan, Plan, SeqPlan, TreePlan, WindowPlan
+from engine.query.purge_settings import MATCHES_TOGETHER
+from engine.query.repeat_plan import RepeatPlan
+from engine.query.shape import of_intervals
+
+if TYPE_CHECKING:
+    from engine.operators.cascade.cascade import Cascade, Reaching
+    from engine.operators.match.spill.chunks import ChunkStore
+
+Build = Callable[[Any, ChainSettings, str, "ChunkStore | None"], Operator | Matcher]
+"""(plan, settings, site, where spilled chunks are; None: as the settings say) -> its operator, or
+the matcher of a pattern, which a barrier follows."""
+
+
+def _pattern(
+    plan: SeqPlan | OrPlan, settings: ChainSettings, site: str, chunks: ChunkStore | None
+) -> Matcher:
+    pattern = replace(settings.pattern, certainty=settings.certainty)
+    if isinstance(plan, SeqPlan) and of_intervals(plan):
+        from engine.operators.match.interval.trees import IseqMatcher  # noqa: PLC0415 - not for points
+
+        if settings.spill is not None:
+            raise UserError(f"query {plan.name!r}: an ISEQ keeps its intervals in memory; no spill")
+        return IseqMatcher(plan, pattern, site)
+    if settings.spill is None:
+        from engine.operators.match.seq import SeqMatcher  # noqa: PLC0415 - not for windows
+
+        return SeqMatcher(plan, pattern, site)
+    from engine.operators.match.spill.matcher import SpillingMatcher  # noqa: PLC0415 - for few runs
+
+    return SpillingMatcher(plan, settings.spill, pattern, site, chunks)
+
+
+def _tree(
+    plan: TreePlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
+) -> Matcher:
+    from engine.operators.match.interval.trees import TreeMatcher  # noqa: PLC0415 - not for points
+
+    if settings.spill is not None:
+        raise UserError(
+            f"query {plan.name!r}: events of SEQ/PAL trees are not kept on disk; leave --spill out"
+        )
+    return TreeMatcher(plan, replace(settings.pattern, certainty=settings.certainty), site)
+
+
+def _repetition(
+    plan: RepeatPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
+) -> Matcher:
+    from engine.operators.match.repetition.matcher import RepeatMatcher  # noqa: PLC0415 - for few runs
+
+    if settings.spill is not None:
+        raise UserError(
+            f"query {plan.name!r}: steps that repeat keep their events in memory; leave --spill out"
+        )
+    return RepeatMatcher(plan, replace(settings.pattern, certainty=settings.certainty), site)
+
+
+def _windows(
+    plan: WindowPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
+) -> Operator:
+    from engine.operators.window.kinds import windows_of  # noqa: PLC0415 - not for patterns
+
+    return windows_of(plan, replace(settings.window, barrier=settings.barrier), site)
+
+
+def _monitor(
+    plan: MonitorPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
+) -> Operator:
+    from engine.operators.constraint.monitor import MonitorOperator  # noqa: PLC0415 - for few runs
+
+    if settings.certainty != "pairwise":
+        raise UserError(
+            f"query {plan.name!r}: alerts are certain or not by their events' own uncertainties; "
+            "leave --certainty out"
+        )
+    return MonitorOperator(plan, site, settings.monitor)
+
+
+def _grouping(
+    plan: GroupingPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
+) -> Operator:
+    from engine.operators.grouping.operator import GroupingOperator  # noqa: PLC0415 - for few runs
+
+    return GroupingOperator(plan, site, barrier_in_force(settings.barrier, plan.realtime))
+
+
+def _derived(
+    plan: DerivedPlan, settings: ChainSettings, site: str, _chunks: ChunkStore | None
+) -> Operator:
+    from engine.operators.cascade.stage import DerivedStage  # noqa: PLC0415 - for few runs
+
+    # What the log's order and sources say of events says nothing of results.
+    own = replace(
+        settings, certainty="pairwise", spill=None,
+        pattern=replace(settings.pattern, purge="late", slack_ns=0),
+    )  # fmt: skip
+    reach = [reaching(settings).reach(source) for source in plan.sources]
+    return DerivedStage(plan, lambda: build_operator(plan.plan, own, site), reach)
+
+
+def reaching(settings: ChainSettings) -> Reaching:
+    """How long results of statements take, and may change, in chains of these ``settings``."""
+    from engine.operators.cascade.cascade import Reaching  # noqa: PLC0415 - for few runs
+
+    return Reaching(settings.window, settings.pattern, settings.barrier)
+
+
+def cascade_of(
+    settings: ChainSettings, operators: Sequence[Operator], failures: QueryFailures
+) -> Cascade:
+    """What flows between the ``operators`` of statements, some of which do not read the log."""
+    from engine.operators.cascade.cascade import Cascade  # noqa: PLC0415 - for few runs
+
+    return Cascade(settings.plans, operators, reaching(settings), failures)
+
+
+OPERATORS: Final[dict[type, Build]] = {
+    SeqPlan: _pattern,
+    OrPlan: _pattern,
+    JoinPlan: _pattern,
+    TreePlan: _tree,
+    RepeatPlan: _repetition,
+    WindowPlan: _windows,
+    MonitorPlan: _monitor,
+    DerivedPlan: _derived,
+    GroupingPlan: _grouping,
+}
+
+
+def build_operator(
+    plan: Plan, settings: ChainSettings, site: str, chunks: ChunkStore | None = None
+) -> Operator:
+    """The operator of ``plan`` for ``site``.
+
+    ``chunks``: where spilled ones are; None: as the settings say.
+
+    Raises:
+        UserError: an unknown certainty rule, naming the known ones.
+    """
+    Rule(settings.certainty)
+    made = OPERATORS[type(plan)](plan, settings, site, chunks)
+    if not isinstance(plan, SeqPlan | OrPlan | TreePlan | RepeatPlan):
+        return cast("Operator", made)
+    matcher = cast("Matcher", made)
+    barrier = build_barrier(barrier_in_force(settings.barrier, plan.realtime), matcher.asked)
+    most = settings.pattern.matches_max
+    return BarrierStage(matcher, barrier, plan.name, most, MATCHES_TOGETHER)

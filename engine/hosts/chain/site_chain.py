@@ -1,0 +1,580 @@
+"""The chain of one site: order -> operators -> barrier (DESIGN, "The one picture").
+
+Everything a site sends goes through one chain, in arrival order. The chain is a pure function of
+the arrival log: how the log is cut into frames and batches changes nothing in what comes out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from edge_agent import records as r
+from engine.barrier.base import Listener
+from engine.barrier.stage import BarrierStage
+from engine.core.clocks.prediction import SyncPoint
+from engine.core.clocks.reference import SourceClocks
+from engine.core.clocks.seen import ClocksSeen
+from engine.core.columns import (
+    DEFAULT_STREAM_CODE,
+    Columns,
+    at_once,
+    decode,
+    join,
+    promote,
+    records_by_kind,
+    sync_records,
+)
+from engine.core.errors import ContractViolation, Interrupted, UserError
+from engine.core.frame import ATTR_PREFIX, Frame
+from engine.core.operator import Operator, Result, ResultPieces
+from engine.core.released import Refuted, Released, Strings
+from engine.core.timeline import by_end, from_start
+from engine.hosts.chain.halves import Halves, among, begun_in
+from engine.hosts.chain.operators import build_operator, cascade_of
+from engine.hosts.chain.settings import ChainOutput, ChainSettings, ChunksOf
+from engine.hosts.chain.state_bytes import NotPlainError, StateDamagedError, from_bytes, to_bytes
+from engine.hosts.chain.stream_readers import StreamReaders
+from engine.kernels.records import INT_MIN
+from engine.order.base import Ordered, OrderSite
+from engine.output.ordered import SideOutput, quarantined_columns, quarantined_shown
+from engine.query import needed_attributes
+from engine.query.failures import QueryFailure, QueryFailures
+from engine.query.fields import attributes_of, names
+
+if TYPE_CHECKING:
+    from engine.hosts.chain.stream_readers import AttributeChecks
+    from engine.operators.check import Judging
+
+__all__ = ["SNAPSHOT_VERSION", "Chain", "ChainOutput", "ChainSettings", "ChunksOf"]
+_BATCH_ROWS: Final = 1 << 16
+_ROWS_LEAST: Final = 32
+_ROWS_MOST: Final = 1 << 18
+"""Records that a chain with patterns takes at once: few at first, more while they give little."""
+_MATCHES_AT_ONCE: Final = 1 << 16
+_ALWAYS: Final = frozenset({r.SOURCE, r.CLOCK, r.SEQ, "ref", "release", "status", "unc", "epoch"})
+_TIMED: Final = frozenset({r.TS, r.TE, "ref", "raw_ts", "raw_te"})
+_ORDERED_COLUMNS: Final = frozenset({r.TS, r.STREAM, r.TYPE, r.INCARNATION, r.TE, r.ARRIVAL})
+_QUARANTINE_SHOWN: Final = 100
+_TEXTS: Final = 4096
+"""So many texts are not looked through for those that nothing refers to."""
+_GROWTH: Final = 2
+SNAPSHOT_VERSION: Final = 20
+"""Of snapshots."""
+
+
+class Chain:
+    """One site's chain. Feed it frames in arrival order, then ``finish`` it once.
+
+    Args:
+        settings: what it does.
+        site: its name.
+        chunks: where a query's spilled chunks are; None: as ``settings.spill`` says.
+    """
+
+    def __init__(self, settings: ChainSettings, site: str, chunks: ChunksOf | None = None) -> None:
+        self.settings = settings
+        self.site = site
+        self.strings = Strings([r.DEFAULT_STREAM])
+        time = settings.order.time
+        self.clocks = SourceClocks(
+            self.strings, predict=time in ("ref", "fit"), fits=time == "fit",
+            default_uncertainty_ns=settings.guards.default_uncertainty_ns, choice=settings.clock,
+        )  # fmt: skip
+        self._clocks_seen = dict[int, ClocksSeen]()
+        """By the place of what a query reads among the order's taps."""
+        self._site_code = self.strings.code(site) if names(settings.plans, r.SITE) else -1
+        self._types: dict[str, str] = {}
+        self._operators: list[Operator] = [
+            build_operator(plan, settings, site, chunks and chunks(plan.name))
+            for plan in settings.plans
+        ]
+        isolate = settings.isolate_failures
+        self._failures = QueryFailures(settings.plans, self._operators, isolate=isolate)
+        self._checks: AttributeChecks | None = None
+        if isolate:
+            from engine.hosts.chain.stream_readers import AttributeChecks  # noqa: PLC0415 - when live
+
+            self._checks = AttributeChecks(settings, self._failures)
+        self._rows_at_once = _ROWS_LEAST
+        self.judging: Judging | None = None
+        if settings.has_checks:
+            from engine.operators.check import Judging  # noqa: PLC0415 - for few runs
+
+            self.judging = Judging(settings.plans)
+        self._listeners = {
+            number for number, each in enumerate(self._operators) if isinstance(each, Listener)
+        }
+        self._attributes, wanted = self._projection()
+        at_site = OrderSite(self.clocks, settings.guards, wanted, settings.readers)
+        self._order = settings.order.build(at_site)
+        self._records: Counter[str] = Counter()
+        self._last_arrival = INT_MIN
+        self._texts_most = _TEXTS
+        self._quarantined: list[dict[str, Any]] = []
+        self._side = SideOutput()
+        self._log_readers = len(settings.readers)
+        derives = len(settings.plans) > len(settings.readers)
+        self._cascade = cascade_of(settings, self._operators, self._failures) if derives else None
+        self._readers = StreamReaders(
+            self._operators, self._log_readers, settings, self._cascade, self._failures
+        )
+        takes = self._readers.take_halves
+        self._halves = Halves(self.clocks, settings.guards, wanted) if takes else None
+
+    def _projection(self) -> tuple[set[str] | None, set[str] | None]:
+        """(attribute columns to decode, columns to gather); None = all."""
+        asked = {self.settings.ordered, self.settings.aside}
+        if "full" in asked:
+            return None, None
+        attributes = {ATTR_PREFIX + name for name in self.settings.looked_at}
+        columns = set(_ALWAYS)
+        if "bare" in asked:
+            carried = {ATTR_PREFIX + name for name in self.settings.carried}
+            attributes |= carried
+            columns |= _ORDERED_COLUMNS | carried
+        for plan, operator in zip(self.settings.plans, self._operators, strict=True):
+            needed = needed_attributes(plan)
+            if needed is None:
+                return None, None
+            attributes |= {ATTR_PREFIX + name.removeprefix(ATTR_PREFIX) for name in needed}
+            columns |= operator.required_columns() - {r.SITE}
+            attributes |= {r.ID} & (columns | operator.required_columns())
+            columns |= _TIMED & {attribute.name for attribute in attributes_of(plan)}
+        if (columns - _ALWAYS) & _TIMED:
+            columns |= {r.TS, r.TE}  # one without the other says nothing of an interval
+        return attributes, columns | {r.TS}  # clocks that step are looked at once more
+
+    def process(self, frames: list[Frame]) -> ChainOutput:
+        """Records in arrival order, cut anywhere.
+
+        Raises:
+            UserError: arrival goes back, or an event lacks what it needs; unless the settings
+                isolate failures.
+            OverBudget: a query finds more than it may; likewise.
+            ContractViolation: a frame of another site; likewise.
+        """
+        output = ChainOutput([ResultPieces() for _ in self._operators])
+        for piece in self.in_pieces(frames):
+            output.add(piece)
+        return output
+
+    def in_pieces(self, frames: list[Frame]) -> Iterator[ChainOutput]:
+        """As ``process``, but of few records at a time while patterns find much, so that a caller
+        that writes each piece before the next holds no more than some results.
+        """
+        if not any(isinstance(each, BarrierStage) for each in self._operators):
+            yield self._isolated(partial(self._process, frames))
+            return
+        waiting = deque(frame for frame in frames if frame.rows)
+        while waiting:
+            rows, together = 0, list[Frame]()
+            while waiting and rows < self._rows_at_once:
+                frame, room = waiting.popleft(), self._rows_at_once - rows
+                if frame.rows > room:
+                    waiting.appendleft(frame.slice(room, frame.rows - room))
+                    frame = frame.slice(0, room)
+                together.append(frame)
+                rows += frame.rows
+            stages = [each for each in self._operators if isinstance(each, BarrierStage)]
+            before = sum(stage.found for stage in stages)
+            output = self._isolated(partial(self._process, together))
+            found = sum(stage.found for stage in stages) - before
+            if found > _MATCHES_AT_ONCE:
+                self._rows_at_once = max(1, rows * _MATCHES_AT_ONCE // found)
+            elif found <= _MATCHES_AT_ONCE // 2:
+                self._rows_at_once = min(2 * self._rows_at_once, _ROWS_MOST)
+            yield output
+
+    def _isolated(self, call: Callable[[ChainOutput], None]) -> ChainOutput:
+        """What ``call`` puts into an output, without the results of queries that have failed."""
+        output = ChainOutput([ResultPieces() for _ in self._operators])
+        if self._cascade is not None:
+            self._cascade.begins()
+        failures = self._failures
+        if not failures.isolate:
+            call(output)
+            return output
+        if len(failures.reasons) < len(self._operators):
+            try:
+                call(output)
+            except (OSError, Interrupted):
+                raise
+            except Exception as error:
+                failures.fail_all(error)
+        for number in failures.reasons:
+            output.results[number] = ResultPieces()
+        output.failures = failures.take()
+        return output
+
+    def new_failures(self) -> list[QueryFailure]:
+        """Queries that have failed since an output, or this, gave some."""
+        return self._failures.take()
+
+    def fail(self, error: Exception) -> list[QueryFailure]:
+        """No query of the site can go on; gives those that fail now."""
+        self._failures.fail_all(error)
+        return self._failures.take()
+
+    def _process(self, frames: list[Frame], output: ChainOutput) -> None:
+        if len(self.strings.codes) >= self._texts_most:
+            self._reclaim()
+        parts: list[Columns] = []
+        lengths: list[int] = []
+        for frame in frames:
+            rows = frame.batch.num_rows
+            if not rows:
+                continue
+            self._check(frame)
+            columns, types = decode(frame, self.strings, self._attributes)
+            if any(self._types.get(name) == "int" != of for name, of in types.items()):
+                self._run(parts, lengths, output)  # released with the type they came with
+            promote(columns, types, self._types, self.site)
+            if self._checks is not None:
+                self._checks.see(self._types)
+            start = 0
+            for together in at_once(sync_records(frame)) if r.KIND in columns else ():
+                # The order sees the records themselves too: they move the arrival clock, so that
+                # what was due before them is let go by what was known then.
+                end = int(together[-1]["row"]) + 1
+                parts.append({name: column[start:end] for name, column in columns.items()})
+                lengths.append(end - start)
+                self._run(parts, lengths, output)
+                for record in together:
+                    self._learn(record)
+                start = end
+                if len(self.clocks.refuted.by):
+                    none = {name: column[:0] for name, column in columns.items()}
+                    self._hand_on(self._order.process(none, 0), output)
+            if start:
+                columns = {name: column[start:] for name, column in columns.items()}
+            if rows > start:
+                parts.append(columns)
+                lengths.append(rows - start)
+            if sum(lengths) >= _BATCH_ROWS:
+                self._run(parts, lengths, output)
+        self._run(parts, lengths, output)
+        if self.judging is not None and self._last_arrival != INT_MIN:
+            self.judging.judge(output.results, self.strings, self._last_arrival)
+
+    def _reclaim(self) -> None:
+        """Texts that nothing refers to any more lose their codes, once they may be half of all.
+
+        Which text has which code shows nowhere, so this may depend on how the log is cut.
+        """
+        held = [self._order.codes(), self.clocks.codes()]
+        held += [operator.codes() for operator in self._operators]
+        held += [] if self.judging is None else self.judging.codes()
+        held += [np.array(seen.held, np.int64) for seen in self._clocks_seen.values()]
+        if self._site_code >= 0:
+            held.append(np.array([self._site_code]))
+        table = self.strings.without_unused(held)
+        if table is not None:
+            self.strings = self.clocks.strings = table
+            self._order.adopt(table)
+        self._texts_most = max(_GROWTH * len(self.strings.codes), _TEXTS)
+
+    def _check(self, frame: Frame) -> None:
+        if frame.site != self.site:
+            raise ContractViolation(f"chain of site {self.site!r} got a frame of {frame.site!r}")
+        arrival = frame.batch.column(r.ARRIVAL)
+        first = arrival[0].as_py()
+        if first < self._last_arrival:
+            raise UserError(
+                f"site {self.site!r}: arrival goes back from {self._last_arrival} to "
+                f"{first} ns: put the log's files, or the rows of a stream, in the "
+                "order of arrival"
+            )
+        self._last_arrival = arrival[-1].as_py()
+        has_kinds = r.KIND in frame.batch.schema.names
+        self._records.update(records_by_kind(frame) if has_kinds else {"event": len(arrival)})
+
+    def _learn(self, record: dict[str, Any]) -> None:
+        """A sync record: where numbers start, and the source's offset unless it has none."""
+        if record.get(r.SOURCE) is None:
+            raise ContractViolation(f"site {self.site!r}: sync record without a source")
+        sync = SyncPoint.of(record)
+        if record.get(r.OFFSET) is not None and self.settings.order.time != "ts":
+            self.clocks.learn(sync)
+            self._forget_seen(self.clocks.forget_closed(sync.clock_name))
+        self._order.announce(sync)
+
+    def _forget_seen(self, clocks: list[int]) -> None:
+        for seen in self._clocks_seen.values():
+            seen.forget(clocks)
+
+    def _run(self, parts: list[Columns], lengths: list[int], output: ChainOutput) -> None:
+        """Order what has gathered, then hand it to every operator."""
+        if parts:
+            columns = join(parts, lengths) if len(parts) > 1 else parts[0]
+            rows = sum(lengths)
+            now = int(columns[r.ARRIVAL][-1])
+            parts.clear()
+            lengths.clear()
+            start, order = 0, self._order
+            if self._listeners and r.KIND in columns:
+                self._announce(columns)
+            if r.TE in columns:
+                columns = by_end(columns)
+            ends = order.cuts(columns, rows)
+            if self._halves is not None:
+                ends = self._halves.cuts(columns, rows, ends)
+            for end in self._causal(columns, ends):
+                whole = end - start == rows
+                part = columns if whole else {n: c[start:end] for n, c in columns.items()}
+                self.clocks.named(part)
+                if self.clocks.unanchored:
+                    self.clocks.seen(part)
+                halves = None if self._halves is None else self._halves.taken(part)
+                if r.KIND in part:
+                    part = Halves.hidden(part)
+                self._hand_on(order.process(part, end - start), output, halves)
+                gone = order.forget()
+                if len(gone):
+                    self._forget_seen([*gone, *self.clocks.forget(list(gone))])
+                start = end
+            self._ask_readers(lambda operator: operator.advance(now), output)
+            if self._cascade is not None:
+                self._cascade.advance(now, self.strings, output.results)
+
+    def _causal(self, columns: Columns, ends: Sequence[int]) -> Iterator[int]:
+        """``ends``, and places before events that arrived before they can have happened: by then
+        their clock's uncertainty has grown.
+        """
+        start, guard_ns = 0, self.settings.guards.guard_ns
+        for end in ends:
+            looked = start
+            while looked < end:
+                place = self.clocks.refute(columns, looked, end, guard_ns)
+                if start < place < end:
+                    yield place
+                    start = place
+                looked = place
+            yield end
+            start = end
+
+    def _announce(self, columns: Columns) -> None:
+        """IBPs go past the order: they say what has begun, and put nothing in its place."""
+        begun = begun_in(columns, self.clocks)
+        if begun is not None:
+            for number in self._listeners - self._failures.reasons.keys():
+                listener = self._operators[number]
+                assert isinstance(listener, Listener)
+                self._failures.run(number, partial(listener.begins, begun))
+
+    def _hand_on(
+        self, ordered: Ordered, output: ChainOutput,
+        halves: tuple[Columns, np.ndarray] | None = None,
+    ) -> None:  # fmt: skip
+        """Operators, barrier, ordered output; quarantined events are kept to be shown."""
+        for columns in (ordered.quarantined, ordered.columns, *(t.columns for t in ordered.taps)):
+            if len(columns.get(r.TE, ())):  # without it, nobody asks for starts: ref is of ends
+                from_start(columns)
+        if ordered.quarantined:
+            room = _QUARANTINE_SHOWN - len(self._quarantined)
+            self._quarantined += quarantined_shown(ordered.quarantined, self.strings, room)
+            refused = quarantined_columns(ordered) if self.settings.aside != "no" else {}
+            if refused:
+                output.quarantined.append(self._seen(len(refused[r.TS]), refused, ordered))
+        taps, refuted = ordered.taps[: self._log_readers], self.clocks.refuted
+        if len(refuted.by):
+            self.clocks.refuted = Refuted()
+        for number, tap in enumerate((*taps, ordered)):
+            released = self._released(tap, refuted, goes_out=tap is ordered)
+            end = number + 1 if number < len(taps) else self._log_readers
+            more = released
+            if halves is not None and len(halves[0]["ref"]):
+                both = among(tap, *halves)
+                more = self._seen(both.n, both.columns, both)
+                more.refuted = refuted
+            self._mark(number, more)
+            if released is not more:
+                self._mark(-1 - number, released)
+            if more is not None:
+                self._readers.process((number, end), released, more, output.results)
+            if released is None:
+                continue
+            if tap is ordered and self.settings.ordered != "no" and ordered.n:
+                output.ordered.append(released)
+            if tap is ordered and self.settings.aside != "no":
+                output.late += self._side.late_of(released)
+
+    def _new_clocks_seen(self) -> ClocksSeen:
+        return ClocksSeen(self.settings.clock, self.site, self.strings)
+
+    def _mark(self, stream: int, released: Released | None) -> None:
+        """Which rows come when clocks are mixed of which one is unknown."""
+        is_read = bool(self.settings.plans) or self.settings.ordered != "no"
+        if released is None or not is_read or self.settings.clock.exact:
+            return
+        if released.n:
+            if stream not in self._clocks_seen:
+                self._clocks_seen[stream] = self._new_clocks_seen()
+            self._clocks_seen[stream].mark(released.columns, self.clocks.clocks["n"] > 0)
+
+    def _released(self, ordered: Ordered, refuted: Refuted, *, goes_out: bool) -> Released | None:
+        """What query operators read; None when nothing has happened. ``goes_out``: of all taps."""
+        notes = (ordered.progress.row, ordered.slack.row, ordered.gaps.row, refuted.by)
+        promises = ordered.promises
+        if not ordered.n and not any(map(len, notes)) and not (promises and len(promises.row)):
+            return None
+        if ordered.n and self.clocks.next_epoch:
+            self.clocks.release(ordered.columns, counts=goes_out)
+            self.clocks.mark_statuses(ordered.columns)
+        released = self._seen(ordered.n, ordered.columns, ordered)
+        released.refuted = refuted
+        return released
+
+    def _seen(self, rows: int, columns: Columns, ordered: Ordered) -> Released:
+        """``columns`` as others see them."""
+        if r.STREAM not in columns:
+            columns[r.STREAM] = np.full(rows, DEFAULT_STREAM_CODE, np.int32)
+        if r.TYPE not in columns:
+            columns[r.TYPE] = np.full(rows, -1, np.int32)
+        if self._site_code >= 0:
+            columns[r.SITE] = np.full(rows, self._site_code, np.int32)
+        present = {n: t for n, t in self._types.items() if ATTR_PREFIX + n in columns}
+        if r.ID in columns:
+            present.update({n: t for n, t in self._types.items() if n.startswith("$")})
+        return Released(
+            rows, columns, present, self.strings, self.clocks.t_a, ordered.progress,
+            ordered.gaps, ordered.promises, self.clocks.site.bound, ordered.slack,
+            self.clocks.delays() if self.settings.asks_delays else np.empty(0, np.int64),
+        )  # fmt: skip
+
+    def finish(self) -> ChainOutput:
+        """End of the input, at the last arrival: every buffer and scope is closed."""
+        return self._isolated(self._finish)
+
+    def _finish(self, output: ChainOutput) -> None:
+        self._hand_on(self._order.flush(), output)
+        if self._last_arrival != INT_MIN:
+            self._ask_readers(lambda operator: operator.finish(self._last_arrival), output)
+            if self._cascade is not None:
+                self._cascade.finish(self._last_arrival, self.strings, output.results)
+            if self.judging is not None:
+                now = self._last_arrival
+                self.judging.judge(output.results, self.strings, now, end=True)
+
+    def _ask_readers(
+        self, ask: Callable[[Operator], Sequence[Result]], output: ChainOutput
+    ) -> None:
+        """Every query that reads the log."""
+        for number in range(self._log_readers):
+            found = self._failures.run(number, partial(ask, self._operators[number]))
+            output.results[number].extend(found)
+
+    def counters(self) -> dict[str, Any]:
+        """What became of the site's events (see ``engine.scenario`` for the file's layout)."""
+        lanes, sources = self._order.counters(), self._order.sources()
+        most, most_bytes = self._order.buffered_max, self._order.buffered_max_bytes
+        queries: dict[str, dict[str, int]] = {}
+        for number, plan in enumerate(self.settings.plans):
+            judged = {} if self.judging is None else self.judging.counters(number)
+            queries[plan.name] = self._operators[number].counters() | judged
+        return {
+            "t_a": self.clocks.t_a,
+            "buffered_max": most,
+            "buffered_max_bytes": most_bytes,
+            "last_arrival": self._last_arrival,
+            "records": dict(self._records),
+            "lanes": self.clocks.placed(lanes, self.settings.guards.default_uncertainty_ns),
+            "clocks": self.clocks.counters(),
+            "quarantined": self._quarantined,
+            **sources,
+            **self._unknown_clocks(),
+            "queries": queries,
+        }
+
+    def _unknown_clocks(self) -> dict[str, list[str]]:
+        codes = set[int]().union(*(seen.unknown for seen in self._clocks_seen.values()))
+        names = sorted(text for code in codes if (text := self.strings.text(code)))
+        return {"unknown_clocks": names} if names else {}
+
+    def snapshot(self) -> bytes:
+        """The whole state, as bytes that only this version reads.
+
+        Raises:
+            UserError: a dataflow's own functions made what cannot be kept.
+        """
+        operators = self._failures.operator_states()
+        state = {
+            "version": SNAPSHOT_VERSION,
+            "strings": self.strings.snapshot(),
+            "types": dict(self._types),
+            "clocks": self.clocks.snapshot(),
+            "seen": {stream: seen.snapshot() for stream, seen in self._clocks_seen.items()},
+            "order": self._order.snapshot(),
+            "operators": operators,
+            "readers": self._readers.snapshot(),
+            "cascade": self._cascade and self._cascade.snapshot(),
+            "failed": self._failures.snapshot(),
+            "records": dict(self._records),
+            "last_arrival": self._last_arrival,
+            "rows_at_once": self._rows_at_once,  # so that a batch done again has the same pieces
+            "quarantined": list(self._quarantined),
+            "side": self._side.snapshot(),
+            "judging": self.judging and self.judging.snapshot(),
+            "halves": None if self._halves is None else self._halves.snapshot(),
+        }
+        try:
+            return to_bytes(state)
+        except NotPlainError:
+            for plan, operator in zip(self.settings.plans, operators, strict=True):
+                _check_kept(plan.name, operator)
+            raise
+
+    @classmethod
+    def restored(
+        cls, settings: ChainSettings, site: str, snapshot: bytes, chunks: ChunksOf | None = None
+    ) -> Chain:
+        """The chain as it was at ``snapshot``, taken with equal settings.
+
+        Raises:
+            StateDamagedError: ``snapshot`` is no state, or not one of such a chain.
+        """
+        state = from_bytes(snapshot)
+        if not isinstance(state, dict) or state.get("version") != SNAPSHOT_VERSION:
+            raise StateDamagedError("is of another version")
+        chain = cls(settings, site, chunks)
+        try:
+            chain._restore(state)
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise StateDamagedError(f"is of another chain: {error!r}") from error
+        return chain
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self.strings.restore(*state["strings"])
+        self._order.adopt(self.strings)
+        self._types.update(state["types"])
+        self.clocks.restore(state["clocks"])
+        for stream, seen in state["seen"].items():
+            self._clocks_seen[stream] = self._new_clocks_seen()
+            self._clocks_seen[stream].restore(seen)
+        self._order.restore(state["order"])
+        self._failures.restore(state["failed"])
+        for operator, saved in zip(self._operators, state["operators"], strict=True):
+            operator.restore(saved)
+        self._readers.restore(state["readers"])
+        if self._cascade is not None:
+            self._cascade.restore(state["cascade"])
+        self._records = Counter(state["records"])
+        self._last_arrival = state["last_arrival"]
+        self._rows_at_once = state["rows_at_once"]
+        self._quarantined = list(state["quarantined"])
+        self._side.restore(state["side"])
+        if self.judging is not None:
+            self.judging.restore(state["judging"])
+        if self._halves is not None:
+            self._halves.restore(state["halves"])
+
+
+def _check_kept(query: str, state: dict[str, Any]) -> None:
+    try:
+        to_bytes(state)
+    except NotPlainError as error:
+        raise UserError(f"query {query!r}: what its functions give or remember: {error}") from error

@@ -1,0 +1,202 @@
+"""A state as bytes that only say what it is: nothing runs when they are read.
+
+msgpack for the plain values, with types of its own for what msgpack lacks; behind it the contents
+of all arrays. So write access to a checkpoint changes answers, but runs no code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache, partial
+from typing import Any, Final
+
+import msgpack
+import numpy as np
+import pyarrow as pa
+
+from engine.core.errors import SlackwaterError
+
+_BEGINS: Final = b"slackwater state 1\n"
+"""The number goes up when the encoding changes."""
+_LENGTH: Final = 8
+_TUPLE, _SET, _FROZENSET, _INTEGER, _ARRAY, _OBJECTS, _SCALAR, _TABLE = range(8)
+_KINDS: Final = frozenset("biufcSUV")
+"""Of arrays: numbers, texts, records."""
+
+
+class StateDamagedError(SlackwaterError):
+    """Bytes that are no state, or not all of one."""
+
+
+class NotPlainError(SlackwaterError):
+    """A value of a kind that no state holds."""
+
+    def __init__(self, kind: type) -> None:
+        super().__init__(
+            f"values of type {kind.__qualname__} cannot be kept in a state: use None, bool, int, "
+            "float, str, bytes, list, tuple, dict, set or arrays of numbers"
+        )
+
+
+def to_bytes(state: Any) -> bytes:
+    """``state``, of None, numbers, texts, bytes, lists, tuples, dicts, sets, arrays and tables.
+
+    Raises:
+        NotPlainError: it holds something else.
+    """
+    return _Writer().whole(state)
+
+
+def from_bytes(content: bytes) -> Any:
+    """What ``to_bytes`` was given; arrays are the caller's own.
+
+    Raises:
+        StateDamagedError: ``content`` is none of its.
+    """
+    if not content.startswith(_BEGINS):
+        raise StateDamagedError("is not of this version, or damaged")
+    values = len(_BEGINS) + _LENGTH
+    arrays = values + int.from_bytes(content[len(_BEGINS) : values], "big")
+    try:
+        return _read(memoryview(content)[arrays:], content[values:arrays])
+    except (ValueError, TypeError, LookupError, OverflowError, OSError, pa.ArrowException) as error:
+        raise StateDamagedError(f"is damaged: {error}") from error
+
+
+class _Writer:
+    """Of one state."""
+
+    def __init__(self) -> None:
+        self._arrays: list[Any] = []
+        self._bytes = 0
+        self._idle: list[msgpack.Packer] = []
+        """A packer is busy while what is inside its value is packed; to make one is dear."""
+
+    def whole(self, state: Any) -> bytes:
+        values = self._packed(state)
+        return b"".join((_BEGINS, len(values).to_bytes(_LENGTH, "big"), values, *self._arrays))
+
+    def _packed(self, value: Any) -> bytes:
+        packer = self._idle.pop() if self._idle else self._packer()
+        packed: bytes = packer.pack(value)
+        self._idle.append(packer)
+        return packed
+
+    def _packer(self) -> msgpack.Packer:
+        return msgpack.Packer(default=self._more, strict_types=True, unicode_errors="surrogatepass")
+
+    def _more(self, value: Any) -> msgpack.ExtType:
+        """Of a value that msgpack does not know as exactly what it is."""
+        kind = type(value)
+        if kind is np.ndarray:
+            return self._array(value)
+        if kind is tuple:
+            return msgpack.ExtType(_TUPLE, self._packed(list(value)))
+        if kind in {set, frozenset}:
+            code = _SET if kind is set else _FROZENSET
+            return msgpack.ExtType(code, self._packed(list(value)))
+        if kind is int:
+            length = value.bit_length() // 8 + 1
+            return msgpack.ExtType(_INTEGER, value.to_bytes(length, "big", signed=True))
+        if isinstance(value, np.generic) and value.dtype.kind in _KINDS:
+            return msgpack.ExtType(_SCALAR, self._packed([_said(value.dtype), value.tobytes()]))
+        if kind is pa.Table:
+            return msgpack.ExtType(_TABLE, _of_table(value))
+        raise NotPlainError(kind)
+
+    def _array(self, array: np.ndarray) -> msgpack.ExtType:
+        if array.dtype == object:
+            content = self._packed([list(array.shape), array.reshape(-1).tolist()])
+            return msgpack.ExtType(_OBJECTS, content)
+        if array.dtype.kind not in _KINDS or array.dtype.hasobject:
+            raise NotPlainError(array.dtype.type)
+        self._arrays.append(np.ascontiguousarray(array))
+        facts = [_said(array.dtype), array.shape, self._bytes]
+        self._bytes += array.nbytes
+        return msgpack.ExtType(_ARRAY, msgpack.packb(facts))
+
+
+def _of_table(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def _read(arrays: memoryview, values: bytes) -> Any:
+    return msgpack.unpackb(
+        values, ext_hook=partial(_of_ours, arrays), strict_map_key=False,
+        unicode_errors="surrogatepass",
+    )  # fmt: skip
+
+
+def _of_ours(arrays: memoryview, code: int, content: bytes) -> Any:
+    """What ``_Writer`` made of a value that msgpack does not know."""
+    if code == _INTEGER:
+        return int.from_bytes(content, "big", signed=True)
+    if code == _TABLE:
+        table = pa.ipc.open_stream(content).read_all()
+        table.validate(full=True)
+        return table
+    parts = _read(arrays, content)
+    if code == _ARRAY:
+        said, shape, begin = parts
+        dtype = _dtype(said)
+        # An array of its own, so that it can be written, and lies where its type wants it.
+        own = bytearray(arrays[begin : begin + dtype.itemsize * _product(shape)])
+        return np.ndarray(shape, dtype, own)
+    if code == _OBJECTS:
+        shape, objects = parts
+        return np.fromiter(objects, object, len(objects)).reshape(shape)
+    if code == _SCALAR:
+        said, own = parts
+        return np.frombuffer(own, _dtype(said))[0]
+    kinds: dict[int, Any] = {_TUPLE: tuple, _SET: set, _FROZENSET: frozenset}
+    return kinds[code](parts)
+
+
+def _product(numbers: Iterable[int]) -> int:
+    product = 1
+    for number in numbers:
+        product *= number
+    return product
+
+
+@lru_cache(maxsize=256)
+def _said(dtype: np.dtype[Any]) -> str | list[Any]:
+    """A type as plain values. NumPy's own ``descr`` does not say what is aligned, and Numba
+    compiles again for a type that no longer is.
+    """
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        return [_said(base), list(shape)]
+    if dtype.names is None:
+        return dtype.str
+    fields = [dtype.fields[name] for name in dtype.names] if dtype.fields else []
+    formats, offsets = [_said(field[0]) for field in fields], [field[1] for field in fields]
+    return [list(dtype.names), formats, offsets, dtype.itemsize, dtype.isalignedstruct]
+
+
+def _dtype(said: str | list[Any]) -> np.dtype[Any]:
+    return _simple(said) if isinstance(said, str) else _structured(msgpack.packb(said))
+
+
+@lru_cache(maxsize=256)
+def _simple(said: str) -> np.dtype[Any]:
+    found = np.dtype(said)
+    if found.kind not in _KINDS or found.hasobject:
+        raise ValueError(f"arrays of {said!r}")
+    return found
+
+
+@lru_cache(maxsize=256)
+def _structured(packed: bytes) -> np.dtype[Any]:
+    said = msgpack.unpackb(packed)
+    if len(said) == 2:
+        base, shape = said
+        return np.dtype((_dtype(base), tuple(shape)))
+    names, formats, offsets, itemsize, aligned = said
+    formats = [_dtype(each) for each in formats]
+    fields: Any = {"names": names, "formats": formats, "offsets": offsets, "itemsize": itemsize}
+    found: np.dtype[Any] = np.dtype(fields, align=aligned)
+    return found

@@ -1,0 +1,123 @@
+"""Sources whose clocks keep their events out of results, or out of order: whose, and what to do."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+
+from engine.core.clocks.arrivals import ArrivalEstimate, declaration, estimate, fastest_delay
+from engine.core.units import duration
+from engine.kernels.records import NS_PER_S
+from engine.log.clock_readings import ClockReadings, clock_readings
+from engine.log.following import Log, opened
+
+_UNIT_NS: Final = 30 * 86_400 * NS_PER_S
+"""So far ahead a clock is seldom, and a wrong unit of time often."""
+_MOST: Final = 3
+"""Sources that are named one by one."""
+
+
+def excluded_lines(counters: dict[str, Any], log: Path | Log) -> list[str]:
+    """A line per source with events set aside, the most first; none without such a source.
+
+    Args:
+        counters: of the pass.
+        log: its input, in which the clocks of these sources are looked at.
+    """
+    lost = _excluded(counters)
+    if not lost:
+        return []
+    frames = opened(log).of_sites(sorted({site for site, _ in lost}))
+    readings: dict[tuple[str, str], ClockReadings] = {}
+    known: dict[tuple[str, str], ArrivalEstimate] = {}
+    of_site: dict[str, list[ArrivalEstimate]] = {}
+    for of in clock_readings(frames):
+        if not len(of.ts):
+            continue
+        found = estimate(of.ts, of.arrival)
+        of_site.setdefault(of.site, []).append(found)
+        for key in ((of.site, source) for source in of.sources):
+            # Of several clocks of a source, the one that is furthest ahead.
+            if key not in known or found.most_ns < known[key].most_ns:
+                readings[key], known[key] = of, found
+    fastest = {site: fastest_delay(estimates) for site, estimates in of_site.items()}
+    several = len(counters["sites"]) > 1
+    worst = sorted(lost.items(), key=lambda each: (-_out(each[1]), each[0]))[:_MOST]
+    lines = [
+        f"{_said_of(counts, f'{site}/{source}' if several else source)}: "
+        + _why(counts, readings[site, source], known[site, source], fastest[site])
+        for (site, source), counts in worst
+    ]
+    if len(lost) > _MOST:
+        more = sum(map(_out, lost.values()))
+        lines.append(f"events of {len(lost) - _MOST:,} more sources excluded, {more:,} in all")
+    return lines
+
+
+def clocks_set_back(names: set[tuple[str, str]], log: Path | Log) -> dict[tuple[str, str], int]:
+    """By how much at most the clock of each of these sources was set back [ns], as arrivals show.
+
+    Args:
+        names: (site, source).
+        log: the input; without arrivals there is nothing to report.
+    """
+    reader = opened(log)
+    found: dict[tuple[str, str], int] = {}
+    if not reader.arrival_given:
+        return found
+    for of in clock_readings(reader.of_sites(sorted({site for site, _ in names}))):
+        back = [by for _, by in estimate(of.ts, of.arrival).steps if by > 0] if len(of.ts) else []
+        for source in of.sources if back else ():
+            if (of.site, source) in names:
+                found[of.site, source] = max(back)
+    return found
+
+
+def _excluded(counters: dict[str, Any]) -> dict[tuple[str, str], Counter[str]]:
+    """``arrived``, ``future`` and ``jump`` of each source that lost any."""
+    found: dict[tuple[str, str], Counter[str]] = {}
+    for site, of in counters["sites"].items():
+        for lane in of["lanes"]:
+            if lane["source"] is None:
+                continue
+            counts = found.setdefault((site, lane["source"]), Counter())
+            counts["arrived"] += lane.get("arrived", 0)
+            counts["future"] += lane.get("quarantined_future", 0)
+            counts["jump"] += lane.get("quarantined_jump", 0)
+    return {key: counts for key, counts in found.items() if _out(counts)}
+
+
+def _out(counts: Counter[str]) -> int:
+    return counts["future"] + counts["jump"]
+
+
+def _said_of(counts: Counter[str], name: str) -> str:
+    out = _out(counts)
+    if out == counts["arrived"]:
+        what = f"all {out:,} events" if out > 1 else "the only event"
+        return f"{what} of {name} excluded"
+    return f"{out:,} of {counts['arrived']:,} events of {name} excluded"
+
+
+def _why(counts: Counter[str], of: ClockReadings, known: ArrivalEstimate, fastest: int) -> str:
+    if not counts["future"]:
+        return (
+            "their numbers jump ahead by more than 262,144; a column incarnation that rises with "
+            "each start of the device lets them in, and so does --order kslack:5s"
+        )
+    if 2 * counts["future"] < counts["arrived"]:
+        most = duration(int((of.ts - of.arrival).max())).replace("\N{NO-BREAK SPACE}", " ")
+        return (
+            f"they are stamped up to {most} after they arrived, the others are not; correct these "
+            "times, or let them in with --guard off"
+        )
+    amount = duration(float(f"{abs(known.most_ns - fastest):.2g}"))
+    said = f"its clock is about {amount} fast".replace("\N{NO-BREAK SPACE}", " ")
+    if len(of.syncs["ts"]):
+        return f"{said} even after its syncs; slackwater clocks shows it over time"
+    if -known.most_ns > _UNIT_NS:
+        return f"{said}, or --time-unit is another than you think"
+    option = declaration(of.name, *known.between(fastest))
+    return f"{said}; try --clock {option if shlex.quote(of.name) == of.name else repr(option)}"

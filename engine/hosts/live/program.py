@@ -1,0 +1,333 @@
+"""The engine's process: ``python -m engine.hosts.live.program``, started by the server."""
+
+from __future__ import annotations
+
+import gc
+import io
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass
+from functools import partial
+from io import FileIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+from engine.core.errors import SlackwaterError
+from engine.core.units import unit_ns
+from engine.hosts.live.embedded import EmbeddedEngine, EnginePlace, LogWatch, OpenAnswers
+from engine.hosts.live.questions import Questions, claim
+from engine.kernels.jit import loading, when_compiling
+from engine.log.files.folder import retired
+from engine.log.whole_file import sync_folder
+from engine.output.answer_lines import AnswerLines, AnswersDamaged
+from engine.output.answer_tables import AnswerTables
+from engine.output.live_answers import LiveAnswers, check_begin
+from engine.output.part_store import wait_for_sole_use
+from engine.output.run_writer import Failed, FailedQueries
+from engine.query.results_as_events import time_labels
+
+if TYPE_CHECKING:
+    from engine.hosts.chain import ChainSettings
+    from engine.hosts.spark.live_engine import SparkEngine
+
+
+# What the server tells its engine, line by line: the number of the log's last durable file.
+
+
+class Notices:
+    """Read in a thread of their own, so that the last one counts, however long a batch takes.
+
+    Args:
+        stream: lines with numbers; its end: the server stops, or is gone.
+    """
+
+    def __init__(self, stream: FileIO) -> None:
+        self._stream = stream
+        self._changed = threading.Condition()
+        self._number = 0
+        self._ended = False
+        threading.Thread(target=self._read, name="notices", daemon=True).start()
+
+    def _read(self) -> None:
+        for line in self._stream:
+            with self._changed:
+                self._number = int(line)
+                self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    @property
+    def number(self) -> int:
+        """The last one."""
+        return self._number
+
+    @property
+    def ended(self) -> bool:
+        """No more will come."""
+        return self._ended
+
+    def beyond(self, number: int, seconds: float | None) -> bool:
+        """Waits for a larger one; False: the time is over, or no more will come."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended or self._number > number, seconds)
+            return self._number > number
+
+    def over_within(self, seconds: float) -> bool:
+        """Waits for the end."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._ended, seconds)
+
+
+# The process in which answers are made: ``python -m engine.hosts.live.program``, which the server
+# starts.
+#
+# Standard input: a line with what is asked (JSON, ``Task``), then notices. Standard output:
+# messages, each a kind, a length of four bytes and the content: ``LINES`` (answers that are new),
+# ``TELL`` (a line for people), ``SAVED`` (the number of the log's file behind which a restart goes
+# on), ``FAILED`` (all queries that have failed, as JSON), ``RUNS`` (it is at work), ``COMPILING``
+# (now and then, while it does). The end of standard input ends it; a crash at any point does no
+# harm.
+
+
+LINES: Final = b"L"
+TELL: Final = b"T"
+SAVED: Final = b"S"
+FAILED: Final = b"F"
+RUNS: Final = b"R"
+COMPILING: Final = b"C"
+HEAD: Final = 5
+"""Bytes before the content of a message."""
+STATE: Final = ".state"
+ATTRIBUTES: Final = "attributes"
+"""File in which what the log's events were seen to have is kept, for Spark."""
+_RETRY_S: Final = 1.0
+_COMPILING_EVERY_S: Final = 1.0
+_IDLE_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What the process is to do. ``parquet_every_s`` 0: no tables."""
+
+    kind: str
+    log: str
+    answers: str
+    questions: Questions
+    save_every_s: float
+    parquet_every_s: float
+    master: str
+
+    def as_line(self) -> bytes:
+        """For the process."""
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+    @classmethod
+    def of_line(cls, line: bytes) -> Task:
+        """Inverse of ``as_line``."""
+        values = json.loads(line)
+        asked = values["questions"]
+        asked["queries"] = tuple((name, text) for name, text in asked["queries"])
+        asked["clock"] = tuple(asked["clock"])
+        return cls(**{**values, "questions": Questions(**asked)})
+
+
+class _OverError(Exception):
+    """Writing is to be tried again, but the time to end has come."""
+
+
+class _Outlet:
+    """Messages to the server; nothing happens when it is gone."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._lost = False
+        self._one = threading.Lock()  # answers come from threads of Spark, too
+
+    def lines(self, content: bytes) -> None:
+        self._send(LINES, content)
+
+    def tell(self, line: str) -> None:
+        self._send(TELL, line.encode())
+
+    def saved(self, number: int) -> None:
+        self._send(SAVED, b"%d" % number)
+
+    def runs(self) -> None:
+        self._send(RUNS, b"")
+
+    def compiling(self) -> None:
+        self._send(COMPILING, b"")
+
+    def failed(self, failed: list[Failed]) -> None:
+        self._send(FAILED, json.dumps(failed).encode())
+
+    def _send(self, kind: bytes, content: bytes) -> None:
+        with self._one:
+            if self._lost:
+                return
+            try:
+                self._stream.write(kind + len(content).to_bytes(HEAD - 1, "big") + content)
+                self._stream.flush()
+            except BrokenPipeError:
+                self._lost = True
+
+
+def main() -> int:
+    """Runs until standard input ends; gives the exit code."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # meant for the server, which ends this process
+        signal.signal(number, signal.SIG_IGN)
+    outlet = _Outlet(os.fdopen(os.dup(sys.stdout.fileno()), "wb"))
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever else prints
+    # Without a buffer, whose lock a thread that waits for notices would hold at the end.
+    given = io.FileIO(sys.stdin.fileno(), closefd=False)
+    line = given.readline()
+    if not line:
+        return 0  # the server was killed before it said what is to be done
+    task = Task.of_line(line)
+    notices = Notices(given)
+    when_compiling.append(
+        lambda: outlet.tell(
+            "answers: compiling, once for these queries: half a minute to three minutes"
+        )
+    )
+    _say_while_compiling(outlet)
+    try:
+        with ExitStack() as stack:
+            state = Path(task.answers) / STATE
+            if not wait_for_sole_use(state, stack, notices.over_within, outlet.tell):
+                return 1
+            outlet.runs()
+            _run(task, notices, outlet)
+    except _OverError:
+        return 1
+    except (SlackwaterError, AnswersDamaged) as error:  # the server starts it again
+        outlet.tell(f"answers: {error}")
+        return 1
+    return 0
+
+
+def _say_while_compiling(outlet: _Outlet) -> None:
+    """From a thread: the server waits for what is compiled, as a kill would lose it."""
+
+    def say() -> None:
+        while True:
+            time.sleep(_COMPILING_EVERY_S)
+            if loading.is_on:
+                outlet.compiling()
+
+    threading.Thread(target=say, name="compiling", daemon=True).start()
+
+
+def _run(task: Task, notices: Notices, outlet: _Outlet) -> None:
+    log, folder = Path(task.log), Path(task.answers)
+    settings = task.questions.chain_settings()
+    unit, times = unit_ns(task.questions.time_unit), time_labels(settings.plans)
+    names = task.questions.folders
+    patient = _patient(folder, notices, outlet.tell)
+    if task.kind == "spark":
+        _begin_spark(task)
+    if not notices.beyond(0, None):
+        return
+    sync_folder(log)  # a file that a killed server has renamed is to stay
+    patient(lambda: claim(folder, log, task.questions.of_each()))
+
+    def opened(known: dict[str, Any]) -> LiveAnswers:
+        if not known:
+            check_begin(log, folder, names)
+        lines = AnswerLines(folder, names, known.get("lines", {}), outlet.tell)
+        tables = None
+        if task.parquet_every_s:
+            tables = AnswerTables(
+                folder, known.get("tables", {}), task.parquet_every_s, unit, times, outlet.tell
+            )
+        failed = FailedQueries(
+            folder, names, known.get("failed"), again=not retired(log).upto, tell=outlet.tell,
+            changed=outlet.failed,
+        )  # fmt: skip
+        return LiveAnswers(lines, tables, unit, times, outlet.lines, patient, failed)
+
+    engine = _engine(task, settings, opened, outlet.tell)
+    gc.collect()
+    gc.freeze()  # what is loaded stays: going through it costs 0.1 s, in which no answer comes
+    saved = -1
+    watch = None
+    if task.kind == "spark":
+        watch = LogWatch(settings, log, folder / STATE / ATTRIBUTES, engine.done)
+    caught_up = False
+    while True:
+        if engine.saved != saved:
+            saved = engine.saved
+            outlet.saved(saved)
+        if notices.beyond(engine.done, _IDLE_S):
+            number = notices.number
+            if watch is not None:
+                patient(partial(watch.see, engine.done, number))
+            engine.upto(number)
+            if watch is not None and not caught_up:
+                for line in watch.missing():
+                    outlet.tell(f"warning: {line}, so far")
+            caught_up = True
+        elif notices.ended:
+            break
+        else:
+            engine.idle()
+    patient(engine.close)
+
+
+def _engine(
+    task: Task, settings: ChainSettings, opened: OpenAnswers, tell: Callable[[str], None]
+) -> EmbeddedEngine | SparkEngine:
+    log, state = Path(task.log), Path(task.answers) / STATE / task.kind
+    if task.kind == "embedded":
+        return EmbeddedEngine(EnginePlace(log, state, task.save_every_s), settings, opened, tell)
+    # pyspark and a JVM only on request
+    from engine.hosts.spark.live_engine import SparkEngine  # noqa: PLC0415
+
+    return SparkEngine(log, state, settings, opened, task.master, tell)
+
+
+def _begin_spark(task: Task) -> None:
+    """Starts it before there is anything to do: that takes seconds."""
+    from engine.hosts.spark.host import spark_session  # noqa: PLC0415
+    from engine.hosts.spark.live_engine import spark_log  # noqa: PLC0415
+
+    log = spark_log(Path(task.answers) / STATE / task.kind)
+    with log.open("ab") as file:  # what its libraries say, of which an end of the JVM is half
+        os.dup2(file.fileno(), sys.stderr.fileno())
+    spark_session(task.master, log)
+
+
+def _patient(
+    folder: Path, notices: Notices, tell: Callable[[str], None]
+) -> Callable[[Callable[[], Any]], Any]:
+    """Tries again each second what fails with OSError, as on a full disk."""
+
+    def call(what: Callable[[], Any]) -> Any:
+        reported = False
+        while True:
+            try:
+                done = what()
+            except OSError as error:
+                if not reported:
+                    tell(f"answers in {folder} wait: {error.strerror}; tried again each second")
+                reported = True
+            else:
+                if reported:
+                    tell(f"answers in {folder} are written again")
+                return done
+            if notices.over_within(_RETRY_S):
+                raise _OverError
+
+    return call
+
+
+if __name__ == "__main__":
+    with suppress(KeyboardInterrupt):
+        sys.exit(main())

@@ -1,0 +1,267 @@
+"""The queries of a site, and whose answers are in a folder."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from edge_agent import records as r
+from edge_agent.records import DEFAULT_SITE
+from engine.core.errors import UserError
+from engine.core.frame import Frame
+from engine.hosts.chain import ChainSettings
+from engine.hosts.chain.operators import build_operator
+from engine.hosts.live.embedded import EmbeddedEngine, EnginePlace
+from engine.hosts.options import QueryOptions
+from engine.log.arrival_log import LogWriter
+from engine.log.files.log_files import file_mark
+from engine.log.whole_file import whole_file
+from engine.operators.match.spill.bounds import STATE
+from engine.output.answer_lines import AnswerLines
+from engine.output.live_answers import LiveAnswers
+from engine.output.ordered import SIDE_OUTPUT
+from engine.output.run_writer import FailedQueries
+from engine.query import query
+from engine.query.analysis.cascade import read_statements
+from engine.query.language.statements import several, statements
+from engine.query.plan import Plan
+from engine.query.results_as_events import whole_text
+
+# Whose answers are in a folder: to which query, asked how, over which log.
+#
+# A name identifies one query with one set of settings. A query more needs nothing but a new name;
+# what was answered under a name is never mixed with answers to something else.
+
+
+QUERY_FILE: Final = "query.json"
+_LOG: Final = "log"
+
+
+def claim(answers: Path, log: Path, of_each: Mapping[str, Mapping[str, Any]]) -> None:
+    """The folders of these queries in ``answers`` are for their answers over ``log``.
+
+    Args:
+        answers: folder with one for each query.
+        log: the arrival log, which has a file.
+        of_each: by a query's name, all that its answers depend on beside the log.
+
+    Raises:
+        UserError: one has answers to something else, or over another log; says what to do.
+        OSError: it cannot be written.
+    """
+    check_claim(answers, log, of_each)
+    for name, mine in of_each.items():
+        path = answers / name / QUERY_FILE
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with whole_file(path) as sink:
+                content = json.dumps(
+                    {**mine, _LOG: file_mark(log, 1)}, indent=1, ensure_ascii=False
+                )
+                sink.write(content.encode())
+
+
+def check_claim(answers: Path, log: Path, of_each: Mapping[str, Mapping[str, Any]]) -> None:
+    """Whether ``claim`` would be refused.
+
+    Raises:
+        UserError: it would.
+    """
+    for name, mine in of_each.items():
+        folder = answers / name
+        known = _read(folder / QUERY_FILE)
+        if not known:
+            continue
+        first = known.pop(_LOG, None)
+        other = sorted(key for key in {*known, *mine} if known.get(key) != mine.get(key))
+        if not other and first != file_mark(log, 1):
+            other = [_LOG]
+        if other:
+            raise UserError(
+                f"query {name}: {folder} has answers with another {' and '.join(other)}: give the "
+                "query another name, or move that folder away; then its answers are made again "
+                "from the log"
+            )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    try:
+        return dict(json.loads(path.read_bytes()))
+    except ValueError as error:
+        raise UserError(
+            f"{path}: damaged: move {path.parent} away; then they are made again from the log"
+        ) from error
+
+
+# The queries of a site, as texts for a settings file and a child process.
+
+
+_READ_QUERIES: Final = ("aq-kslack", "ldop", "kslack-chain")
+"""Orders that depend on all queries, so that one more may change the answers of the others."""
+_SAME_ANSWERS: Final = ("intervals", "joins", "matches_max")
+"""Options that change how answers are found, or whether, not what they are."""
+_OF_ORDER: Final = ("order", "guard", "clock", "time_unit", "beside")
+"""What the order of events depends on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Questions(QueryOptions):
+    """Queries by name, and how they are answered. ``spill`` is ``state`` and settings."""
+
+    queries: tuple[tuple[str, str], ...]
+    """(name, text), in their order."""
+    late: bool = False
+    """Whether late and quarantined events are written, too."""
+    time_unit: str = "ns"
+
+    def plans(self) -> tuple[Plan, ...]:
+        """Of the queries.
+
+        Raises:
+            UserError: one is at fault; the message has its name, the place and a remedy.
+        """
+        texts = [text for _, text in self.queries]
+        if any(several(statements(text)) for text in texts):
+            names = [name for name, _ in self.queries]
+            return read_statements(texts, self.time_unit, names)[0]
+        found = []
+        for name, text in self.queries:
+            try:
+                found.append(query(text, self.time_unit, name))
+            except UserError as error:
+                raise UserError(f"query {name}: {error}") from error
+        return tuple(found)
+
+    def _names(self) -> tuple[str, ...]:
+        """Of all statements."""
+        return tuple(plan.name for plan in self.plans())
+
+    def chain_settings(self) -> ChainSettings:
+        """Of the chains that answer them.
+
+        Raises:
+            UserError: a query or a short form is at fault, or the order cannot serve the queries.
+        """
+        plans = self.plans()
+        if self.spill and self.spill.partition(",")[0].strip() != STATE:
+            raise UserError(
+                f"spill {self.spill[:40]!r}: a server keeps chunks with its engine's state, so "
+                'name no folder: write "state", as in "state,hot=10min,pending=64"'
+            )
+        settings = self.answering(plans, self.time_unit, late=self.late, on_spark=True)
+        settings = replace(settings, isolate_failures=True)
+        for plan in plans if self.spill else ():
+            build_operator(plan, settings, DEFAULT_SITE)  # which refuses what cannot spill
+        taken = {plan.name for plan in plans}.intersection(SIDE_OUTPUT.folders)
+        if self.late and taken:
+            raise UserError(
+                f"query {min(taken)}: with late = true that is the folder of such events; give "
+                "the query another name"
+            )
+        return settings
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Of answers, beside one another."""
+        names = self._names()
+        return (*names, *SIDE_OUTPUT.folders) if self.late else names
+
+    def of_each(self) -> dict[str, dict[str, Any]]:
+        """By name, all that a query's answers depend on beside the log."""
+        shared = {name: "" if value is None else value for name, value in asdict(self).items()}
+        shared["clock"] = "\n".join(self.clock)
+        for name in ("queries", "late", *_SAME_ANSWERS):
+            del shared[name]
+        if self.order.partition(":")[0] in _READ_QUERIES:
+            shared["beside"] = [text for _, text in self.queries]
+        found: dict[str, dict[str, Any]] = {}
+        for plan in self.plans():
+            found[plan.name] = {"query": whole_text(plan), **shared}
+        if self.late:
+            of_order: dict[str, Any] = {name: shared[name] for name in _OF_ORDER if name in shared}
+            for name in SIDE_OUTPUT.folders:
+                found[name] = {"events": name, **of_order}
+        return found
+
+
+# How long disk and engine take here from a closed frame to its answers' lines.
+#
+# What a simulation has not: it knows when a frame is closed, and not what the machine then takes to
+# write it, read it, answer it and write what came of it. Measured with the engine itself, over
+# frames of a few events in a folder that is removed, beside the log: on the same disk.
+
+
+TRIALS: Final = 15
+_FIRST: Final = 3
+"""These load what is needed, and do not count."""
+_ROWS: Final = 6
+"""Of a frame. All trials together are too few to compile kernels for."""
+_APART_NS: Final = 10**9
+_NEVER_S: Final = 10**9
+
+
+def answering_time_ns(beside: Path, questions: Questions) -> int:
+    """The median over some trials.
+
+    Args:
+        beside: folder on the log's disk, in which a folder is made and removed.
+        questions: that are answered.
+
+    Raises:
+        UserError: a question is at fault, or ``beside`` cannot be written.
+    """
+    # What is tried is no result, and must not fail in silence.
+    settings = replace(questions.chain_settings(), isolate_failures=False)
+    with tempfile.TemporaryDirectory(prefix=".slackwater-validate-", dir=beside) as scratch:
+        folder = Path(scratch)
+
+        def opened(_: dict[str, Any]) -> LiveAnswers:
+            lines = AnswerLines(folder / "answers", questions.folders, {}, _ignore)
+            failed = FailedQueries(
+                folder / "answers", (), None, again=True, tell=_ignore, changed=_ignore
+            )
+            return LiveAnswers(lines, None, 1, {}, _ignore, _at_once, failed)
+
+        writer = LogWriter(folder / "log")
+        place = EnginePlace(folder / "log", folder / "state", _NEVER_S)
+        engine = EmbeddedEngine(place, settings, opened, _ignore)
+        took = []
+        for number in range(_FIRST + TRIALS):
+            frame = _frame(number)
+            begun = time.monotonic_ns()
+            writer.append(frame)
+            writer.flush()
+            engine.upto(writer.files)
+            took.append(time.monotonic_ns() - begun)
+        writer.close()
+    return int(np.median(took[_FIRST:]))
+
+
+def _frame(number: int) -> Frame:
+    """Events a second after those of the frame before."""
+    at = np.arange(_ROWS, dtype=np.int64) + number * _APART_NS
+    columns = {
+        r.SOURCE: pa.array(["s0"] * _ROWS).dictionary_encode(),
+        r.SEQ: pa.array(np.arange(_ROWS) + number * _ROWS),
+        r.TS: pa.array(at),
+        r.ARRIVAL: pa.array(at),
+    }
+    return Frame("main", pa.RecordBatch.from_pydict(columns))
+
+
+def _ignore(_: object) -> None:
+    """Takes lines that nobody reads."""
+
+
+def _at_once(what: Callable[[], Any]) -> Any:
+    return what()

@@ -1,0 +1,246 @@
+"""What a pass is to do: from the short forms of a command or a call to the chains' settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Struct
+
+from engine.barrier.registry import BARRIER_FORMS, parse_barrier
+from engine.core.clocks.choice import read_clock
+from engine.core.errors import UserError
+from engine.core.units import parse_duration, unit_ns
+from engine.hosts.chain import ChainSettings
+from engine.operators.constraint.settings import read_monitor
+from engine.operators.match.settings import PatternSettings
+from engine.operators.window.settings import read_window
+from engine.order.base import Guards
+from engine.order.registry import ORDERS, parse_order
+from engine.query.endpoints.joins import COST, IBP, check_index, check_joins
+from engine.query.language.statements import Definition, definitions
+from engine.query.plan import Plan
+from engine.query.purge_settings import MATCHES_MAX, parse_purge
+
+# A file of constraints.
+
+
+def read_definitions(file: Path | None) -> dict[str, Definition]:
+    """The constraints of ``file``, by name; None: there are none.
+
+    Raises:
+        UserError: it cannot be read, or one of them, with its line.
+    """
+    if file is None:
+        return {}
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise UserError(f"{file}: cannot read the constraints: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{file}: is not UTF-8; save it as UTF-8") from error
+    return definitions(text, str(file))
+
+
+# Options of a pass: from the short forms of a command or a call to the chains' settings.
+
+
+@dataclass(frozen=True, slots=True)
+class PassRequest:
+    """Options of a pass as typed, for its report.
+
+    ``source``: the input; ``command``: all of it. ``excluded``: a line per source of which events
+    were set aside.
+    """
+
+    source: str
+    plans: Sequence[Plan]
+    order: str
+    barrier: str | None
+    command: str
+    excluded: tuple[str, ...] = ()
+
+
+class CommandOption(Struct, frozen=True):
+    """How a command shows a field as an option, which has the field's name."""
+
+    metavar: str
+    help: str
+
+
+Guard = Annotated[
+    str,
+    CommandOption(
+        "DURATION", "Quarantine events stamped this far beyond their arrival; off = never."
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderOptions:
+    """How events are put in order, each option as the command line has it."""
+
+    order: Annotated[
+        str, CommandOption("ORDER", f"{', '.join(ORDERS)}; docs: Reference, Order.")
+    ] = "sequence"
+    guard: Guard = "1s"
+    clock: Annotated[
+        Sequence[str],
+        CommandOption(
+            "CLOCK",
+            "Of clocks without a sync: exact, or NAME=OFFSET±BOUND as in badge=-3.2s±0.1s "
+            "(repeatable), or a TOML file of these.",
+        ),
+    ] = ()
+
+    def ordering(self, time_unit: str, *, late: bool = False) -> ChainSettings:
+        """The settings of chains that give the ordered stream and answer nothing.
+
+        Args:
+            time_unit: of durations without one.
+            late: whether late and quarantined events are kept.
+
+        Raises:
+            UserError: an option is at fault; says how to write it.
+        """
+        unit_ns(time_unit)
+        return ChainSettings(
+            parse_order(self.order, time_unit),
+            guards=read_guards(self.guard, time_unit),
+            clock=read_clock(self.clock, time_unit),
+            ordered="full",
+            aside=_aside(late),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryOptions(OrderOptions):
+    """How queries are answered: the options of a command, a call and a server's settings."""
+
+    barrier: Annotated[
+        str | None,
+        CommandOption(
+            "BARRIER",
+            f"When matches are let go, windows close: {', '.join(BARRIER_FORMS)}; with ,ordered.",
+        ),
+    ] = None
+    """None: as each query's REALTIME says."""
+    certainty: Annotated[str, CommandOption("RULE", "pairwise, max-delay or max-delay-r19.")] = (
+        "pairwise"
+    )
+    purge: Annotated[
+        str,
+        CommandOption(
+            "PURGE", "When a pattern's events are dropped: late:10s, slack:1s, promises."
+        ),
+    ] = "late"
+    intervals: Annotated[
+        str,
+        CommandOption(
+            "INDEX", "How an ISEQ is searched: naive, indexed (by ends), ibp (by starts too)."
+        ),
+    ] = IBP
+    window: Annotated[
+        str | None,
+        CommandOption(
+            "WINDOW",
+            "How long after its end a window is corrected: horizon=10m. Default: 60 s, or its "
+            "size if that is longer.",
+        ),
+    ] = None
+    monitor: Annotated[
+        str | None,
+        CommandOption(
+            "MONITOR",
+            "How traces under a constraint are followed: horizon=10s (late events rewrite). "
+            "Default: in release order.",
+        ),
+    ] = None
+    spill: Annotated[
+        str | None,
+        CommandOption(
+            "FOLDER",
+            "Old events of patterns go to files: "
+            "FOLDER[,hot=..,chunk=..,parts=..,pending=..,wait=..]; on Spark state[,..].",
+        ),
+    ] = None
+    joins: Annotated[
+        str,
+        CommandOption(
+            "JOINS",
+            "In which order steps of a SEQ/PAL tree are found: cost, left, right. Same results.",
+        ),
+    ] = COST
+    matches_max: Annotated[
+        int,
+        CommandOption(
+            "N", "So many matches may one event complete or change; beyond that the run ends."
+        ),
+    ] = MATCHES_MAX
+
+    def answering(
+        self,
+        plans: tuple[Plan, ...],
+        time_unit: str,
+        *,
+        late: bool = False,
+        on_spark: bool = False,
+    ) -> ChainSettings:
+        """The settings of chains that answer ``plans``.
+
+        Args:
+            plans: of the queries.
+            time_unit: of durations without one.
+            late: whether late and quarantined events are kept.
+            on_spark: where the chains run.
+
+        Raises:
+            UserError: an option is at fault; says how to write it.
+        """
+        if self.matches_max < 1:
+            raise UserError(
+                f"--matches-max {self.matches_max}: a number from 1; the default: {MATCHES_MAX}"
+            )
+        purge, spill = parse_purge(self.purge, time_unit), None
+        if self.spill is not None:
+            from engine.operators.match.spill.bounds import read_spill  # noqa: PLC0415 - for few runs
+
+            spill = read_spill(self.spill, time_unit, plans, purge, on_spark=on_spark)
+        return ChainSettings(
+            parse_order(self.order, time_unit),
+            plans,
+            None if self.barrier is None else parse_barrier(self.barrier, time_unit),
+            self.certainty,
+            read_guards(self.guard, time_unit),
+            read_clock(self.clock, time_unit),
+            aside=_aside(late),
+            pattern=PatternSettings(
+                **purge.of_pattern(),
+                intervals=check_index(self.intervals),
+                joins=check_joins(self.joins),
+                matches_max=self.matches_max,
+            ),
+            spill=spill,
+            window=read_window(self.window, time_unit, plans),
+            monitor=read_monitor(self.monitor, time_unit, plans),
+        )
+
+
+def read_guards(text: str, time_unit: str) -> Guards:
+    """The future guard of ``--guard``: a duration, or ``off``.
+
+    Raises:
+        UserError: neither.
+    """
+    if text == "off":
+        return Guards(None)
+    try:
+        return Guards(parse_duration(text, time_unit))
+    except UserError as error:
+        raise UserError(f"--guard {text[:40]}: {error}; or write off") from error
+
+
+def _aside(late: bool) -> str:
+    return "full" if late else "no"

@@ -1,0 +1,255 @@
+"""From an input to answers: input -> arrival log -> chains on a host -> files.
+
+What the commands ``query``, ``order`` and ``run`` share. Heavy hosts load only when they are used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from msgspec import Struct, structs
+
+from edge_agent.standard_streams import taking_name
+from engine.core.errors import SparkFailure, UserError
+from engine.core.frame import ATTR_PREFIX
+from engine.hosts.chain import ChainSettings
+from engine.hosts.inprocess import run_in_process
+from engine.hosts.upcoming_clocks import with_upcoming_clocks
+from engine.hosts.warnings import (
+    of_clocks,
+    of_counted,
+    of_numbers,
+    of_refuted_clocks,
+    of_windows,
+    with_counted,
+)
+from engine.log.arrival_log import LogReader, LogWriter
+from engine.log.following import HeldLog, Log, gathered, held, opened
+from engine.log.input.input_log import open_input
+from engine.log.input.input_read import PLAIN_FORM, InputForm
+from engine.log.input.numbering import CountedLane
+from engine.log.whole_file import parquet_files, sync_folder
+from engine.order.base import Guards
+from engine.output.part_store import HELD_BYTES, PartStore
+from engine.query import check_attributes
+from engine.query.fields import named_attributes
+from engine.query.plan import Plan
+
+Advanced = Callable[[int], None]
+
+
+class Host(Struct, frozen=True):
+    """Where chains run: ``master`` None = in this process, else a Spark master."""
+
+    master: str | None = None
+
+    def store(self, directory: Path, *, is_kept: bool) -> PartStore:
+        """Where this host leaves the parts of a pass that nobody reads but this process.
+
+        ``is_kept``: somebody else reads them, too.
+        """
+        return PartStore(directory, 0 if is_kept or self.master else HELD_BYTES)
+
+    def run(
+        self, log: Path | Log, settings: ChainSettings, out: PartStore, advanced: Advanced
+    ) -> Any:
+        """One pass; gives the counters (see ``engine.scenario``).
+
+        Raises:
+            UserError: the order looks at an attribute that is not there, or is no number.
+        """
+        check_order(log, settings)
+        if self.master is None:
+            return run_in_process(log, settings, out, advanced)
+        # pyspark and a JVM only on request
+        from engine.hosts.spark.host import run_on_spark  # noqa: PLC0415
+
+        where = log if isinstance(log, Path) else _on_disk(log)
+        return run_on_spark(where, settings, out.directory, self.master, advanced=advanced)
+
+
+def with_log_kept(failure: SparkFailure, log: Path) -> SparkFailure:
+    """The same failure, all that Spark said being in the file ``log`` now."""
+    failure.log.rename(log)
+    return SparkFailure(failure.cause, log)
+
+
+class Prepared(Struct, frozen=True):
+    """An input as an arrival log. ``bad_count``: lines refused under ``on_bad="skip"``.
+    ``counted``: what was found of the numbers of an input that was no log yet; ``numbered``:
+    whether it has any, as far as is known.
+    """
+
+    log: Log
+    bad_count: int
+    counted: tuple[CountedLane, ...] = ()
+    numbered: bool = True
+
+    @property
+    def directory(self) -> Path:
+        """Where the log is, of an input that was not ``held``."""
+        return _on_disk(self.log)
+
+    def reopened(self) -> Prepared:
+        """The same input, of which a log is read as far as it is now."""
+        return structs.replace(self, log=LogReader(self.directory))
+
+
+def _on_disk(log: Log) -> Path:
+    assert isinstance(log, LogReader), "only who reads it in this process may hold an input"
+    return log.directory
+
+
+def prepare(
+    source: str | pa.Table,
+    work: Path,
+    form: InputForm = PLAIN_FORM,
+    on_bad: str = "stop",
+    dead_letter: Path | None = None,
+    *,
+    hold: bool = False,
+) -> Prepared:
+    """``source`` itself when it is a log, else a log made of it under ``work``.
+
+    Called again with the same ``work``, the log that is there is kept, as a checkpoint knows it.
+    ``hold``: nobody but this process will read it, so it may stay in memory, and is begun to be
+    read.
+
+    Raises:
+        UserError: unreadable or bad input, naming the place; ``work`` has another input's log.
+    """
+    given = open_input(source, form, on_bad, dead_letter)
+    if isinstance(given, LogReader):
+        if hold:
+            given.begin()
+        return Prepared(given, 0)
+    frames = gathered(given)
+    if hold:
+        found, frames = held(frames)
+        if found is not None:
+            return Prepared(
+                HeldLog(found, given.arrival_given), given.bad_count, given.counted, given.numbered
+            )
+    log, unfinished = work / "log", work / ".log.making"
+    try:
+        with taking_name(unfinished, log):
+            if unfinished.exists():
+                shutil.rmtree(unfinished)  # of a call that was cut off
+            with LogWriter(unfinished, called=log) as writer:
+                for frame in frames:
+                    writer.append(frame)
+                writer.arrival_given = given.arrival_given
+            if not log.exists():
+                unfinished.rename(log)
+                sync_folder(work)
+            elif _content(log) != _content(unfinished):
+                raise UserError(f"{log}: is the log of another input; choose another --work")
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return Prepared(LogReader(log), given.bad_count, given.counted, given.numbered)
+
+
+def run_pass(
+    given: Prepared, settings: ChainSettings, host: Host, out: PartStore, advanced: Advanced
+) -> dict[str, Any]:
+    """One pass over an input; returns its counters.
+
+    Arrivals that are line numbers are no instants: the future guard is off then.
+
+    Raises:
+        UserError: as of ``Host.run``.
+    """
+    if not given.log.arrival_given:
+        settings = replace(settings, guards=Guards(None))
+    settings = with_upcoming_clocks(given.log, settings)
+    return with_counted(host.run(given.log, settings, out, advanced), given.counted)
+
+
+def warnings_after(
+    given: Prepared, counters: dict[str, Any], excluded: list[str], see: str
+) -> list[str]:
+    """What a pass has shown of clocks and numbers; events that are in no result come first.
+
+    Args:
+        given: the input.
+        counters: of the pass.
+        excluded: what ``excluded_lines`` says of it.
+        see: the command or function that finds another order.
+    """
+    return [
+        *excluded,
+        *of_clocks(counters),
+        *of_counted(given.counted),
+        *of_numbers(counters, see, given.log, numbered=given.numbered),
+        *of_refuted_clocks(counters),
+        *of_windows(counters),
+    ]
+
+
+def _content(log: Path) -> list[tuple[str, bytes]]:
+    """Name and digest of each of the log's files: the same input gives the same bytes."""
+    found = []
+    for path in parquet_files(log):
+        with path.open("rb") as file:
+            found.append((path.name, hashlib.file_digest(file, "sha256").digest()))
+    return found
+
+
+def check_plans(
+    log: Path | Log, plans: Iterable[Plan], declared: Mapping[str, str] | None = None
+) -> None:
+    """Every attribute that the plans name must be in the log, with a fitting type.
+
+    ``declared``: types of attributes that sources have, whether or not an event of theirs came.
+
+    Raises:
+        UserError: an unknown attribute; names the ones there are, with a caret.
+    """
+    plans = list(plans)
+    wanted: set[str] = set()
+    for plan in plans:
+        wanted |= named_attributes(plan)
+    known = {**(declared or {}), **attribute_types(log, wanted)}
+    for plan in plans:
+        check_attributes(plan, known)
+
+
+def check_order(log: Path | Log, settings: ChainSettings) -> None:
+    """What an ordering operator looks at must be in the log, as numbers where it asks for these.
+
+    Raises:
+        UserError: names the attribute and the ones there are.
+    """
+    wanted = settings.looked_at
+    if not wanted:
+        return
+    from engine.order.served import check_order_attributes  # noqa: PLC0415 - of few orders
+
+    check_order_attributes(wanted, attribute_types(log, set(wanted)))
+
+
+_TYPES: Final = (
+    (pa.types.is_boolean, "bool"),
+    (pa.types.is_integer, "int"),
+    (pa.types.is_floating, "float"),
+)
+
+
+def attribute_types(log: Path | Log, wanted: set[str]) -> dict[str, str]:
+    """Attributes of the log's frames and their types; stops once all ``wanted`` are known."""
+    known: dict[str, str] = {}
+    for frame in opened(log).one_by_one():
+        for field in frame.batch.schema:
+            if field.name.startswith(ATTR_PREFIX):
+                name = field.name.removeprefix(ATTR_PREFIX)
+                found = next((kind for of, kind in _TYPES if of(field.type)), "str")
+                known[name] = "float" if {known.get(name), found} == {"int", "float"} else found
+        if wanted <= known.keys():
+            break
+    return known

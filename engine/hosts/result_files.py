@@ -1,0 +1,127 @@
+"""What a pass left behind, as files: answers of queries, events in order, events set aside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final, TextIO
+
+from msgspec import Struct
+
+from engine.core.errors import UserError
+from engine.log.row_export import CSV, PARQUET
+from engine.output.export import export_jsonl, export_table, table_ahead
+from engine.output.ordered import (
+    ORDERED,
+    ORDERED_STREAM,
+    EventFiles,
+    export_ordered_jsonl,
+    export_ordered_table,
+    ordered_ahead,
+)
+from engine.output.part_store import PartStore
+from engine.output.table_files import TableAhead
+from engine.query.plan import Plan, asked_plan
+from engine.query.results_as_events import time_labels
+from engine.query.shape import most_events
+
+TABLES: Final = (PARQUET, CSV)
+"""Endings of the files that hold tables."""
+_LINES: Final = (".jsonl", ".json")
+
+
+class Answers(Struct, frozen=True):
+    """The results of ``plans`` (at least one) in the store ``parts``."""
+
+    parts: PartStore
+    plans: Sequence[Plan]
+    time_unit: str
+
+    @property
+    def events_max(self) -> int:
+        """The most events that a match may have."""
+        return max(most_events(asked_plan(plan)) for plan in self.plans)
+
+    def lines(self, out: Path | TextIO) -> int:
+        """Writes them as JSON lines; gives their number."""
+        names = [plan.name for plan in self.plans]
+        return export_jsonl(self.parts, out, self.time_unit, names, time_labels(self.plans))
+
+    def table(self, out: Path) -> int:
+        """Writes them, of one kind, as one table, by the ending of ``out``; gives their number.
+
+        Raises:
+            UserError: a field has two types.
+        """
+        (kind,) = {plan.result_kind for plan in self.plans}
+        times = time_labels(self.plans)
+        return export_table(self.parts, out, kind, self.time_unit, times, self.events_max)
+
+    def ahead(self, out: Path) -> TableAhead:
+        """Writes them, of one kind, as one Parquet table while they come."""
+        (kind,) = {plan.result_kind for plan in self.plans}
+        begun = table_ahead(out, kind, self.time_unit, time_labels(self.plans))
+        self.parts.follow(kind, begun.take)
+        return begun
+
+
+class StoredEvents(Struct, frozen=True):
+    """Events in the store ``parts``: those in order, or with ``SIDE_OUTPUT`` those set aside."""
+
+    parts: PartStore
+    time_unit: str
+    files: EventFiles = ORDERED_STREAM
+
+    def lines(self, out: Path | TextIO) -> int:
+        """Writes them as JSON lines; gives their number."""
+        return export_ordered_jsonl(self.parts, out, self.time_unit, self.files)
+
+    def table(self, out: Path) -> int:
+        """Writes them as one table, by the ending of ``out``; gives their number.
+
+        Raises:
+            UserError: an attribute has two types.
+        """
+        return export_ordered_table(self.parts, out, self.time_unit, self.files)
+
+    def ahead(self, out: Path) -> TableAhead:
+        """Writes those in order as one Parquet table while they are let go."""
+        begun = ordered_ahead(out, self.time_unit)
+        self.parts.follow(ORDERED, begun.take)
+        return begun
+
+
+def mixed_kinds(plans: Sequence[Plan]) -> str:
+    """The kinds of the results of ``plans`` in words, if one table cannot hold them; else empty."""
+    kinds = sorted({plan.result_kind for plan in plans}, reverse=True)
+    return " and ".join(kinds) if len(kinds) > 1 else ""
+
+
+def check_name(out: Path) -> None:
+    """The name of a file for results says what it holds.
+
+    Raises:
+        UserError: it does not.
+    """
+    if out.suffix not in (*_LINES, *TABLES):
+        raise UserError(f"{out}: name it .jsonl, .parquet or .csv")
+
+
+def write(output: Answers | StoredEvents, out: Path) -> int:
+    """Writes a table where the name ``out`` ends in that of one, else JSON lines."""
+    return output.table(out) if out.suffix in TABLES else output.lines(out)
+
+
+@contextmanager
+def writing(output: Answers | StoredEvents, out: Path) -> Iterator[Callable[[], int]]:
+    """What writes ``output``, once it is complete, as ``write``; a Parquet table while it comes.
+
+    For a pass of this process within the block. After an error there is no file.
+    """
+    if out.suffix != PARQUET:
+        yield partial(write, output, out)
+        return
+    with closing(output.ahead(out)) as begun:
+        yield lambda: begun.finish() or output.table(out)

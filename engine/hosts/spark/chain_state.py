@@ -1,0 +1,345 @@
+"""A site's chain between micro-batches: its snapshot in Spark's state store (DESIGN, "Spark")."""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+
+from engine.core.errors import UserError
+from engine.core.frame import Frame
+from engine.hosts.chain import Chain, ChainSettings, ChunksOf
+from engine.hosts.chain.identity import identity_of
+from engine.hosts.chain.output_parts import last_parts, next_parts
+from engine.hosts.chain.state_bytes import StateDamagedError, from_bytes, to_bytes
+from engine.hosts.spark.typed_output import LARGE, Staged
+from engine.log.arrival_log import frames_at
+from engine.log.input.numbering import Numbering
+from engine.operators.match.spill.chunks import ChunksApart
+from engine.output.run_writer import OutputPart
+from engine.output.run_writer import packed as packed_part
+
+# Chunks of spilled events in Spark's state store, beside the chain's snapshot.
+#
+# The store is transactional: what a batch that failed has put is gone when it is done again, so the
+# operator's snapshot holds no chunks. Only the chunks that late events need cross to Python.
+
+
+_KEY: Final = StructType([StructField("query", StringType()), StructField("number", LongType())])
+_CONTENT: Final = StructType([StructField("content", BinaryType())])
+
+
+class StateChunks:
+    """Those of one query, of the site whose rows are being handled.
+
+    Args:
+        state: a ``MapState`` of pyspark.
+        query: its name.
+    """
+
+    def __init__(self, state: Any, query: str) -> None:
+        self._state = state
+        self._query = query
+
+    def put(self, number: int, content: bytes) -> None:
+        self._state.updateValue((self._query, number), (bytearray(content),))
+
+    def get(self, number: int) -> bytes:
+        return bytes(self._state.getValue((self._query, number))[0])
+
+    def delete(self, number: int) -> None:
+        self._state.removeKey((self._query, number))
+
+    def close(self) -> None:
+        """What was put has been deleted."""
+
+    def snapshot(self) -> None:
+        """The state store keeps it."""
+
+    def restore(self, state: None) -> None:
+        """So it has it."""
+
+
+def state_chunks(handle: StatefulProcessorHandle) -> ChunksOf:
+    """The stores by query, for a processor's ``init``."""
+    state = handle.getMapState("chunks", _KEY, _CONTENT)
+    return lambda query: StateChunks(state, query)
+
+
+# Chains that a worker process has just fed, so that their next batch need not restore them.
+#
+# Spark hands a batch's task to any worker, and may run it again. What holds is the state store:
+# beside each snapshot stands its digest, and a chain is used here only where that digest is of the
+# snapshot taken from it last. To read a digest costs nothing; a snapshot of 20 MB takes longer to
+# come from the JVM than its events to be matched.
+
+
+_BYTES: Final = 1 << 28
+"""Of packed snapshots; their chains take several times as much."""
+LEAST: Final = 1 << 17
+"""What the smallest chain counts for: it takes 80 KB, whose snapshot packs to 7 KB or less."""
+
+
+def digest_of(snapshot: bytes) -> bytes:
+    """What tells snapshots apart."""
+    return blake2b(snapshot, digest_size=16).digest()
+
+
+class LiveChains:
+    """At most ``limit`` bytes of chains, those fed last.
+
+    Args:
+        limit: measured by their packed snapshots; ``LEAST`` for one that is smaller.
+    """
+
+    def __init__(self, limit: int = _BYTES) -> None:
+        self._limit = limit
+        self._chains: OrderedDict[tuple[str, str], tuple[bytes, int, Chain]] = OrderedDict()
+        self._bytes = 0
+
+    def take(self, run: str, site: str, digest: bytes) -> Chain | None:
+        """The chain as it was at the snapshot of that digest; the caller owns it.
+
+        Args:
+            run: tells apart what is run: settings and log.
+            site: whose chain.
+            digest: of the snapshot that holds.
+        """
+        known, size, chain = self._chains.pop((run, site), (b"", 0, None))
+        self._bytes -= size
+        return chain if known == digest else None
+
+    def forget(self, run: str, site: str) -> None:
+        """The chain is to be fed without its state."""
+        self.take(run, site, b"")
+
+    def keep(self, run: str, chain: Chain, digest: bytes, size: int) -> None:
+        """``chain`` was at a snapshot of ``size`` bytes and has not been fed since."""
+        self.take(run, chain.site, digest)
+        counted = max(size, LEAST)
+        self._chains[run, chain.site] = (digest, counted, chain)
+        self._bytes += counted
+        while self._bytes > self._limit:
+            _, (_, gone, _) = self._chains.popitem(last=False)
+            self._bytes -= gone
+
+
+LIVE: Final = LiveChains()
+"""Of this process."""
+
+
+# A site's chain between micro-batches: its snapshot in Spark's state store (DESIGN, "Spark").
+#
+# One binary value per site, and a digest beside it: a worker that still has the chain of that
+# digest does not read the snapshot. Chunks of spilled events lie beside them.
+
+
+_STATE: Final = StructType([StructField("snapshot", BinaryType())])
+_DIGEST: Final = StructType([StructField("digest", BinaryType())])
+_ZSTD: Final = bytes.fromhex("28b52ffd")
+"""How every zstd frame begins (RFC 8878)."""
+
+
+class ChainState:
+    """For one micro-batch; of whichever site's rows are being handled.
+
+    Args:
+        handle: as a processor's ``init`` gets it.
+        settings: of every chain.
+    """
+
+    def __init__(self, handle: StatefulProcessorHandle, settings: ChainSettings) -> None:
+        self._settings = settings
+        self._run = identity_of(settings)
+        self._snapshot = handle.getValueState("chain", _STATE)
+        self._digest = handle.getValueState("digest", _DIGEST)
+        self._chunks = state_chunks(handle) if settings.spill is not None else None
+
+    def chain(self, site: str) -> Chain:
+        """The site's chain as the state has it; a new one if it has none.
+
+        Raises:
+            UserError: the state is damaged, or of another version.
+        """
+        digest = self._digest.get()
+        if digest is None and not self._snapshot.exists():
+            return Chain(self._settings, site, self._chunks)
+        kept = b"" if digest is None else bytes(digest[0])
+        live = LIVE.take(self._run, site, kept)
+        if live is not None:
+            return live
+        snapshot = bytes(self._snapshot.get()[0])
+        whole = snapshot if digest_of(snapshot) == kept else b""
+        try:
+            return Chain.restored(self._settings, site, unpacked(whole), self._chunks)
+        except StateDamagedError as damaged:
+            raise _damaged(site, damaged) from damaged
+
+    def keep(self, chain: Chain) -> None:
+        """Makes the chain as it is now the state of its site."""
+        snapshot = packed(chain.snapshot())
+        digest = digest_of(snapshot)
+        self._snapshot.update((snapshot,))
+        self._digest.update((digest,))
+        if self._chunks is None:  # else it holds on to a handle that ends with this batch
+            LIVE.keep(self._run, chain, digest, len(snapshot))
+
+    def apart(self, chain: Chain) -> Chain:
+        """The chain that was just kept, to do with as one likes: the state stays as it is."""
+        if self._chunks is None:
+            LIVE.forget(self._run, chain.site)
+            return chain
+        chunks = self._chunks
+        return Chain.restored(
+            self._settings, chain.site, chain.snapshot(), lambda query: ChunksApart(chunks(query))
+        )
+
+
+class NumberState:
+    """What the numbers of a site's rows so far say, between micro-batches."""
+
+    def __init__(self, handle: StatefulProcessorHandle) -> None:
+        self._state = handle.getValueState("numbers", _STATE)
+
+    def restore(self, site: str, numbering: Numbering) -> None:
+        """Raises UserError: the state is damaged."""
+        if not self._state.exists():
+            return
+        try:
+            numbering.restore(from_bytes(unpacked(bytes(self._state.get()[0]))))
+        except StateDamagedError as damaged:
+            raise _damaged(site, damaged) from damaged
+
+    def keep(self, numbering: Numbering) -> None:
+        self._state.update((packed(to_bytes(numbering.snapshot())),))
+
+
+def _damaged(site: str, how: StateDamagedError) -> UserError:
+    return UserError(
+        f"the state of site {site!r} in Spark's checkpoint {how}: remove the checkpoint, or choose "
+        "a new folder; all is made again from the log"
+    )
+
+
+def packed(snapshot: bytes) -> bytes:
+    """A snapshot, smaller: the JVM holds several copies of it, which would fill its heap."""
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, "zstd") as stream:
+        stream.write(snapshot)
+    return bytes(sink.getvalue())
+
+
+def unpacked(state: bytes) -> bytes:
+    """What ``packed`` was given.
+
+    Raises:
+        StateDamagedError: it was not.
+    """
+    if not state.startswith(_ZSTD):
+        raise StateDamagedError("is not of this version, or damaged")
+    try:
+        with pa.CompressedInputStream(pa.BufferReader(state), "zstd") as stream:
+            return bytes(stream.read())
+    except OSError as error:
+        raise StateDamagedError(f"is damaged: {error}") from error
+
+
+# The stateful operator of the Spark host: one chain per site (DESIGN, "Spark").
+#
+# Rows of a site say where its frames stand in the log; the worker fetches them there itself, so
+# that the events cross neither the shuffle nor the socket between the JVM and Python. They are
+# sorted by their place in the log first, since Spark promises no order inside a group.
+
+
+OUTPUT: Final = "site string, number long, last boolean, kind string, payload binary, staged string"
+"""``last``: only the end of the input gives it. ``staged``: the payload's name in the folder for
+large ones; empty: it is here."""
+
+_ROWS_AT_ONCE: Final = 1 << 16
+
+
+class SiteChain(StatefulProcessor):  # type: ignore[misc]  # pyspark is not checked here
+    """Feeds the frames of a site to its chain; a row of a frame without rows ends its input.
+
+    The end gives its output, but the state stays as before it: the log may go on for a later run.
+
+    Args:
+        settings: of every chain.
+        log: folder of the arrival log.
+        staged: folder for large payloads.
+        cache: where compiled kernels are.
+    """
+
+    def __init__(self, settings: ChainSettings, log: Path, staged: Path, cache: Path) -> None:
+        self._settings = settings
+        self._log = log
+        self._staged = Staged(staged)
+        self._cache = cache
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        use_cache(self._cache)
+        self._state = ChainState(handle, self._settings)
+
+    def handleInputRows(  # noqa: N802 - Spark's name
+        self,
+        key: Any,
+        rows: Iterator[Row],
+        timerValues: Any,  # noqa: ARG002, N803 - Spark's clocks must not matter
+    ) -> Iterator[Row]:
+        site = key[0]
+        chain = self._state.chain(site)
+        places: dict[str, list[int]] = {}
+        ended = False
+        for row in rows:
+            if row.rows:
+                places.setdefault(row.file, []).append(row.place)
+            else:
+                ended = True
+        parts: list[OutputPart] = []
+        for frames in _together(frames_at(self._log, places)):
+            for some in next_parts(chain, frames):
+                parts += map(packed_part, some)
+        self._state.keep(chain)
+        last = last_parts(self._state.apart(chain)) if ended else []
+        given = [(part, False) for part in parts]
+        given += [(packed_part(part), True) for part in last]
+        return iter([self._row(number, *each) for number, each in enumerate(given)])
+
+    def _row(self, number: int, part: OutputPart, last: bool) -> Row:
+        payload, staged = part.payload, ""
+        if len(payload) >= LARGE:
+            payload, staged = b"", self._staged.put(payload)
+        return Row(
+            site=part.site, number=number, last=last, kind=part.kind,
+            payload=bytearray(payload), staged=staged,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+def _together(of_files: Iterable[list[Frame]]) -> Iterator[list[Frame]]:
+    """Frames of small files, as a server writes them, put together: a call costs milliseconds."""
+    waiting: list[Frame] = []
+    rows = 0
+    for frames in of_files:
+        waiting += frames
+        rows += sum(frame.rows for frame in frames)
+        if rows >= _ROWS_AT_ONCE:
+            yield waiting
+            waiting, rows = [], 0
+    if waiting:
+        yield waiting
+
+
+def use_cache(folder: Path) -> None:
+    """Compiled kernels are found where the driver keeps them; workers have other environments."""
+    os.environ.setdefault("SLACKWATER_CACHE", str(folder))

@@ -1,0 +1,286 @@
+"""``chain``: a site's chain as a step of any Spark job, streaming or batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import BinaryType, LongType, StringType
+
+from edge_agent import records as r
+from engine.barrier.registry import parse_barrier
+from engine.cache_home import cache_home
+from engine.core.clocks.choice import read_clock
+from engine.core.errors import UserError
+from engine.core.frame import Frame
+from engine.core.units import unit_ns
+from engine.hosts.chain import ChainSettings
+from engine.hosts.spark.chain_state import ChainState, NumberState, use_cache
+from engine.hosts.spark.row_input import RowPlan, frame_of, frames_of, plan_rows
+from engine.hosts.spark.typed_output import TypedOutput
+from engine.log.input.numbering import read_seq_bits
+from engine.operators.constraint.settings import read_monitor
+from engine.operators.match.spill.bounds import read_spill
+from engine.operators.window.settings import read_window
+from engine.order.base import Guards
+from engine.order.registry import parse_order
+from engine.order.served import check_order_attributes
+from engine.query import check_attributes, needed_attributes
+from engine.query import query as parse_query
+from engine.query.analysis.cascade import read_statements
+from engine.query.language.statements import is_cascade
+from engine.query.plan import Plan
+from engine.query.purge_settings import PurgeSettings
+
+_PAYLOAD: Final = "payload"
+_FIRST: Final = "first_arrival"
+_OF_FRAMES: Final = {r.SITE: StringType, _PAYLOAD: BinaryType, _FIRST: LongType}
+_PROVIDER: Final = "spark.sql.streaming.stateStore.providerClass"
+_ROCKSDB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_TYPES: Final = ("int", "float", "bool", "str")
+
+
+def chain(
+    order: str = "sequence", queries: str | Sequence[Any] | Any = (), barrier: str | None = None,
+    certainty: str = "pairwise", guard_ns: int | None = 1_000_000_000,
+    clock: str | Sequence[str] = (), time_unit: str = "ns", spill: str | None = None,
+    window: str | None = None, monitor: str | None = None,
+    attributes: Mapping[str, str] | None = None, seq_bits: int | Mapping[str, int] | None = None,
+) -> Callable[[DataFrame], DataFrame]:  # fmt: skip
+    """A step that answers ``queries`` over a DataFrame of plain rows or of frames.
+
+    Rows: columns ``source ts arrival`` (and ``seq`` behind order ``sequence``), by choice ``site
+    stream incarnation seq type te``; every other column is an attribute. Times are whole numbers
+    of ``time_unit``, or timestamps or dates (without a zone: of the session's). Frames: columns
+    ``site``, ``payload`` and ``first_arrival`` (those of an arrival log).
+
+    The rows of a micro-batch are put in the order of ``arrival``; none may be earlier than the last
+    of the micro-batch before it. A batch DataFrame is answered to its end; a stream has none, so
+    its buffers wait for what comes next.
+
+    Args:
+        order: short form, e.g. ``sequence:latency=1s`` or ``none``.
+        queries: one text or several, each a query or statements with ``;`` between them, which may
+            read one another's results (``CREATE STREAM``); named q1, q2, ... in results. Plans that
+            Python code built, as of a dataflow (``slackwater.grouping``), have their own names.
+        barrier: when matches are let go and windows close, e.g. ``bounded:1s``; None: as REALTIME
+            says, or at once.
+        certainty: ``pairwise``, ``max-delay`` or ``max-delay-r19`` (SPEC 4.3).
+        guard_ns: future guard; None = off.
+        clock: of clocks without a sync: ``exact``, offsets as ``badge=-3.2s±0.1s``, or a TOML file
+            of these; else they are unknown.
+        time_unit: of times that are whole numbers, of durations without a unit in the texts, and
+            of the times in the results.
+        spill: old events of patterns go to the state store in chunks, e.g. ``state,pending=100``
+            (``--spill`` of ``slackwater query``); None: they stay in the chain.
+        window: how long windows are corrected, e.g. ``horizon=10m`` (``--window``).
+        monitor: how traces under a constraint are followed, e.g. ``horizon=10s`` (``--monitor``).
+        attributes: of frames, the types (``int float bool str``) of the attributes that they have:
+            queries are checked against them, and results typed. None: both are left to the data,
+            and attributes of events are a map of texts.
+        seq_bits: of rows: ``seq`` counts in 8, 16 or 32 bits and wraps around; or these by stream.
+            Wrap-arounds that are not declared, restarts and numbers that are used again are found
+            as in a file (docs/reference.md, "Numbers"), copies among the newest 8,192 numbers.
+
+    Returns:
+        DataFrame -> DataFrame of results, with the fields of docs/reference.md "Results" as typed
+        columns. Sets the session to keep state in RocksDB, which the step needs.
+
+    Raises:
+        UserError: bad order, query, spill or window, an order that cannot serve the queries, or
+            (when applied) a column is missing or of a wrong type, or a query names an attribute
+            that is none. When the job runs: a row without a time or a source, or a frame that
+            breaks a rule, named.
+    """
+    several = isinstance(queries, Sequence) and not isinstance(queries, str)
+    plans = _plans(list(queries) if several else [queries], time_unit)
+    settings = ChainSettings(
+        parse_order(order, time_unit),
+        plans,
+        None if barrier is None else parse_barrier(barrier, time_unit),
+        certainty,
+        Guards(guard_ns),
+        read_clock(clock, time_unit),
+        spill=read_spill(spill, time_unit, plans, PurgeSettings(), on_spark=True),
+        window=read_window(window, time_unit, plans),
+        monitor=read_monitor(monitor, time_unit, plans),
+    )
+    _check_types(attributes)
+    return partial(
+        _applied, settings=settings, time_unit=time_unit, attributes=attributes,
+        bits=read_seq_bits(seq_bits),
+    )  # fmt: skip
+
+
+def _plans(queries: Sequence[Any], time_unit: str) -> tuple[Plan, ...]:
+    """Of texts and plans. Statements that read one another are texts alone.
+
+    Raises:
+        UserError: a text is at fault, asks for its plan, or is a cascade beside plans.
+    """
+    texts = [asked for asked in queries if isinstance(asked, str)]
+    if not any(map(is_cascade, texts)):
+        return tuple(
+            parse_query(asked, time_unit, name=f"q{number}") if isinstance(asked, str) else asked
+            for number, asked in enumerate(queries, 1)
+        )
+    if len(texts) < len(queries):
+        raise UserError(
+            "statements that read others cannot run beside a plan built in Python: give that one a "
+            "step of its own"
+        )
+    plans, explained = read_statements(texts, time_unit)
+    if explained:
+        raise UserError("EXPLAIN answers nothing; slackwater.explain tells the plan of a text")
+    return plans
+
+
+def _applied(
+    df: DataFrame,
+    settings: ChainSettings,
+    time_unit: str,
+    attributes: Mapping[str, str] | None,
+    bits: Mapping[str, int],
+) -> DataFrame:
+    """The step's results of ``df``."""
+    _use_rocksdb(df.sparkSession)
+    plans = settings.plans
+    rows: RowPlan | None = None
+    if _PAYLOAD in df.columns:
+        if bits:
+            raise UserError("seq_bits is for rows; numbers in frames have 64 bits: leave it out")
+        df, known = _frames(df), attributes
+    else:
+        numbered = settings.order.asks_numbers
+        df, rows = plan_rows(df, _wanted(settings), time_unit, numbered=numbered, bits=bits)
+        known = rows.attributes
+    if known is not None:
+        check_order_attributes(settings.looked_at, known)
+        for plan in plans:
+            check_attributes(plan, known)
+    output = TypedOutput(plans, known, unit_ns(time_unit), None if rows is None else rows.taken)
+    return df.groupBy(r.SITE).transformWithState(
+        statefulProcessor=_Step(settings, rows, known, output, df.isStreaming, cache_home()),
+        outputStructType=output.schema,
+        outputMode="Append",
+        timeMode="None",
+    )
+
+
+def _check_types(attributes: Mapping[str, str] | None) -> None:
+    for name, kind in (attributes or {}).items():
+        if kind not in _TYPES:
+            raise UserError(f"attributes: {name!r} is {kind!r}; use one of {', '.join(_TYPES)}")
+
+
+def _wanted(settings: ChainSettings) -> set[str] | None:
+    """Attributes that the step reads; None = all."""
+    wanted = set(settings.looked_at)
+    for plan in settings.plans:
+        needed = needed_attributes(plan)
+        if needed is None:
+            return None
+        wanted |= needed
+    return wanted
+
+
+def _use_rocksdb(session: SparkSession) -> None:
+    """Spark refuses ``transformWithState`` on its default state store."""
+    session.conf.set(_PROVIDER, _ROCKSDB)
+
+
+def _frames(df: DataFrame) -> DataFrame:
+    """The columns of frames, and where each lies if Spark knows: frames may arrive at one time.
+
+    Raises:
+        UserError: a column is missing or of a wrong type.
+    """
+    types = {field.name: field.dataType for field in df.schema}
+    missing = [name for name in _OF_FRAMES if name not in types]
+    if missing:
+        raise UserError(
+            f"the DataFrame has a column payload, so it is one of frames, but no column "
+            f"{', '.join(missing)}; it has {', '.join(types)}"
+        )
+    for name, wanted in _OF_FRAMES.items():
+        if not isinstance(types[name], wanted):
+            what = f"{types[name].simpleString()}, not {wanted().simpleString()}"
+            raise UserError(f"column {name} of a DataFrame of frames is {what}")
+    columns = [F.col(name) for name in _OF_FRAMES]
+    try:
+        placed = df.select(
+            *columns,
+            F.col("_metadata.file_name").alias("file"),
+            F.col("_metadata.row_index").alias("place"),
+        )
+        placed.schema  # noqa: B018 - asked for, so that an error comes here
+    except AnalysisException:  # not of files: their content tells frames of one time apart
+        nowhere = (F.lit("").alias("file"), F.lit(0).cast("long").alias("place"))
+        return df.select(*columns, *nowhere)
+    return placed
+
+
+class _Step(StatefulProcessor):  # type: ignore[misc]  # pyspark is not checked here
+    """One chain per site, fed with whatever the group holds.
+
+    ``rows``: what the columns of plain rows are; None: the rows are frames. ``attributes``: types
+    of attributes as far as they are known.
+    """
+
+    def __init__(
+        self,
+        settings: ChainSettings,
+        rows: RowPlan | None,
+        attributes: Mapping[str, str] | None,
+        output: TypedOutput,
+        streaming: bool,
+        cache: Path,
+    ) -> None:
+        self._settings = settings
+        self._rows = rows
+        self._attributes = attributes
+        self._output = output
+        self._streaming = streaming
+        self._cache = cache
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        use_cache(self._cache)
+        self._state = ChainState(handle, self._settings)
+        self._numbers = NumberState(handle)
+
+    def handleInputRows(  # noqa: N802 - Spark's name
+        self,
+        key: Any,
+        rows: Iterator[Row],
+        timerValues: Any,  # noqa: ARG002, N803 - Spark's clocks must not matter
+    ) -> Iterator[Row]:
+        site = key[0]
+        if site is None:
+            raise UserError(f"a row has no site: {next(rows)}; give it one, or leave it out")
+        live = self._state.chain(site)
+        outputs = [live.process(self._to_frames(site, list(rows)))]
+        if self._streaming:
+            self._state.keep(live)
+        else:
+            outputs.append(live.finish())
+        results = [of_query for output in outputs for of_query in output.results]
+        return iter([row for of_query in results for row in self._output.rows(of_query)])
+
+    def _to_frames(self, site: str, rows: list[Row]) -> list[Frame]:
+        if self._rows is not None:
+            numbering = self._rows.numbering()
+            self._numbers.restore(site, numbering)
+            frames = [frame_of(site, rows, self._rows, numbering)] if rows else []
+            if self._streaming and numbering.some:
+                self._numbers.keep(numbering)
+            return frames
+        return frames_of(site, rows, self._attributes)
+
+    def close(self) -> None:
+        """Nothing to release."""

@@ -1,0 +1,379 @@
+"""Host of the chains on Spark: frames of the arrival log in, results to Parquet.
+
+Spark's file source reads a list of the frames (``engine.hosts.spark.reading_list``). One stateful
+operator per site, RocksDB state store, checkpoint, and a sink that replaces a batch written again:
+after a crash the same call goes on without loss or double results.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from engine.cache_home import cache_home
+from engine.core.errors import SlackwaterError, SparkFailure, UserError
+from engine.hosts.chain import ChainSettings
+from engine.hosts.chain.identity import identity_of
+from engine.hosts.java import java_home
+from engine.hosts.spark.chain_state import OUTPUT, SiteChain
+from engine.hosts.spark.class_archive import java_options
+from engine.hosts.spark.reading_list import LIST_COLUMNS, ReadingList
+from engine.hosts.spark.typed_output import Staged
+from engine.log.arrival_log import LogReader
+from engine.log.whole_file import whole_file
+from engine.output.part_store import END, PartStore, sole_use
+from engine.output.run_writer import CHECKPOINT, READING, SETTINGS, OutputPart, RunWriter
+
+# Spark's failures and interruptions: the one cause at the end of what it says, and Ctrl-C.
+
+
+# From what Spark says of a failed query to the one cause at its end.
+
+
+_OURS: Final = re.compile(
+    r"^(?:\S*: )?engine\.errors\.(UserError|OverBudget|ContractViolation): (.+)$", re.MULTILINE
+)
+"""An error of ours as a worker's traceback ends."""
+_RAISED: Final = re.compile(
+    r"^(?:Caused by: )?((?:[\w$]+\.)*[\w$]*(?:Error|Exception)): (.+)$", re.MULTILINE
+)
+"""The last line of a Python traceback, or the head of a Java one."""
+
+_ENDED: Final = "its JVM has ended"
+_LATE: Final = "Python worker failed to connect back"
+
+
+class WorkerLate(SparkFailure):
+    """A worker's Python had not begun after the ten seconds that Spark waits, whatever is set."""
+
+
+def spark_failure(said: str, log: Path) -> SlackwaterError:
+    """The error to raise for a query that failed.
+
+    Args:
+        said: by Spark, tracebacks of workers among it.
+        log: file that gets it, too.
+
+    Returns:
+        ``UserError`` where a worker found the input at fault, else ``SparkFailure``.
+    """
+    with log.open("a", encoding="utf-8") as file:
+        file.write(said)
+    ours = _OURS.findall(said)
+    if ours:
+        kind, message = ours[-1]
+        return SparkFailure(message, log) if kind == "ContractViolation" else UserError(message)
+    if _LATE in said:
+        return WorkerLate(f"a {_LATE.removeprefix('Python ')}; the machine is busy", log)
+    raised = _RAISED.findall(said)
+    if raised:
+        return SparkFailure(": ".join(raised[-1]), log)
+    return SparkFailure(said.strip().partition("\n")[0], log)
+
+
+@contextmanager
+def of_the_jvm(log: Path) -> Iterator[None]:
+    """Turns errors of calls to the JVM, or of its end, into those of ``spark_failure``.
+
+    Args:
+        log: file that has what the JVM says.
+
+    Raises:
+        SlackwaterError: as ``spark_failure`` gives it.
+    """
+    try:
+        yield
+    except (Py4JJavaError, PySparkException) as error:
+        if isinstance(error, PySparkException) and error.getCondition() == "JAVA_GATEWAY_EXITED":
+            raise SparkFailure(_ENDED, log) from error
+        raise spark_failure(str(error), log) from error
+    except (Py4JError, ConnectionError) as error:
+        raise SparkFailure(_ENDED, log) from error
+
+
+@contextmanager
+def told_to(log: Path) -> Iterator[None]:
+    """Writes what py4j and PySpark log to ``log``, unless the program has handlers of its own.
+
+    After an error it stays so: their threads go on telling of a JVM that has ended.
+    """
+    if logging.root.handlers:
+        yield
+        return
+    handler = logging.FileHandler(log, delay=True)
+    logging.root.addHandler(handler)
+    yield
+    logging.root.removeHandler(handler)
+    handler.close()
+
+
+# Waiting for Spark so that Ctrl-C ends it in good order.
+#
+# PySpark's own handler calls the JVM from within whatever call Ctrl-C meets; that breaks the
+# connection and prints a hundred lines. Here a thread waits, and the one that Ctrl-C meets does
+# not.
+
+
+_LOOK_SECONDS = 0.2
+
+
+def wait_for(done: Callable[[], None]) -> None:
+    """Calls ``done`` and waits until it returns; what it raises is raised here.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C; ``done`` is then left to end by itself.
+    """
+    failed: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            done()
+        except BaseException as error:
+            failed.append(error)
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    waiting = threading.Thread(target=call, daemon=True)
+    waiting.start()
+    try:
+        while waiting.is_alive():
+            waiting.join(_LOOK_SECONDS)
+    except KeyboardInterrupt:
+        # What is under way ends with an error that nobody needs to read.
+        logging.getLogger().setLevel(logging.CRITICAL + 1)
+        raise
+    if failed:
+        raise failed[0]
+
+
+_STATE_STORE: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_ROCKSDB: Final = "spark.sql.streaming.stateStore.rocksdb"
+_SPARK_LOG: Final = "spark.log"
+_STAGED: Final = "staged"
+_TRIES: Final = 3
+"""Of a run with a worker that is slow to start."""
+Sink = Callable[[list[Row], int], None]
+"""Takes the rows (of ``OUTPUT``) that a micro-batch gave, and its number."""
+FILES_PER_BATCH: Final = 8
+"""Of the log, some 4 M events: a micro-batch costs more than a second whatever it holds."""
+
+
+def spark_session(master: str = "local[*]", log: Path | None = None) -> SparkSession:
+    """A session with what the engine needs: RocksDB state, no web page, workers of this Python.
+
+    Args:
+        master: any Spark master.
+        log: file for what the JVM and its workers say; None = standard error.
+
+    Raises:
+        UserError: no Java 17 or later; says what to install.
+        SparkFailure: it does not start, or ends as it does; where there is a ``log``.
+    """
+    home = java_home()
+    os.environ["JAVA_HOME"] = str(home)
+    builder = (
+        SparkSession.builder.master(master)
+        .appName("slackwater")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", os.environ.get("SLACKWATER_DRIVER_MEMORY", "1g"))
+        .config("spark.driver.extraJavaOptions", java_options(os.environ, home))
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.log.level", "ERROR")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.executorEnv.SLACKWATER_CACHE", str(cache_home()))
+        .config("spark.sql.streaming.stateStore.providerClass", _STATE_STORE)
+        # A batch then writes only what changed, and need not know how much there was before.
+        .config(f"{_ROCKSDB}.changelogCheckpointing.enabled", "true")
+        .config(f"{_ROCKSDB}.trackTotalNumberOfRows", "false")
+    )
+    if master.startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if log is None:
+        return builder.getOrCreate()
+    with _standard_error_to(log), of_the_jvm(log):
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _standard_error_to(log: Path) -> Iterator[None]:
+    """The JVM inherits standard error when it starts and keeps it: give it a file instead."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+
+
+def chained(listed: DataFrame, settings: ChainSettings, log: Path, staged: Path) -> DataFrame:
+    """Every site's chain over the frames of ``log`` that are ``listed``."""
+    return listed.groupBy("site").transformWithState(
+        statefulProcessor=SiteChain(settings, log.resolve(), staged.resolve(), cache_home()),
+        outputStructType=OUTPUT,
+        outputMode="Append",
+        timeMode="None",
+    )
+
+
+def due(session: SparkSession, folder: Path, **options: str) -> DataFrame:
+    """Rows of the reading list, a file of it for each micro-batch.
+
+    Args:
+        session: of the run.
+        folder: of the list.
+        options: more, of Spark's file source.
+    """
+    listed = session.readStream.schema(LIST_COLUMNS).options(**options)
+    return listed.option("maxFilesPerTrigger", 1).parquet(str(folder))
+
+
+def _check_settings(file: Path, settings: ChainSettings) -> None:
+    """A checkpoint holds state of chains with certain settings; others could not go on with it."""
+    mine = identity_of(settings)
+    if not file.exists():
+        with whole_file(file) as sink:
+            sink.write(mine.encode())
+    elif file.read_text(encoding="utf-8") != mine:
+        raise UserError(
+            f"{file.parent}: was begun with another query, order or other settings; "
+            "go on with those, or choose a new folder"
+        )
+
+
+def run_on_spark(
+    log: Path,
+    settings: ChainSettings,
+    out: Path,
+    master: str = "local[*]",
+    files_per_batch: int = FILES_PER_BATCH,
+    advanced: Callable[[int], None] = lambda _rows: None,
+) -> dict[str, Any]:
+    """Run the chains of every site over the log on Spark; the twin of ``run_in_process``.
+
+    Called again with the same ``out``, it goes on from the checkpoint: after a crash, or with the
+    files that the log has got since. What it gets while this runs is for the next call. On a
+    cluster, workers must reach the log and ``out`` under the same paths as the driver. A worker
+    that a busy machine is slow to start is tried again: Spark gives it ten seconds and no more.
+
+    Raises:
+        UserError: no Java, not a log, ``out`` was begun with other settings or another log, or a
+            part of its results is gone.
+        SparkFailure: the Spark query failed; carries its last cause.
+    """
+    with sole_use(out):
+        for _ in range(_TRIES - 1):
+            with suppress(WorkerLate):
+                return _run(log, settings, out, master, files_per_batch, advanced)
+        return _run(log, settings, out, master, files_per_batch, advanced)
+
+
+def _run(
+    log: Path,
+    settings: ChainSettings,
+    out: Path,
+    master: str,
+    files_per_batch: int,
+    advanced: Callable[[int], None],
+) -> dict[str, Any]:
+    started = time.perf_counter()
+    reader = LogReader(log)
+    writer, staged = RunWriter(PartStore(out)), Staged(out / _STAGED)
+    committed = committed_batches(out / CHECKPOINT)
+    if committed:
+        _check_settings(out / SETTINGS, settings)
+        writer.check(committed)
+    else:
+        writer.clear()  # of the other host, or of a run that was cut off before it got anywhere
+        _check_settings(out / SETTINGS, settings)
+    facts = ReadingList(out / READING).extend(reader, files_per_batch, committed)
+    batches: list[dict[str, Any]] = []
+    if committed < facts.batches:
+        tasks = facts.sites  # more of them would have nothing to do
+        batches = _micro_batches(log, settings, out, master, tasks, _sink(writer, staged))
+        staged.remove()
+    advanced(facts.rows)
+    return writer.finish(
+        host=f"spark {master}",
+        events=facts.rows,
+        seconds=time.perf_counter() - started,
+        computing=sum(each["seconds"] for each in batches),
+        batches=batches,
+    )
+
+
+def committed_batches(checkpoint: Path) -> int:
+    """How many micro-batches Spark will not do again; it keeps the names of the last ones."""
+    folder = checkpoint / "commits"
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    return max((int(name) + 1 for name in names if name.isdecimal()), default=0)
+
+
+def _micro_batches(
+    log: Path, settings: ChainSettings, out: Path, master: str, tasks: int, sink: Sink
+) -> list[dict[str, Any]]:
+    """Does all of the reading list that is not committed; tells rows and seconds of each batch."""
+    with of_the_jvm(out / _SPARK_LOG), told_to(out / _SPARK_LOG):
+        session = spark_session(master, out / _SPARK_LOG)
+        tasks = max(1, min(tasks, session.sparkContext.defaultParallelism))
+        # A checkpoint keeps what it began with.
+        session.conf.set("spark.sql.shuffle.partitions", tasks)
+        query = (
+            chained(due(session, out / READING), settings, log, out / _STAGED)
+            .writeStream.foreachBatch(lambda batch, batch_id: sink(batch.collect(), batch_id))
+            .option("checkpointLocation", str(out / CHECKPOINT))
+            .start()
+        )
+        try:
+            wait_for(query.processAllAvailable)
+        finally:
+            query.stop()
+        done = query.recentProgress
+    return [
+        {"frames": each.numInputRows, "seconds": each.durationMs["triggerExecution"] / 1000}
+        for each in done
+        if each.numInputRows
+    ]
+
+
+def _sink(writer: RunWriter, staged: Staged) -> Sink:
+    """Makes what the sites' chains gave the whole of a micro-batch.
+
+    What only the end of the input gives is a batch of its own, which every later end replaces.
+    """
+    staged.clear()
+
+    def write(rows: list[Row], batch_id: int) -> None:
+        # Sorted here: a sort in Spark samples its input first, and so runs the chains twice.
+        given = sorted(rows, key=lambda row: (row.site, row.number))
+        last = [part_of(row, staged) for row in given if row.last]
+        if last:
+            writer.write(END, last)
+        parts = [part_of(row, staged) for row in given if not row.last]
+        writer.write(batch_id, parts, ends=bool(last))
+        staged.clear()
+
+    return write
+
+
+def part_of(row: Row, staged: Staged) -> OutputPart:
+    """What a row of ``OUTPUT`` holds."""
+    payload = staged.get(row.staged) if row.staged else bytes(row.payload)
+    return OutputPart(row.site, row.kind, payload)

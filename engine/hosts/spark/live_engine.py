@@ -1,0 +1,259 @@
+"""Chains on Spark over a log that grows: one query without end, a micro-batch for each page.
+
+What a micro-batch gives is written when it comes (``LiveAnswers``), then how far that is, then
+Spark commits. So after a crash Spark may do a micro-batch again, of which all or a part is
+written: the answers of the former are left out, those of the latter compared with what is there.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import Row, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from engine.hosts.chain import ChainSettings
+from engine.hosts.chain.identity import identity_of
+from engine.hosts.chain.site_chain import SNAPSHOT_VERSION
+from engine.hosts.spark.host import (
+    chained,
+    committed_batches,
+    due,
+    of_the_jvm,
+    part_of,
+    spark_failure,
+    spark_session,
+)
+from engine.hosts.spark.reading_list import BYTES_PER_PAGE, FILES_PER_PAGE, LiveList
+from engine.hosts.spark.typed_output import Staged
+from engine.log.files.folder import retired
+from engine.log.files.log_files import file_mark, reading
+from engine.log.following import Piece, piece_after
+from engine.log.whole_file import load, save
+from engine.output.answer_lines import AnswersDamaged
+from engine.output.live_answers import LiveAnswers, skipped
+from engine.output.run_writer import CHECKPOINT, READING
+
+_SINK: Final = "sink"
+_STAGED: Final = "staged"
+_LOOK_S: Final = 0.2
+_VERSION: Final = (2, SNAPSHOT_VERSION)
+
+
+def spark_log(folder: Path) -> Path:
+    """What Spark says, of an engine whose state is in ``folder``."""
+    return folder.with_suffix(".log")
+
+
+class SparkEngine:
+    """The chains of every site, on a Spark master; the twin of ``live.EmbeddedEngine``.
+
+    Args:
+        log: the arrival log; workers reach it, and ``folder``, under the same paths.
+        folder: of this engine's state alone. What Spark says goes to a file beside it.
+        settings: of every chain.
+        open_answers: from what ``LiveAnswers.state`` gave (empty: nothing) to the answers.
+        master: any Spark master.
+        tell: takes a line for people.
+
+    Raises:
+        UserError: no Java.
+    """
+
+    def __init__(
+        self,
+        log: Path,
+        folder: Path,
+        settings: ChainSettings,
+        open_answers: Callable[[dict[str, Any]], LiveAnswers],
+        master: str,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._log = log
+        self._folder = folder
+        self._settings = settings
+        self._identity = identity_of(settings)
+        self._tell = tell
+        self._written = threading.Condition()
+        self._goal: int | None = None
+        """The log's last file when this life began; None: not known yet, or reached."""
+        self._began = False
+        self._ended = False
+        self._staged = Staged(folder / _STAGED)
+        self._saved = 0
+        self._open(open_answers)
+        with of_the_jvm(spark_log(folder)):
+            self._query = self._start(spark_session(master, spark_log(folder)))
+
+    @property
+    def done(self) -> int:
+        """Number of the log's file that was read last."""
+        return self._list.listed
+
+    @property
+    def saved(self) -> int:
+        """Number of the log's file behind which a restart goes on.
+
+        What Spark has not committed it does again, from the log.
+        """
+        batch, done = self._last
+        if done != self._saved and committed_batches(self._folder / CHECKPOINT) > batch:
+            self._saved = done
+        return self._saved
+
+    def _open(self, open_answers: Callable[[dict[str, Any]], LiveAnswers]) -> None:
+        state = load(self._folder / _SINK)
+        if state is None and (self._folder / _SINK).exists():
+            self._tell(f"{self._folder / _SINK}: is damaged")
+        state = self._fitting(state)
+        if state is not None:
+            try:
+                self._answers = open_answers(state["answers"])
+            except AnswersDamaged as damaged:
+                self._tell(f"{damaged}: answers are to be made again from the log's beginning")
+                state = None
+        if state is None:
+            self._answers = open_answers({})  # may be refused: then the state stays
+            shutil.rmtree(self._folder, ignore_errors=True)
+            state = {"batch": -1, "done": 0, "sites": ()}
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._batch: int = state["batch"]
+        self._last: tuple[int, int] = (self._batch, state["done"])
+        self._list = LiveList(self._folder / READING, self._batch + 1, state["done"])
+        self._list.sites.update(state["sites"])
+        self._list.listed = skipped(self._log, self._list.listed, self._tell)
+        if self._batch < 0 and self._list.listed:
+            # Else a restart would see answers, and not where they begin.
+            self._answers.patient(partial(self._save, -1, self._list.listed))
+
+    def _fitting(self, state: dict[str, Any] | None) -> dict[str, Any] | None:
+        """``state``, unless it is not of these settings, this log and Spark's checkpoint."""
+        committed = committed_batches(self._folder / CHECKPOINT)
+        if state is None and not committed:
+            return None
+        if (
+            isinstance(state, dict)
+            and state.get("version") == _VERSION
+            and state["settings"] == self._identity
+            and (
+                state["mark"] == file_mark(self._log, state["done"])
+                or state["done"] < retired(self._log).upto
+            )
+            and state["batch"] in (committed - 1, committed)
+        ):
+            return state
+        self._tell("the engine's state is of other queries, log or version: starts from scratch")
+        return None
+
+    def _start(self, session: SparkSession) -> StreamingQuery:
+        session.conf.set(
+            "spark.sql.shuffle.partitions", session.sparkContext.defaultParallelism
+        )  # a checkpoint keeps what it began with
+        self._staged.clear()
+        listed = due(session, self._folder / READING, cleanSource="delete")
+        return (
+            chained(listed, self._settings, self._log, self._folder / _STAGED)
+            .writeStream.foreachBatch(lambda batch, number: self._sink(batch.collect(), number))
+            .option("checkpointLocation", str(self._folder / CHECKPOINT))
+            .start()
+        )
+
+    def upto(self, number: int) -> None:
+        """Takes the log's files up to that number.
+
+        Raises:
+            UserError: a worker found the log, or a query, at fault.
+            SparkFailure: the Spark query failed.
+        """
+        if not self._began:
+            self._began, self._goal = True, number
+        while self._list.listed < number:
+            with reading(self._log):
+                self._list.add(*self._next_pieces(number))
+            # What comes meanwhile goes on one page: small ones would only wait behind one another.
+            self._wait_for(self._all_done)
+
+    def idle(self) -> None:
+        """Nothing came for a while."""
+        self._check()
+        with self._written:
+            self._answers.rest()
+
+    def close(self) -> None:
+        """Returns when all is answered, and what the log's end would give is written.
+
+        Raises:
+            SlackwaterError: as ``upto``.
+        """
+        if self._list.sites:
+            self._list.add([], self._list.listed, ends=True)
+        self._wait_for(self._all_done)
+        with of_the_jvm(spark_log(self._folder)):
+            self._query.stop()
+        with self._written:
+            if not self._ended:
+                self._answers.close()
+
+    def _next_pieces(self, number: int) -> tuple[list[Piece], int]:
+        """Of the log, for a page, and the number of the last file in them."""
+        pieces: list[Piece] = []
+        size, done = 0, self._list.listed
+        while done < number and size < BYTES_PER_PAGE and len(pieces) < FILES_PER_PAGE:
+            piece = piece_after(self._log, done)
+            pieces.append(piece)
+            size, done = size + piece.path.stat().st_size, piece.last
+        return pieces, done
+
+    def _all_done(self) -> bool:
+        return self._batch == self._list.next - 1
+
+    def _wait_for(self, true: Callable[[], bool]) -> None:
+        with self._written:
+            while not self._written.wait_for(true, _LOOK_S):
+                self._check()
+
+    def _check(self) -> None:
+        with of_the_jvm(spark_log(self._folder)):
+            if not self._query.isActive:
+                raise spark_failure(str(self._query.exception()), spark_log(self._folder))
+
+    def _sink(self, rows: list[Row], batch: int) -> None:
+        """Writes what a micro-batch gave, unless that was done before a crash."""
+        with self._written:
+            if batch > self._batch:
+                # Sorted here: a sort in Spark samples its input, and so runs the chains twice.
+                given = sorted(rows, key=lambda row: (row.site, row.number))
+                self._answers.take([part_of(row, self._staged) for row in given if not row.last])
+                done = self._list.done_of.pop(batch)
+                if self._goal is not None and done >= self._goal:
+                    self._goal = None
+                    self._answers.caught_up()
+                last = [part_of(row, self._staged) for row in given if row.last]
+                if last:
+                    self._answers.close(last)
+                    self._ended = True
+                self._answers.patient(partial(self._save, batch, done))
+                self._batch = batch
+                self._written.notify_all()
+            self._staged.clear()
+
+    def _save(self, batch: int, done: int) -> None:
+        """Raises OSError: it cannot be."""
+        save(
+            self._folder / _SINK,
+            {
+                "version": _VERSION,
+                "settings": self._identity,
+                "batch": batch,
+                "done": done,
+                "mark": file_mark(self._log, done),
+                "sites": sorted(self._list.sites),
+                "answers": self._answers.state(),
+            },
+        )
+        self._last = (batch, done)

@@ -1,0 +1,413 @@
+"""Warnings about likely mistakes: what the input lacks for what the queries ask."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from edge_agent import records as r
+from engine.barrier.registry import BARRIERS, BarrierSettings, Closes, barrier_in_force
+from engine.core.clocks.prediction import UNSTATED_PPB
+from engine.core.timeline import ANY_TYPE
+from engine.core.units import neat, unit_ns
+from engine.hosts.chain import ChainSettings
+from engine.hosts.clock_faults import clocks_set_back
+from engine.log.following import Log, opened
+from engine.log.input.numbering import CountedLane
+from engine.order.base import OrderSettings, numbers_mislead
+from engine.order.registry import is_order
+from engine.query.explain_operators import cost_of_repetition, cost_without_key
+from engine.query.fields import named_types
+from engine.query.language.mistakes import closest
+from engine.query.monitor_plan import monitored_plans
+from engine.query.plan import Plan
+
+# Queries whose matches can wait only for the end: of types that nothing in the input promises.
+
+
+def never_promised(
+    log: Path | Log, plans: Iterable[Plan], order: OrderSettings, barrier: BarrierSettings | None
+) -> dict[str, list[str]]:
+    """Per query, the types for which it waits and which no punctuation of ``log`` promises.
+
+    Of the orders only ``none`` leaves promises to the input. The log is read no further than until
+    every type was promised once; one that names no type promises all of its source's, so it is
+    taken to promise any.
+
+    Raises:
+        UserError: not an arrival log, or a damaged one.
+    """
+    if not order.leaves_promises:
+        return {}
+    awaited = {plan.name: _awaited(plan, barrier) for plan in plans}
+    missing = set().union(*awaited.values())
+    if missing:
+        for frame in opened(log).one_by_one():
+            promised = _promised(frame.batch)
+            missing = set() if None in promised else missing - promised
+            if not missing:
+                break
+    found = {name: sorted(types & missing) for name, types in awaited.items()}
+    return {name: types for name, types in found.items() if types}
+
+
+def _awaited(plan: Plan, given: BarrierSettings | None) -> set[str]:
+    """Types whose promises decide when a match of ``plan`` leaves, or its windows close."""
+    if plan.windows:
+        by_promise = given is not None and BARRIERS[given.name].closes is Closes.PROMISE
+        return {ANY_TYPE} if by_promise else set()
+    if not plan.steps:
+        return set()
+    barrier = barrier_in_force(given, plan.realtime)
+    closes = BARRIERS[barrier.name].closes
+    by_promise = closes is Closes.PROMISE
+    in_order = barrier.ordered and closes is not Closes.SLACK
+    return {step.type for step in plan.steps if (by_promise if step.negated else in_order)}
+
+
+def _promised(batch: pa.RecordBatch) -> set[str | None]:
+    """Types that the punctuations of a frame name; None: one that names no type."""
+    if r.KIND not in batch.schema.names:
+        return set()
+    rows = np.flatnonzero(np.asarray(batch.column(r.KIND).fill_null(0)) == int(r.Kind.POG))
+    if not len(rows):
+        return set()
+    if r.TYPE not in batch.schema.names:
+        return {None}
+    return set(pc.unique(batch.column(r.TYPE).take(pa.array(rows)).cast(pa.string())).to_pylist())
+
+
+# Types that a pattern names and no event has: most likely a slip of the pen.
+
+
+_LISTED = 8
+
+
+def unseen_types(log: Path | Log, plans: Iterable[Plan]) -> list[str]:
+    """One line per query and type that no event of ``log`` has: its place, and existing types.
+
+    The log is read no further than until every type was seen once. A negated step's type may
+    rightly be missing, and any type may still come on a stream without end: no error.
+
+    Raises:
+        UserError: not an arrival log, or a damaged one.
+    """
+    named = [(plan, kinds) for plan in plans if (kinds := named_types(plan))]
+    missing = {kind for _, kinds in named for kind in kinds}
+    seen: set[str] = set()
+    if missing:
+        for frame in opened(log).one_by_one():
+            seen |= _types(frame.batch)
+            if missing <= seen:
+                break
+    return [
+        f"{plan.name}{_place(plan.text, kind)}: no event is of type {kind!r}{_there_is(kind, seen)}"
+        for plan, kinds in named
+        for kind in kinds
+        if kind not in seen
+    ]
+
+
+def _place(text: str, kind: str) -> str:
+    """Where a query names it first."""
+    found = re.search(rf"(?<!\w){re.escape(kind)}(?!\w)", text)
+    if found is None:
+        return ""
+    start = found.start()
+    column = start - text.rfind("\n", 0, start)
+    return f", line {text.count(chr(10), 0, start) + 1}, column {column}"
+
+
+def _there_is(wrong: str, seen: set[str]) -> str:
+    near = closest(wrong, seen)
+    more = len(seen) - _LISTED
+    listed = ", ".join(sorted(seen)[:_LISTED]) + (f" and {more} more" if more > 0 else "")
+    return (f"; there is {listed}" if seen else "") + (f"; {near}" if near else "")
+
+
+_EVENTS: Final = tuple(map(int, (r.Kind.EVENT, r.Kind.IBP, r.Kind.IBE)))
+
+
+def _types(batch: pa.RecordBatch) -> set[str]:
+    """The types of a frame's events and halves of such; its punctuations' do not count."""
+    if r.TYPE not in batch.schema.names:
+        return set()
+    column = batch.column(r.TYPE)
+    if r.KIND in batch.schema.names:
+        kinds = pc.fill_null(batch.column(r.KIND), int(r.Kind.EVENT))
+        column = column.filter(pc.is_in(kinds, pa.array(_EVENTS, kinds.type)))
+    return {kind for kind in pc.unique(column).to_pylist() if kind is not None}
+
+
+# Warnings about likely mistakes: what the input lacks for the query.
+#
+# Each function gives lines for a person, none where nothing is in doubt.
+
+
+_LINES: Final = 3
+_AFTER_STEP: Final = (
+    "give a sync record (offset, delay) after each step, or a column incarnation that rises with "
+    "each start of the device"
+)
+_NAMED: Final = 5
+
+
+def of_promises(
+    log: Path | Log, plans: Iterable[Plan], order: OrderSettings, barrier: BarrierSettings | None
+) -> list[str]:
+    """Queries that could only wait for the end of the input, and what helps."""
+    return [
+        f"{name}: nothing in the input promises {' or '.join(map(_type, types))} (kind pog), so "
+        "results wait until its sources end or the input does; take an order such as sequence, or "
+        "a barrier such as bounded:1s or hold:1s"
+        for name, types in never_promised(log, plans, order, barrier).items()
+    ]
+
+
+def _type(name: str) -> str:
+    return "anything of all types" if name == ANY_TYPE else name
+
+
+def of_line_numbers(
+    barrier: BarrierSettings | None, time_unit: str, *, arrival_given: bool
+) -> list[str]:
+    """A match that is to be held for lines instead of time."""
+    if arrival_given or barrier is None or not BARRIERS[barrier.name].by_arrival:
+        return []
+    lines = barrier.span_ns // unit_ns(time_unit)
+    text = (
+        "the input has no arrival times, line numbers replace them: barrier "
+        f"{barrier.name} keeps each match for {lines:,} lines; give each record its "
+        "arrival, or take a barrier that "
+        "goes by event time, such as bounded:1s"
+    )
+    return [text]
+
+
+def of_numbers(
+    counters: dict[str, Any], see: str, log: Path | Log, *, numbered: bool = True
+) -> list[str]:
+    """Numbers that do not tell the order of events in time.
+
+    Args:
+        counters: of a run, see ``engine.scenario``.
+        see: what says more.
+        log: the input of the run.
+        numbered: whether its events have numbers of their own; False: its lines were counted.
+    """
+    lanes = _lanes(counters)
+    arrived, back = (sum(lane.get(name, 0) for lane in lanes) for name in ("arrived", "backwards"))
+    if not numbers_mislead(back, arrived):
+        return []
+    from engine.log.describe import readable_duration  # noqa: PLC0415 - brings rich, for few
+
+    most = max(lane.get("backwards_ns", 0) for lane in lanes)
+    text = (
+        f"{back:,} of {arrived:,} events lie before one of their source with a smaller number, by "
+        f"up to {readable_duration(most)}: "
+    )
+    behind = {
+        (site, lane["source"]): lane["backwards_ns"]
+        for site, of in counters["sites"].items()
+        for lane in of["lanes"] if lane.get("backwards") and lane["source"] is not None
+    }  # fmt: skip
+    was_set = {
+        source for (site, source), by in clocks_set_back(set(behind), log).items()
+        if 2 * by >= behind[site, source]
+    }  # fmt: skip
+    if was_set:
+        names = ", ".join(sorted(was_set)[:_LINES]) + (" ..." if len(was_set) > _LINES else "")
+        said = f"the clock was set back, not the network slow (source {names})"
+        return [f"{text}{said}, and no order can repair that; {_AFTER_STEP}"]
+    slack = f"kslack:{neat(most)}"
+    can = f"can: --order {slack}, or see" if is_order(slack) else "needs a slack beyond all; see"
+    remedy = f"{can} {see}"
+    if numbered:
+        text += f"if the clock was set back, {_AFTER_STEP}. If numbers do not follow event time,"
+    else:
+        text += "the input has no numbers (its lines are counted), so"
+    return [
+        f"{text} order sequence cannot put these in their place, and one by event time {remedy}"
+    ]
+
+
+def of_refuted_clocks(counters: dict[str, Any]) -> list[str]:
+    """Clocks whose declared bounds are refuted: by events that arrived before they can have
+    happened, or by syncs between which the offset moved by more than was stated.
+
+    Args:
+        counters: of a run, see ``engine.scenario``.
+    """
+    clocks = [each for site in counters["sites"].values() for each in site.get("clocks", ())]
+    refuted = [(each["source"], each["refuted_ns"]) for each in clocks if each["refuted_ns"]]
+    moved = [
+        f"clock {each['source']}: its offset moved between syncs by "
+        f"{each['skew_seen_ppb'] / 1000:,.10g} ppm, where {each['skew_stated_ppb'] / 1000:,.10g} "
+        f"ppm are {'assumed' if each['skew_stated_ppb'] == UNSTATED_PPB else 'stated'}; what rests "
+        "on the offset before is uncertain, and later offsets err as fast as was seen. State a "
+        f"skew_error_ppb of {each['skew_seen_ppb']} or more in its syncs"
+        for each in clocks if "skew_seen_ppb" in each
+    ]  # fmt: skip
+    if not refuted:
+        return _few(moved)
+    from engine.log.describe import readable_duration  # noqa: PLC0415 - brings rich, for few
+
+    early = [
+        f"clock {name}: an event arrived {readable_duration(by)} before it can have happened by "
+        "what the syncs say of its clock, which is ahead by that much or more; from there to the "
+        "next sync what its events are compared with is uncertain. Sync the clock that stamps "
+        "them, or state a larger skew_error_ppb or delay"
+        for name, by in refuted
+    ]  # fmt: skip
+    return [*_few(early), *_few(moved)]
+
+
+def of_windows(counters: dict[str, Any]) -> list[str]:
+    """Windows that say less than they could, as that would be too much.
+
+    Args:
+        counters: of a run, see ``engine.scenario``.
+    """
+    found = Counter[tuple[str, str]]()
+    for site in counters["sites"].values():
+        for name, counts in site["queries"].items():
+            found.update({(name, what): counts.get(what, 0) for what in _TOO_MUCH})
+    return [f"{name}: {_TOO_MUCH[what].format(f'{n:,}')}" for (name, what), n in found.items() if n]
+
+
+_TOO_MUCH: Final = {
+    "wide_gaps": "{} times an event or a run of lost numbers may lie in so many windows that those "
+    "without any other event have no row for it. Use longer windows, or a smaller --window "
+    "horizon=, or clocks that err by less",
+    "refused_groups": "{} events found no room in their windows, and no window beside has bounds. "
+    "Use longer windows, fewer groups, or a smaller --window horizon=",
+}
+
+
+def of_counted(lanes: Sequence[CountedLane]) -> list[str]:
+    """Numbers that were taken otherwise than they stand in the input."""
+    found = [(lane, _source(lane)) for lane in lanes]
+    wrapped = [
+        f"{name}: its numbers fall from near {2**of.bits - 1:,} to near 0, so they are taken for a "
+        f"counter of {of.bits} bits that wrapped around {_times(of.wraps)}; --seq-bits {of.bits} "
+        "says so from the first event on"
+        for of, name in found if of.bits
+    ]  # fmt: skip
+    restarted = [
+        f"{name}: its numbers begin again {_times(of.restarts)} while its time goes on, so it is "
+        "taken to have restarted; a column incarnation that rises with each start says so, and a "
+        "number that wraps around needs --seq-bits 8, 16 or 32"
+        for of, name in found if of.restarts
+    ]  # fmt: skip
+    reused = [
+        f"{name}: {of.reused:,} events have a number that another event of it had before, with "
+        "another time or content; they are kept, without a number. Say how the device counts: "
+        "--seq-bits 8, 16 or 32 if its counter wraps around, a column incarnation if it begins "
+        "again, or --map attrs.number=COLUMN if these are no numbers of events"
+        for of, name in found if of.reused
+    ]  # fmt: skip
+    return [*_few(wrapped), *_few(restarted), *_few(reused)]
+
+
+def with_counted(counters: dict[str, Any], counted: Sequence[CountedLane]) -> dict[str, Any]:
+    """``counters`` whose lanes have ``reused``, ``unnumbered`` and ``restarts``, where any are."""
+    for of in counted:
+        for lane in counters["sites"].get(of.site, {"lanes": ()})["lanes"]:
+            if (lane["source"], lane["stream"]) == (of.source, of.stream):
+                for name in ("reused", "unnumbered", "restarts"):
+                    lane[name] = lane.get(name, 0) + getattr(of, name)
+    return counters
+
+
+def _source(lane: CountedLane) -> str:
+    site = "" if lane.site == r.DEFAULT_SITE else f" of site {lane.site}"
+    stream = "" if lane.stream == r.DEFAULT_STREAM else f", stream {lane.stream}"
+    return f"source {lane.source}{site}{stream}"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
+
+
+def _few(lines: list[str]) -> list[str]:
+    """At most so many lines of one kind as one reads."""
+    if len(lines) > _LINES:
+        lines = [*lines[:_LINES], f"the same of {len(lines) - _LINES:,} more sources"]
+    return lines
+
+
+def of_joins(plans: Iterable[Plan]) -> list[str]:
+    """Joins that compare all with all."""
+    costly = [(plan.name, cost_without_key(plan)) for plan in plans]
+    return [f"{name}: {cost}; add an equality to ON" for name, cost in costly if cost]
+
+
+def of_repetition(plans: Iterable[Plan]) -> list[str]:
+    """Patterns whose matches nothing bounds."""
+    costly = [(plan.name, cost_of_repetition(plan)) for plan in plans]
+    return [f"{name}: {cost}" for name, cost in costly if cost]
+
+
+def of_constraints(plans: Iterable[Plan]) -> list[str]:
+    """Patterns without a possible match under a constraint, or with an impossible alternative."""
+    monitored = monitored_plans(plans)
+    if not monitored:
+        return []
+    from engine.query.automata.verdicts import without_room  # noqa: PLC0415 - for few queries
+
+    return [f"{plan.name}: {each}" for plan in monitored for each in without_room(plan)]
+
+
+def before_pass(
+    log: Path | Log, plans: Sequence[Plan], settings: ChainSettings, time_unit: str,
+    *, arrival_given: bool,
+) -> list[str]:  # fmt: skip
+    """All warnings that need no pass, on the command line and in Python alike."""
+    return [
+        *of_promises(log, plans, settings.order, settings.barrier),
+        *of_joins(plans),
+        *of_repetition(plans),
+        *of_constraints(plans),
+        *of_line_numbers(settings.barrier, time_unit, arrival_given=arrival_given),
+    ]
+
+
+def of_streams(plans: Sequence[Plan], counters: dict[str, Any]) -> list[str]:
+    """A stream of a query that nothing came of: most likely a slip of the pen."""
+    seen = sorted({lane["stream"] for lane in _lanes(counters)})
+    named = {stream for plan in plans for stream in plan.streams}
+    return [
+        f"no event of stream {stream}; there are {', '.join(seen)}"
+        for stream in sorted(named)
+        if stream not in seen
+    ]
+
+
+def of_clocks(counters: dict[str, Any], how: str = "--clock {}") -> list[str]:
+    """Sources with an unknown clock error, where other sources have a known one.
+
+    ``how``: to say what is known of a clock.
+    """
+    names = sorted({name for site in counters["sites"].values()
+                    for name in site.get("unknown_clocks", ())})  # fmt: skip
+    if not names:
+        return []
+    shown = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" * (len(names) > _NAMED))
+    text = (
+        f"nothing is known of the {'clock' if len(names) == 1 else 'clocks'} of {shown}: what "
+        "compares their events with those of another clock is unknown, as if they were right. If "
+        f"one clock stamped all, say {how.format('exact')}; if one is off, "
+        f"{how.format(f'{names[0]}=-3.2s±0.1s')}; or give sync rows"
+    )
+    return [text]
+
+
+def _lanes(counters: dict[str, Any]) -> list[dict[str, Any]]:
+    return [lane for site in counters["sites"].values() for lane in site["lanes"]]

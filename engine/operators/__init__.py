@@ -1,0 +1,1 @@
+"""What answers queries: patterns, windows, constraints, dataflows, cascades and checks."""

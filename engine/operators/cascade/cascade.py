@@ -1,0 +1,147 @@
+"""The statements of a chain that read results, and what flows between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from msgspec.structs import astuple
+
+from engine.barrier.registry import BarrierSettings
+from engine.core.operator import Operator, ResultPieces
+from engine.core.released import ClockBound, Released, Strings
+from engine.operators.cascade.result_reader import ProgressSteps, Reach, SourceProgress, reach_of
+from engine.operators.cascade.stage import DerivedStage
+from engine.operators.match.settings import PatternSettings
+from engine.operators.window.settings import WindowSettings
+from engine.query.failures import QueryFailures
+from engine.query.plan import Plan
+from engine.query.results_as_events import facts_of, sources_of
+
+
+@dataclass(frozen=True, slots=True)
+class Reaching:
+    """What decides how long results take, and may change."""
+
+    window: WindowSettings
+    pattern: PatternSettings
+    barrier: BarrierSettings | None
+
+    def reach(self, plan: Plan) -> Reach:
+        """Of the results of ``plan``."""
+        return reach_of(plan, self.window, self.pattern, self.barrier)
+
+
+class Cascade:
+    """Carries results from the operators that give them to the stages that read them.
+
+    Args:
+        plans: of all statements, each behind what it reads.
+        operators: of them; ``DerivedStage``s of derived plans.
+        settings: of the chain.
+        failures: of the chain's statements.
+    """
+
+    def __init__(
+        self, plans: Sequence[Plan], operators: Sequence[Operator], settings: Reaching,
+        failures: QueryFailures,
+    ) -> None:  # fmt: skip
+        self._plans, self._operators, self._failures = plans, operators, failures
+        numbers = {plan.name: number for number, plan in enumerate(plans)}
+        self._readers: dict[int, list[tuple[int, DerivedStage, int]]] = {}
+        self._stages: list[tuple[int, DerivedStage]] = []
+        for number, (plan, stage) in enumerate(zip(plans, operators, strict=True)):
+            if not isinstance(stage, DerivedStage):
+                continue
+            self._stages.append((number, stage))
+            for place, source in enumerate(sources_of(plan)):
+                readers = self._readers.setdefault(numbers[source.name], [])
+                readers.append((number, stage, place))
+        self._first = len(plans) - len(self._stages)
+        """So many statements read the log; they come first."""
+        self._progress = {
+            number: SourceProgress(plans[number], settings.reach(plans[number]))
+            for number in self._readers if not sources_of(plans[number])
+        }  # fmt: skip
+        self._waits = {
+            number: settings.reach(plans[number]).waits_ns
+            for number in self._readers if sources_of(plans[number])
+        }  # fmt: skip
+        self._err = [facts_of(plan).times_err for plan in plans]
+        self._bound = ClockBound()
+        self._read: dict[int, int] = {}
+
+    def begins(self) -> None:
+        """Starts to collect results."""
+        self._read = {}
+        failed = self._failures.reasons.keys()
+        if any(number in failed for number, _ in self._stages):  # their memory becomes free
+            self._stages = [each for each in self._stages if each[0] not in failed]
+            self._readers = {
+                number: [each for each in readers if each[0] not in failed]
+                for number, readers in self._readers.items()
+            }
+
+    def saw(self, number: int, released: Released) -> None:
+        """The operator of statement ``number`` has read a batch of the log's events."""
+        self._bound = released.bound
+        if number in self._progress:
+            self._progress[number].saw(released)
+
+    def advance(self, now: int, strings: Strings, results: Sequence[ResultPieces]) -> None:
+        """The arrival clock has come to ``now``: what is in ``results`` flows on, into them; what
+        the log's readers had due by then is there.
+        """
+        self._flow(results, strings, now, finishes=False)
+
+    def finish(self, at: int, strings: Strings, results: Sequence[ResultPieces]) -> None:
+        """End of the input at ``at``."""
+        self._flow(results, strings, at, finishes=True)
+
+    def _flow(
+        self, results: Sequence[ResultPieces], strings: Strings, now: int, *, finishes: bool
+    ) -> None:
+        for number in range(self._first):
+            self._tell(number, results, strings)
+        for number, stage in self._stages:
+            stage.strings = strings
+            read = partial(stage.finish if finishes else stage.advance, now)
+            results[number].extend(self._failures.run(number, read))
+            self._tell(number, results, strings)
+
+    def _tell(self, number: int, results: Sequence[ResultPieces], strings: Strings) -> None:
+        """What is new of statement ``number`` goes to its readers."""
+        operator = self._operators[number]
+        steps: list[ProgressSteps] = []
+        if number in self._progress:
+            steps, self._progress[number].steps = self._progress[number].steps, []
+        elif isinstance(operator, DerivedStage):
+            steps, operator.progress = operator.progress, []
+        if number not in self._readers:
+            return
+        if number in self._waits:
+            bound = self._bound if self._err[number] else ClockBound()
+            steps = [
+                ProgressSteps(step.at, step.value - self._waits[number] - 3 * bound.at(step.value))
+                for step in steps
+            ]
+        pieces = results[number].pieces
+        new = pieces[self._read.get(number, 0) :]
+        self._read[number] = len(pieces)
+        bound = self._bound if self._err[number] else ClockBound()
+        for reader, stage, source in self._readers[number]:
+            stage.strings = strings
+            self._failures.run(reader, partial(stage.take, source, new, steps, bound))
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data; stages have their own."""
+        progress = {number: each.snapshot() for number, each in self._progress.items()}
+        return {"progress": progress, "bound": list(astuple(self._bound))}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over a snapshot."""
+        self._bound = ClockBound(*state["bound"])
+        for number, saved in state["progress"].items():
+            self._progress[number].restore(saved)

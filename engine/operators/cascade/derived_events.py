@@ -1,0 +1,349 @@
+"""Results of a statement as events of another one: columns, one row for each result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from msgspec.structs import replace
+
+from edge_agent import records as r
+from engine.core.clocks.epochs import CLOCK_STATUS, UNKNOWN_EPOCH
+from engine.core.clocks.seen import MIXED, STAMPED_BY
+from engine.core.columns import VALID_PREFIX, Columns, join, joined_type
+from engine.core.errors import ContractViolation
+from engine.core.frame import ATTR_PREFIX
+from engine.core.operator import Result, ResultColumns
+from engine.core.released import NO_EPOCH, Strings
+from engine.core.timeline import CHANCE, REF_END, UNKNOWN
+from engine.operators.constraint.alerts import Alerts
+from engine.operators.match.match_results import CERTAINTIES, UNCERTAINTY, Matches, certainties_of
+from engine.operators.window.output.results import WindowResults, window_identities
+from engine.operators.window.output.table import COUNTS
+from engine.operators.window.state.content import VALUE
+from engine.operators.window.state.number import FLOAT, HALF_WORD, INT, NULL, TEXT
+from engine.output.identity import identities
+from engine.query.plan import WindowKind
+from engine.query.results_as_events import OF_ALERTS, returned_values
+
+# Events that results are, as columns with their attributes' types: joined, cut, put in order.
+
+
+CODED: Final = ("source", "clock", "stream", "type", STAMPED_BY)
+"""Columns of codes of texts, besides attributes that are texts."""
+
+
+@dataclass(slots=True)
+class DerivedRows:
+    """``n`` events. ``types``: of own attributes that some event has."""
+
+    n: int = 0
+    columns: Columns = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.columns[name]
+
+    @property
+    def time(self) -> np.ndarray:
+        """By which they are put in order: their ends."""
+        return self.columns.get(REF_END, np.empty(0, np.int64))
+
+    def take(self, which: np.ndarray) -> DerivedRows:
+        """Those of ``which``: places, or a mask."""
+        if not self.n:
+            return self
+        columns = {name: column[which] for name, column in self.columns.items()}
+        n = int(which.sum()) if which.dtype == np.bool_ else len(which)
+        return DerivedRows(n, columns, self.types) if n else DerivedRows()
+
+    def cut(self, start: int, end: int) -> DerivedRows:
+        """Those from place ``start`` to before ``end``: views of these."""
+        if end <= start:
+            return DerivedRows()
+        columns = {name: column[start:end] for name, column in self.columns.items()}
+        return DerivedRows(end - start, columns, self.types)
+
+    def having(self, **columns: np.ndarray) -> DerivedRows:
+        """The same with these columns."""
+        return DerivedRows(self.n, {**self.columns, **columns}, self.types) if self.n else self
+
+    def in_order(self) -> DerivedRows:
+        """By their ends, then their starts, then what they are: the same however they came."""
+        if self.n < 2:
+            return self
+        keys = [self.columns[name] for name in (*CONTENT[::-1], "ref", REF_END)]
+        return self.take(np.lexsort(keys))
+
+    def contents(self) -> np.ndarray:
+        """What they are: int64 (n, 2) (``engine.output.identity``)."""
+        if not self.n:
+            return np.empty((0, len(CONTENT)), np.int64)
+        return np.column_stack([self.columns[name] for name in CONTENT])
+
+    def codes(self) -> np.ndarray:
+        """Of texts."""
+        if not self.n:
+            return np.empty(0, np.int64)
+        names = [*CODED, *(ATTR_PREFIX + name for name, of in self.types.items() if of == "str")]
+        held = [self.columns[name] for name in names if name in self.columns]
+        return np.unique(np.concatenate(held))
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data."""
+        columns = {name: column.copy() for name, column in self.columns.items()}
+        return {"n": self.n, "columns": columns, "types": dict(self.types)}
+
+    @classmethod
+    def restored(cls, state: dict[str, Any]) -> DerivedRows:
+        """From a snapshot."""
+        return cls(state["n"], dict(state["columns"]), dict(state["types"]))
+
+
+def joined(parts: Sequence[DerivedRows]) -> DerivedRows:
+    """One after another; an attribute that was whole somewhere and is not elsewhere is not."""
+    some = [part for part in parts if part.n]
+    if len(some) < 2:
+        return some[0] if some else DerivedRows()
+    types: dict[str, str] = {}
+    for part in some:
+        for name, of in part.types.items():
+            both = joined_type(types.get(name), of)
+            assert both is not None, f"{name}: {types.get(name)} and {of}"
+            types[name] = both
+    lengths = [part.n for part in some]
+    return DerivedRows(sum(lengths), join([part.columns for part in some], lengths), types)
+
+
+# Results of a statement as events of another one: columns, one row for each result.
+#
+# A window's result lies from the window's start to the last instant in it: windows are half open,
+# so that is a nanosecond before the end, and a window of 10 s holds the ten windows of 1 s that it
+# is made of. A window of ROWS ends with its last event. A match lies from where its first event
+# starts to where its last one ends, and its time errs by as much as that of its most uncertain
+# event.
+#
+# Its clock is that of its events, if they are of one; with others, that of its stream. It is
+# unknown if one of them is, and others came by then.
+#
+# ``chance``: 1 if the result is certain, else how probable it is, NaN where nobody knows: whether a
+# window has all of its events, and no other, depends on clocks, and how much that matters on
+# conditions of other statements.
+
+
+PLUS: Final = "plus"
+CONTENT: Final = ("content0", "content1")
+MISSING: Final = "missing"
+"""How many of the log's events are known to be missing where the result is made of them."""
+_ALMOST: Final = float(np.nextafter(1.0, 0.0))
+_WHOLE_MAX: Final = 1 << 31
+Found = tuple[Columns, dict[str, str]]
+"""Columns, and the types of own attributes."""
+
+
+class Attributes:
+    """Own attributes of n events."""
+
+    def __init__(self, n: int) -> None:
+        self.n, self.columns, self.types = n, Columns(), dict[str, str]()
+
+    def put(self, name: str, kind: str, data: np.ndarray, valid: np.ndarray | None = None) -> None:
+        """One more, whose ``valid`` (None: all) are there."""
+        self.types[name] = kind
+        self.columns[ATTR_PREFIX + name] = data
+        if valid is not None and not valid.all():
+            self.columns[VALID_PREFIX + name] = valid
+
+
+def derived_events(piece: Sequence[Result], stream: str, strings: Strings) -> Found:
+    """The events that the results ``piece`` are, of the stream and type ``stream``.
+
+    Raises:
+        ContractViolation: results that are no columns.
+    """
+    if not isinstance(piece, ResultColumns) or type(piece) not in _READERS:
+        raise ContractViolation(f"statement {stream!r}: nobody reads a {type(piece).__name__}")
+    columns, types = _READERS[type(piece)](piece, strings)
+    n = len(piece)
+    code = np.full(n, strings.code(stream), np.int32)
+    columns |= {r.STREAM: code, r.TYPE: code}
+    columns.setdefault(r.SOURCE, code)
+    columns[r.CLOCK] = columns[r.SOURCE]
+    columns[STAMPED_BY] = np.where(columns[STAMPED_BY] < 0, code, columns[STAMPED_BY])
+    columns[r.TS], columns[r.TE] = columns["ref"], columns[REF_END]
+    columns[r.SEQ] = np.full(n, -1)
+    columns["epoch"] = np.where(columns[MIXED], UNKNOWN_EPOCH, NO_EPOCH)
+    columns.setdefault(UNCERTAINTY, np.zeros(n, np.int64))
+    columns.setdefault(MISSING, np.zeros(n, np.int64))
+    found = identities_of(piece)
+    columns |= {name: found[:, place] for place, name in enumerate(CONTENT)}
+    return columns, types
+
+
+def identities_of(piece: ResultColumns) -> np.ndarray:
+    """Of each result (``engine.output.identity``): comparable within one statement and site."""
+    if isinstance(piece, WindowResults):
+        return window_identities(piece)
+    return identities(piece.kind, piece.tables([piece]))
+
+
+def signs_of(piece: Sequence[Result]) -> np.ndarray:
+    """Per result 1 if it is given, -1 if it is taken back."""
+    plus = (
+        piece.plus
+        if isinstance(piece, Alerts)
+        else (
+            piece.given.plus if isinstance(piece, Matches) else piece.columns.plus  # type: ignore[attr-defined]
+        )
+    )
+    return np.where(plus, 1, -1)
+
+
+def _of_windows(piece: WindowResults, _strings: Strings) -> Found:
+    fields, plan, n = piece.columns, piece.plan, len(piece)
+    start, end = piece.extent()
+    counts = {name: fields.counts[:, place] for place, name in enumerate(COUNTS)}
+    own = Attributes(n)
+    for name, column in counts.items():
+        own.put(name, "int", column.astype(np.int64))
+    columns: Columns = {}
+    for place, (key, kind) in enumerate(zip(plan.group_by, piece.keys.types, strict=True)):
+        if kind is None:
+            continue
+        absent = (fields.nulls >> place & 1).astype(np.bool_)
+        values = _key(np.ascontiguousarray(fields.keys[:, place]), kind)
+        if key.name == r.SOURCE:
+            columns[r.SOURCE] = np.where(absent, -1, values).astype(np.int32)
+        else:
+            own.put(key.name.removeprefix(ATTR_PREFIX), kind, values, ~absent)
+    for place, label in enumerate(piece.labels):
+        _put_numbers(own, label, *piece.numbers(place, VALUE))
+    last = end if plan.kind is WindowKind.ROWS else np.maximum(end - 1, start)
+    return columns | own.columns | {
+        PLUS: fields.plus, r.ARRIVAL: fields.at, "ref": start, REF_END: last,
+        MISSING: counts[MISSING].astype(np.int64), STAMPED_BY: piece.clock, MIXED: piece.mixed,
+        CHANCE: np.where(
+            piece.unknown, UNKNOWN, np.where(counts["ambiguous"] > 0, np.nan, 1.0)
+        ),
+    }, own.types  # fmt: skip
+
+
+def _key(codes: np.ndarray, kind: str) -> np.ndarray:
+    if kind == "float":
+        return codes.view(np.float64)
+    return codes.astype({"str": np.int32, "bool": np.bool_}.get(kind, np.int64))
+
+
+def _put_numbers(own: Attributes, label: str, kinds: np.ndarray, words: np.ndarray) -> None:
+    """An aggregate as an attribute; one that is null everywhere is left out."""
+    valid = kinds != NULL
+    high, low = words[:, 0], words[:, 1]
+    if (kinds == TEXT).any():
+        own.put(label, "str", np.where(valid, low, -1).astype(np.int32), valid)
+    elif (kinds == FLOAT).any() or (abs(high[kinds == INT]) >= _WHOLE_MAX).any():
+        whole = high.astype(np.float64) * 2.0**HALF_WORD + low
+        real = np.where(kinds == FLOAT, high.copy().view(np.float64), whole)
+        own.put(label, "float", np.where(valid, real, 0.0), valid)
+    elif valid.any():
+        own.put(label, "int", np.where(valid, (high << HALF_WORD) + low, 0), valid)
+
+
+def _of_matches(piece: Matches, _strings: Strings) -> Found:
+    given, n, columns = piece.given, len(piece), piece.columns
+    there = piece.which >= 0
+    ref = columns["ref"][piece.which]
+    end = columns["te"][piece.which] + ref - columns["ts"][piece.which]
+    latest = np.iinfo(np.int64).max
+    own = Attributes(n)
+    chance = np.where(given.confirmed, 1.0, np.minimum(given.chance, _ALMOST))
+    own.put("probability", "float", given.chance, given.chance >= 0)
+    codes = np.array([_strings.code(text) for text in CERTAINTIES], np.int32)
+    own.put("certainty", "str", codes[certainties_of(given)])
+    asked = [replace(branch, computed=returned_values(branch)) for branch in piece.layout.branches]
+    for mine, values in piece.value_columns(asked):
+        for label, value in values.items():
+            _put_values(own, label, mine, value)
+    return own.columns | {
+        PLUS: given.plus, r.ARRIVAL: given.at,
+        "ref": np.where(there, ref, latest).min(axis=1),
+        REF_END: np.where(there, end, -latest).max(axis=1),
+        UNCERTAINTY: np.where(there, columns[UNCERTAINTY][piece.which], 0).max(axis=1),
+        CHANCE: chance, CLOCK_STATUS: piece.statuses(), **_clocks(piece),
+    }, own.types  # fmt: skip
+
+
+def _clocks(piece: Matches) -> Columns:
+    """Whose clock each match is of, and whether it is unknown, with others beside it."""
+    n, columns = len(piece), piece.columns
+    if MIXED not in columns:
+        return {STAMPED_BY: np.full(n, -1, np.int32), MIXED: np.zeros(n, np.bool_)}
+    there, clock = piece.which >= 0, columns.get(STAMPED_BY, columns[r.CLOCK])[piece.which]
+    most = np.where(there, clock, -1).max(axis=1)
+    one = np.where(there, clock, most[:, None]).min(axis=1) == most
+    mixed, unknown = (
+        (there & each[piece.which]).any(axis=1)
+        for each in (columns[MIXED] != 0, columns["epoch"] == UNKNOWN_EPOCH)
+    )
+    return {STAMPED_BY: np.where(one, most, -1).astype(np.int32), MIXED: mixed & unknown}
+
+
+def _put_values(own: Attributes, label: str, mine: np.ndarray, value: Any) -> None:
+    """A value of the matches ``mine``; those of other branches may have it, too."""
+    if value.kind == "null":
+        return
+    kind, name = value.kind, ATTR_PREFIX + label
+    before = own.columns.get(name)
+    data = np.zeros(own.n, np.result_type(value.data)) if before is None else before
+    if before is not None and value.data.dtype.kind == "f" != before.dtype.kind:
+        data = before.astype(np.float64)
+    known = np.zeros(own.n, np.bool_)
+    if before is not None:
+        known = own.columns.get(VALID_PREFIX + label, np.ones(own.n, np.bool_)).copy()
+        kind = "float" if "float" in (own.types[label], kind) else kind
+    data = data.copy()
+    data[mine] = value.data
+    known[mine] = True if value.valid is None else value.valid
+    own.columns.pop(VALID_PREFIX + label, None)
+    own.put(label, kind, data, known)
+
+
+def _of_alerts(piece: Alerts, strings: Strings) -> Found:
+    fields, n = piece.columns, len(piece)
+    own = Attributes(n)
+    texts = {**fields._asdict(), "event_type": fields.type}
+    for name in OF_ALERTS:
+        codes, valid = _codes(texts[name], strings)
+        own.put(name, "str", codes, valid)
+    source, _ = _codes(fields.source, strings)
+    certainty = np.asarray(fields.certainty.cast(pa.string()))
+    uncertain = np.where(certainty == "uncertain", np.nan, 1.0)
+    at = np.asarray(fields.ts)
+    return own.columns | {
+        PLUS: piece.plus, r.ARRIVAL: np.asarray(fields.at), "ref": at, REF_END: at,
+        r.SOURCE: source, CHANCE: np.where(certainty == "unknown", UNKNOWN, uncertain),
+        STAMPED_BY: np.full(n, -1, np.int32), MIXED: certainty == "unknown",
+    }, own.types  # fmt: skip
+
+
+def _codes(texts: pa.Array, strings: Strings) -> tuple[np.ndarray, np.ndarray]:
+    """Codes of texts, -1 for null, and where there are any."""
+    plain = texts.cast(pa.string()).dictionary_encode()
+    table = np.array([*(strings.code(text) for text in plain.dictionary.to_pylist()), -1], np.int32)
+    places = np.asarray(plain.indices.fill_null(len(table) - 1))
+    return table[places], places < len(table) - 1
+
+
+_READERS: Final[dict[type, Callable[[Any, Strings], Found]]] = {
+    WindowResults: _of_windows, Matches: _of_matches, Alerts: _of_alerts,
+}  # fmt: skip
+
+
+def columns_in(pieces: Sequence[Sequence[Result]]) -> Iterator[ResultColumns]:
+    """Those of ``pieces`` that have results."""
+    for piece in pieces:
+        if len(piece):
+            assert isinstance(piece, ResultColumns)
+            yield piece

@@ -1,0 +1,325 @@
+"""A statement over the results of others: one operator of a chain that reads no stream of the log.
+
+Results become events of the statement's stream. The statement's operator, which is as any other,
+reads them in the order of their times, once progress has passed them (``cascade.schedule``).
+So it never sees one late. Where a result is taken back, or comes behind progress, the operator is
+set back: a copy of it as it was before the first event that changes
+(``cascade.result_reader``) reads the corrected events from there on, another one the events
+as they were read before; the difference of their results is emitted (``-`` and ``+``).
+
+Hence whatever the operator is, its net results are those of a run over the net results upstream.
+Corrections further back than an upstream result may change are counted, and change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+from msgspec.structs import astuple
+
+from engine.core.errors import ContractViolation
+from engine.core.operator import Operator, Result, ResultPieces
+from engine.core.released import ClockBound, Progress, Released, Strings
+from engine.kernels.tables import places_of
+from engine.operators.cascade.derived_events import DerivedRows, columns_in, derived_events, joined
+from engine.operators.cascade.result_reader import (
+    EARLIEST,
+    NO_STEPS,
+    AskedOperator,
+    Checkpoints,
+    ProgressSteps,
+    Reach,
+    changes_between,
+)
+from engine.operators.cascade.schedule import Instants, Schedule, schedule
+from engine.output.identity import partners
+from engine.query.plan import DerivedPlan
+from engine.query.results_as_events import facts_of, quantum_of
+
+END: Final = 2**62
+_NO_NEWS: Final = 2**61
+"""From here on operators get no progress: the input has ended, which they learn otherwise."""
+_FEW: Final = 256
+FOREVER: Final = 2**63 - 1
+
+
+class DerivedStage:
+    """Operator of a ``DerivedPlan``.
+
+    Args:
+        plan: of the statement.
+        build: makes the operator that answers what it asks.
+        reach: of its sources' results.
+    """
+
+    types: Final = None
+
+    def __init__(
+        self, plan: DerivedPlan, build: Callable[[], Operator], reach: Sequence[Reach]
+    ) -> None:
+        self.plan = plan
+        self._operator = AskedOperator(build, 0 if facts_of(plan).on_clock else 1)
+        self._checkpoints = Checkpoints(self._operator.copy())
+        backs = [each.back_ns for each in reach]
+        self._back = None if None in backs else max(back for back in backs if back is not None)
+        self._quantum = quantum_of(plan)
+        self._inbox: list[DerivedRows] = []
+        self._steps: dict[int, list[ProgressSteps]] = {n: [] for n in range(len(plan.sources))}
+        self._reached = dict.fromkeys(self._steps, EARLIEST)
+        self._tail, self._waiting = DerivedRows(), DerivedRows()
+        self._frontier = EARLIEST
+        self._step = EARLIEST
+        self._bound = ClockBound()
+        self.strings = Strings()
+        """Of the site, as they are now."""
+        self._counts = dict.fromkeys(("results_read", "results_corrected", "results_too_late"), 0)
+        self.progress: list[ProgressSteps] = []
+        """Of this statement's own results, since somebody took it."""
+
+    # ---- what sources say -------------------------------------------------------------------
+
+    def take(
+        self, source: int, pieces: Sequence[Sequence[Result]], steps: Sequence[ProgressSteps],
+        bound: ClockBound,
+    ) -> None:  # fmt: skip
+        """New results of a source, in order, and its progress."""
+        name = self.plan.sources[source].name
+        for piece in columns_in(pieces):
+            columns, types = derived_events(piece, name, self.strings)
+            self._inbox.append(DerivedRows(len(piece), columns, types))
+            self._counts["results_read"] += len(piece)
+        self._steps[source] += steps
+        self._bound = bound
+
+    # ---- an operator ------------------------------------------------------------------------
+
+    def required_columns(self) -> set[str]:
+        """Of the log's events none."""
+        return set()
+
+    def process(self, released: Released) -> Sequence[Result]:  # noqa: ARG002 - it reads none
+        """Never called: it reads no stream."""
+        raise ContractViolation(f"statement {self.plan.name!r} reads results, not events")
+
+    def advance(self, now: int) -> ResultPieces:
+        """The arrival clock has come to ``now``: what came before it is read."""
+        results = self._read(self._until(now))
+        results.extend(self._operator.operator.advance(now))
+        return results
+
+    def finish(self, at: int) -> ResultPieces:
+        """End of the input at instant ``at``: all that waits is read."""
+        for steps in self._steps.values():
+            steps.append(ProgressSteps(np.array([at]), np.array([END])))
+        results = self._read(self._until(FOREVER))
+        results.extend(self._operator.operator.finish(at))
+        return results
+
+    def counters(self) -> dict[str, int]:
+        """``results_read`` of its sources; ``results_corrected`` after they were handed on, and
+        those ``results_too_late`` for that; ``results_kept`` as they may still change; and its
+        operator's own.
+        """
+        kept = {"results_kept": self._tail.n}
+        return {**self._operator.operator.counters(), **self._counts, **kept}
+
+    def codes(self) -> np.ndarray | None:
+        held = [self._operator.codes(), *self._checkpoints.codes()]
+        if any(codes is None for codes in held):
+            return None
+        rows = [self._tail, self._waiting, *self._inbox]
+        return np.concatenate([*held, *(each.codes() for each in rows)])
+
+    # ---- reading ----------------------------------------------------------------------------
+
+    def _until(self, now: int) -> tuple[DerivedRows, Instants]:
+        """The results that came before ``now``, in order, and all instants until then."""
+        inbox = joined(self._inbox)
+        mine = inbox.columns.get("arrival", np.empty(0, np.int64)) < now
+        new = inbox.take(mine)
+        self._inbox = [inbox.take(~mine)]
+        new = new.take(np.argsort(new["arrival"], kind="stable")) if new.n else new
+        times = np.unique(np.concatenate([self._waiting.time, new.time]))
+        due = {
+            source: self._telling(self._taken_until(source, now), times) for source in self._steps
+        }
+        at = [new["arrival"]] if new.n else []
+        instants = np.unique(np.concatenate([*at, *(each.at for each in due.values())]))
+        value = np.full(len(instants), END)
+        for source, steps in due.items():
+            place = np.searchsorted(steps.at, instants, "right")
+            reached = np.concatenate(([self._reached[source]], steps.value))
+            value = np.minimum(value, reached[place])
+            self._reached[source] = int(reached[-1])
+        found = Instants(instants, np.maximum(value, self._frontier), self._frontier)
+        if len(instants):
+            self._frontier = int(found.value[-1])
+        return new, found
+
+    def _taken_until(self, source: int, now: int) -> ProgressSteps:
+        """The steps of a source before ``now``, which are taken off."""
+        steps = self._steps[source]
+        if not steps:
+            return ProgressSteps(np.empty(0, np.int64), np.empty(0, np.int64))
+        at = np.concatenate([step.at for step in steps])
+        value = np.maximum.accumulate(np.concatenate([step.value for step in steps]))
+        end = int(np.searchsorted(at, now, "left"))
+        self._steps[source] = [ProgressSteps(at[end:], value[end:])] if end < len(at) else []
+        return ProgressSteps(at[:end], value[:end])
+
+    def _telling(self, steps: ProgressSteps, times: np.ndarray) -> ProgressSteps:
+        """Those of ``steps`` at which something is due: an event of one of ``times``, or progress
+        that is passed on; or an event is too late from then on; and the last one. An upstream that
+        reads the log has a step for each of its events.
+        """
+        if not len(steps.at):
+            return steps
+        last = len(steps.at) - 1
+        grid = steps.value // self._quantum
+        moved = np.flatnonzero(grid[1:] > grid[:-1]) + 1
+        due = [times] if self._back is None else [times, times + self._back]
+        found = [np.searchsorted(steps.value, each, "right") for each in due]
+        places = np.unique(np.concatenate([[0, last], moved, *found]).clip(0, last))
+        return ProgressSteps(steps.at[places], steps.value[places])
+
+    def _read(self, came: tuple[DerivedRows, Instants]) -> ResultPieces:
+        new, instants = came
+        results = ResultPieces()
+        if not len(instants.at):
+            return results
+        plan = schedule(self._tail, self._waiting, new, instants, self._quantum, self._back)
+        self._counts["results_too_late"] += plan.too_late
+        start = 0
+        for at in plan.corrected_at():
+            self._feed(plan, start, at, instants, results)
+            self._correct(plan, at, int(instants.at[at]), results)
+            start = at
+        self._feed(plan, start, len(instants.at), instants, results)
+        self._waiting = plan.waiting
+        self._let_go()
+        return results
+
+    def _feed(
+        self, plan: Schedule, start: int, end: int, instants: Instants, results: ResultPieces,
+    ) -> None:  # fmt: skip
+        """Hand on what is due at instants from ``start`` to before ``end``."""
+        rows, steps = plan.part(start, end, instants.at)
+        news = steps.frontier < _NO_NEWS
+        steps = Progress(steps.row[news], steps.frontier[news], steps.at[news])
+        if not rows.n and not len(steps.row):
+            return
+        results.extend(self._operator.feed(rows, steps, self.strings, self._bound))
+        self._tail = joined([self._tail, rows])
+        value = np.concatenate([rows.time, steps.frontier])
+        at = np.concatenate([rows.columns.get("release", np.empty(0, np.int64)), steps.at])
+        order = np.argsort(
+            np.concatenate([2 * np.arange(rows.n) + 1, 2 * steps.row]), kind="stable"
+        )
+        reached = np.maximum.accumulate(np.maximum(value[order], self._step))
+        self._step = int(reached[-1])
+        self.progress.append(ProgressSteps(at[order], reached))
+
+    def _correct(self, plan: Schedule, at: int, now: int, results: ResultPieces) -> None:
+        """Take in what changes at instant ``at``, which is ``now``."""
+        results.extend(self._operator.operator.advance(now))
+        gone, late = plan.gone[plan.gone_at == at], plan.late.take(plan.late_at == at)
+        self._counts["results_corrected"] += len(gone) + late.n
+        tail = self._tail
+        lost = _places(tail.contents(), gone)
+        start = int(min([tail.n, *lost]))
+        if late.n:
+            start = min(start, int(np.searchsorted(tail.time, late.time.min(), "left")))
+        before = tail.cut(start, tail.n)
+        kept = np.ones(before.n, np.bool_)
+        kept[lost - start] = False
+        released_at = int(tail["release"][start - 1]) if start else None
+        right = joined([before.take(kept), late]).in_order()
+        right = _released(right, before, released_at, now)
+        checkpoint = self._checkpoints.back_to(tail, start, self.strings, self._bound)
+        (_, was), (self._operator, shall_be) = (
+            checkpoint.run(rows, self._reached_at(rows.n, now), now, self.strings, self._bound)
+            for rows in (before, right)
+        )
+        results.extend(changes_between(was.pieces, shall_be.pieces, now))
+        self._tail = joined([tail.cut(0, start), right])
+
+    def _reached_at(self, row: int, now: int) -> Progress:
+        """The progress there is, behind so many rows; none if there was none yet."""
+        if self._step <= EARLIEST:
+            return NO_STEPS
+        return Progress(np.array([row]), np.array([self._step]), np.array([now]))
+
+    def _let_go(self) -> None:
+        """What can change no more is read by the copy that is set back to; seldom, and much."""
+        if self._back is None or not self._tail.n:
+            return
+        final = int(np.searchsorted(self._tail.time, self._frontier - self._back, "left"))
+        if final >= max(_FEW, self._tail.n // 2):
+            self._checkpoints.let_go(self._tail, final, self.strings, self._bound)
+            # What is left is a copy: as a view it would hold all of the tail.
+            self._tail = self._tail.take(np.arange(final, self._tail.n))
+
+    # ---- state ------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data."""
+        waiting = {source: [(s.at.copy(), s.value.copy()) for s in steps]
+                for source, steps in self._steps.items()}  # fmt: skip
+        return {
+            "operator": self._operator.snapshot(), "base": self._checkpoints.snapshot(),
+            "inbox": [rows.snapshot() for rows in self._inbox], "steps": waiting,
+            "reached": dict(self._reached), "tail": self._tail.snapshot(),
+            "waiting": self._waiting.snapshot(), "counts": dict(self._counts),
+            "frontier": self._frontier, "step": self._step, "bound": list(astuple(self._bound)),
+        }  # fmt: skip
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over a snapshot."""
+        self._operator.restore(state["operator"])
+        self._checkpoints.restore(state["base"])
+        self._inbox = [DerivedRows.restored(rows) for rows in state["inbox"]]
+        self._steps = {source: [ProgressSteps(*each) for each in steps]
+                      for source, steps in state["steps"].items()}  # fmt: skip
+        self._reached, self._counts = dict(state["reached"]), dict(state["counts"])
+        self._tail, self._waiting = (
+            DerivedRows.restored(state["tail"]),
+            DerivedRows.restored(state["waiting"]),
+        )
+        self._frontier, self._step = state["frontier"], state["step"]
+        self._bound = ClockBound(*state["bound"])
+
+
+def _places(tail: np.ndarray, gone: np.ndarray) -> np.ndarray:
+    """Of each of ``gone`` (contents) that is in ``tail`` its place there; of equal ones all of
+    theirs.
+    """
+    among = np.flatnonzero(places_of(gone, tail) >= 0)  # the tail is long, and few of it are gone
+    plus = np.arange(len(among) + len(gone)) < len(among)
+    found = partners(np.concatenate([tail[among], gone]), plus)[len(among) :]
+    return np.asarray(among[found[found >= 0]])
+
+
+def _released(
+    corrected: DerivedRows, emitted: DerivedRows, before: int | None, now: int
+) -> DerivedRows:
+    """``corrected`` with ascending instants of release: a late one gets that of its predecessor, so
+    that no other changes.
+
+    Args:
+        corrected: events; some are among ``emitted``.
+        emitted: events with the instants of their release.
+        before: the release of the event before them, if there is any.
+        now: in place of any.
+    """
+    if not corrected.n:
+        return corrected
+    release = corrected.columns.get("release", np.zeros(corrected.n, np.int64))
+    known = np.zeros(corrected.n, np.bool_)
+    if emitted.n:
+        known = places_of(emitted.contents(), corrected.contents()) >= 0
+    release = np.maximum.accumulate(np.where(known, release, np.iinfo(np.int64).min))
+    if before is None:
+        before = int(release[known.argmax()]) if known.any() else now
+    return corrected.having(release=np.maximum(release, before))

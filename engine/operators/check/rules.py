@@ -1,0 +1,523 @@
+"""What CHECK does with the results of one query: rules, held results, marks and drops (Z10 5.2)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any, Final, NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.core.frame import ATTR_PREFIX
+from engine.core.operator import Result, ResultColumns
+from engine.core.released import Strings
+from engine.kernels.records import INT_MAX
+from engine.operators.check.history import History, HistoryLookups
+from engine.operators.check.results import NewResults, taken_values
+from engine.output.identity import partners
+from engine.output.kinds import KINDS
+from engine.output.schema import MORE
+from engine.query.expression import View, view_mask
+from engine.query.fields import attributes_in, with_attributes
+from engine.query.plan import DOUBTFUL, HISTORY, Attribute, Checks, Logic, Predicate
+from engine.query.values import Value
+
+# Which rules results disagree with, by their own values and by what the history says.
+
+
+_OF_RESULT, _OF_HISTORY = "value", "history"
+
+
+class Rules:
+    """The rules of one query, for values that come as columns.
+
+    Args:
+        checks: of the query.
+        own: the query's number in the history.
+        numbers: of other queries, by name.
+    """
+
+    def __init__(self, checks: Checks, own: int, numbers: dict[str, int]) -> None:
+        self.names = [rule.name for rule in checks.rules]
+        self.lookups = checks.lookups
+        self.drops = np.array([rule.drop for rule in checks.rules], np.bool_)
+        self.holds = np.array([rule.hold_ns for rule in checks.rules], np.int64)
+        self.longest_hold = int(self.holds.max(initial=0))
+        self._own, self._numbers = own, numbers
+        named = [a for rule in checks.rules for a in attributes_in(rule.condition)]
+        self.asked = [a for a in dict.fromkeys(named) if a.alias != HISTORY]
+        """What of a result's values they read."""
+        self._broken: list[Predicate] = [
+            Logic("not", (with_attributes(rule.condition, self._plain),)) for rule in checks.rules
+        ]
+
+    def _plain(self, attribute: Attribute) -> Attribute:
+        if attribute.alias == HISTORY:
+            return Attribute(f"{ATTR_PREFIX}{_OF_HISTORY}{attribute.name}")
+        return Attribute(f"{ATTR_PREFIX}{_OF_RESULT}{self.asked.index(attribute)}")
+
+    def broken(
+        self, values: Sequence[Value], asked: HistoryLookups, history: History, strings: Strings
+    ) -> np.ndarray:
+        """uint64 per result: bit i where rule i is false; as in SQL, unknown is no disagreement.
+
+        Args:
+            values: of ``self.asked``, equally long.
+            asked: the results' places in the history.
+            history: of all queries.
+            strings: what codes of texts mean.
+        """
+        n = len(asked.at)
+        found = np.zeros(n, np.uint64)
+        if not n:
+            return found
+        columns = {f"{_OF_RESULT}{place}": value for place, value in enumerate(values)}
+        for place, lookup in enumerate(self.lookups):
+            query = self._own if lookup.query is None else self._numbers[lookup.query]
+            numbers, known = history.look_up(lookup, query, asked, own=lookup.query is None)
+            columns[f"{_OF_HISTORY}{place}"] = Value("int", numbers, known)
+        columns = {name: value for name, value in columns.items() if value.kind != "null"}
+        view = View(
+            {ATTR_PREFIX + name: value.data for name, value in columns.items()},
+            lambda name: columns[name].valid if name in columns else None,
+            {name: value.kind for name, value in columns.items()},
+            strings,
+        )
+        for number, predicate in enumerate(self._broken):
+            disagrees = view_mask(predicate, view, n)
+            found |= disagrees.astype(np.uint64) << np.uint64(number)
+        return found
+
+    def hold(self, broken: np.ndarray) -> np.ndarray:
+        """For how long a result with these broken rules is held [ns]: the longest."""
+        found = np.zeros(len(broken), np.int64)
+        for number, hold_ns in enumerate(self.holds.tolist()):
+            is_broken = (broken >> np.uint64(number) & np.uint64(1)).astype(np.bool_)
+            found = np.maximum(found, np.where(is_broken, hold_ns, 0))
+        return found
+
+    def dropped(self, broken: np.ndarray) -> np.ndarray:
+        """Where a rule that is broken says DROP."""
+        mask = sum(1 << number for number in np.flatnonzero(self.drops).tolist())
+        return np.asarray((broken & np.uint64(mask)) != 0)
+
+
+# Results that are held: when each is due, and what it says.
+
+
+class HeldResults(NamedTuple):
+    """Columns of int64; ``group`` and ``row``: where the content is."""
+
+    identity: np.ndarray
+    at: np.ndarray
+    deadline: np.ndarray
+    place: np.ndarray
+    key: np.ndarray
+    group: np.ndarray
+    row: np.ndarray
+
+    def taken(self, rows: np.ndarray) -> HeldResults:
+        """Those at ``rows``."""
+        return HeldResults(*(column[rows] for column in self))
+
+
+class HeldContent(NamedTuple):
+    """Of results that began to be held at once."""
+
+    table: pa.Table
+    values: list[Value]
+
+
+class WaitingResults:
+    """The held results of one query."""
+
+    def __init__(self) -> None:
+        self.held = HeldResults(*(np.zeros(0, np.int64) for _ in HeldResults._fields))
+        self._contents: dict[int, HeldContent] = {}
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self.held.at)
+
+    def add(self, new: NewResults, rows: np.ndarray, hold: np.ndarray) -> None:
+        """``rows`` of ``new``, each for its ``hold`` [ns]."""
+        for table, start, end in zip(new.tables, new.starts, new.starts[1:], strict=False):
+            of_table = (rows >= start) & (rows < end)
+            mine = rows[of_table]
+            if not len(mine):
+                continue
+            at = new.at[mine]
+            added = HeldResults(
+                new.identity[mine], at, at + np.minimum(hold[of_table], INT_MAX - at),
+                new.place[mine], new.key[mine], np.full(len(mine), self._next),
+                np.arange(len(mine)),
+            )  # fmt: skip
+            self.held = HeldResults(
+                *(np.concatenate(pair) for pair in zip(self.held, added, strict=True))
+            )  # fmt: skip
+            content = table.take(pa.array(mine - start))
+            self._contents[self._next] = HeldContent(content, taken_values(new.values, mine))
+            self._next += 1
+
+    def contents(self, rows: np.ndarray) -> Iterator[tuple[np.ndarray, HeldContent, np.ndarray]]:
+        """(some of ``rows``, where their content is, their rows there)."""
+        group = self.held.group[rows]
+        for number in np.unique(group).tolist():
+            mine = rows[group == number]
+            yield mine, self._contents[number], self.held.row[mine]
+
+    def keep(self, rows: np.ndarray) -> None:
+        """Those at ``rows`` alone; what has no result left goes."""
+        if len(rows) == len(self.held.at):
+            return
+        self.held = self.held.taken(rows)
+        left = set(self.held.group.tolist())
+        self._contents = {n: each for n, each in self._contents.items() if n in left}
+
+    def codes(self) -> list[np.ndarray]:
+        """Codes of texts among the values."""
+        contents = self._contents.values()
+        return [v.data for each in contents for v in each.values if v.kind == "str"]
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data."""
+        contents = {
+            number: (each.table, [(v.kind, v.data, v.valid) for v in each.values])
+            for number, each in self._contents.items()
+        }
+        return {"held": tuple(self.held), "contents": contents, "next": self._next}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over a snapshot."""
+        self.held = HeldResults(*state["held"])
+        self._next = state["next"]
+        self._contents = {
+            number: HeldContent(table, [Value(*value) for value in values])
+            for number, (table, values) in state["contents"].items()
+        }
+
+
+# Results that were held or marked, as columns of their kind.
+
+
+class JudgedResults(ResultColumns):
+    """Results of one query and site as a table of their kind's schema."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+
+    @classmethod
+    def tables(cls, pieces: Sequence[Self]) -> Iterator[pa.Table]:
+        return (piece.table for piece in pieces)
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def __iter__(self) -> Iterator[Result]:
+        for lines in KINDS[self.kind].lines(self.table, 1):
+            yield from map(json.loads, lines.to_pylist())
+
+
+@cache
+def judged_of(kind: str) -> type[JudgedResults]:
+    """The class of those of a ``kind`` (``engine.output.kinds``)."""
+    return type(f"Judged{kind.capitalize()}", (JudgedResults,), {"kind": kind})
+
+
+def marked(
+    table: pa.Table, at: np.ndarray, broken: np.ndarray, names: Sequence[str]
+) -> pa.Table:  # fmt: skip
+    """``table`` with results given ``at`` [ns], and the rules that they disagree with.
+
+    Args:
+        table: of one kind's schema, which has ``more``.
+        at: int64 per result.
+        broken: per result, bit i where it disagrees with ``names[i]``.
+        names: of the rules.
+    """
+    table = table.set_column(table.schema.get_field_index("at"), "at", pa.array(at))
+    if not broken.any():
+        return table
+    masks, which = np.unique(broken, return_inverse=True)
+    marks = pa.array([_mark(int(mask), names) for mask in masks.tolist()], pa.string())
+    texts = marks.take(pa.array(which.reshape(-1)))
+    place = table.schema.get_field_index(MORE)
+    more = pc.fill_null(table.column(place), "{}").combine_chunks()
+    inside = pc.utf8_slice_codeunits(more, 1, -1)
+    comma = pc.if_else(pc.greater(pc.binary_length(inside), 0), ", ", "")
+    whole = pc.binary_join_element_wise("{", inside, comma, texts, "}", "")
+    found = pc.if_else(pa.array(broken != 0), whole, table.column(place).combine_chunks())
+    return table.set_column(place, MORE, found)
+
+
+def _mark(mask: int, names: Sequence[str]) -> str:
+    broken = [name for number, name in enumerate(names) if mask >> number & 1]
+    return f'"{DOUBTFUL}": {json.dumps(broken, ensure_ascii=False)}'
+
+
+# What becomes of one query's results: given, held, marked, dropped, or never emitted (Z10 5.2).
+#
+# A result that agrees with every rule is given as it is. One that does not is held for as long as
+# the rules say that it breaks, and judged again: it may agree by then, as what spoke against it was
+# taken back, or what speaks for it has come. Else it is given with the names of the rules, or
+# dropped. What is taken back while it is held never shows; what takes back a marked one is marked
+# alike.
+
+
+REMEMBERED: Final = 1 << 16
+"""So many results that were marked or dropped are known, should they be taken back; beyond, the
+oldest are forgotten and counted: what takes them back goes out without a mark.
+"""
+NOBODY: Final = -1
+
+
+class MarkedBefore(NamedTuple):
+    """Results that went out marked, or not at all: (int64, uint64, bool)."""
+
+    identity: np.ndarray
+    broken: np.ndarray
+    dropped: np.ndarray
+
+
+class RuleVerdicts(NamedTuple):
+    """By result: which rules it breaks (uint64), and whether it is dropped, or held for now."""
+
+    broken: np.ndarray
+    dropped: np.ndarray
+    held: np.ndarray
+
+
+class TakenBack(NamedTuple):
+    """What takes something back: its row among the new results, and what it takes back, which is
+    one of those remembered, held or new; NOBODY: none of these.
+    """
+
+    row: np.ndarray
+    remembered: np.ndarray
+    held: np.ndarray
+    new: np.ndarray
+
+
+class QueryJudge:
+    """Of one query.
+
+    Args:
+        rules: of the query.
+        kind: of its results.
+    """
+
+    def __init__(self, rules: Rules, kind: str) -> None:
+        self.rules, self._kind = rules, kind
+        self.waiting = WaitingResults()
+        none = np.zeros(0, np.int64)
+        self._known = MarkedBefore(none, none.astype(np.uint64), none.astype(np.bool_))
+        self.counts = dict.fromkeys(
+            ("doubtful", "dropped_by_checks", "spared_by_checks", "forgotten_by_checks"), 0
+        )
+
+    @property
+    def due(self) -> int:
+        """When the first held result is [ns]; INT_MAX: none is held."""
+        return int(self.waiting.held.deadline.min(initial=INT_MAX))
+
+    def settle(
+        self, new: NewResults, history: History, strings: Strings, now: int, *, end: bool
+    ) -> list[JudgedResults] | None:
+        """What goes out by ``now`` [ns]; None: ``new``, as they are.
+
+        Args:
+            new: results, which ``history`` has already.
+            history: of all queries.
+            strings: what codes of texts mean.
+            now: up to when all that is known of others is in ``history``.
+            end: nothing comes any more: all that is held is judged.
+        """
+        judged = self._judged(new, history, strings)
+        first = len(self.waiting)
+        held_rows = np.flatnonzero(judged.held)
+        self.waiting.add(new, held_rows, self.rules.hold(judged.broken[held_rows]))
+        back = self._taken_back(new, first, held_rows)
+        held = self.waiting.held
+        of_held = back.held != NOBODY
+        early = of_held.copy()
+        early[of_held] = new.at[back.row[of_held]] < held.deadline[back.held[of_held]]
+        spared = np.zeros(len(held.at), np.bool_)
+        spared[back.held[early]] = True
+        over = ~spared & (np.full(len(held.at), end) | (held.deadline <= now))
+        last = self._judged_again(np.flatnonzero(over), history, strings, now)
+        if not (judged.broken.any() or len(held.at) or (back.remembered != NOBODY).any()):
+            return None
+        final = self._follow(judged, back, early, last)
+        pieces = self._given(new, final, np.flatnonzero(over & ~last.dropped), last, now)
+        self._count(new, final, over, spared, last)
+        self._remember(new, final, back, over, last)
+        self.waiting.keep(np.flatnonzero(~over & ~spared))
+        return pieces
+
+    def _judged(self, new: NewResults, history: History, strings: Strings) -> RuleVerdicts:
+        """Of new results, by what was known before each; of what takes back, nothing yet."""
+        plus = np.flatnonzero(new.plus)
+        broken = np.zeros(len(new.at), np.uint64)
+        asked = HistoryLookups(new.key[plus], new.at[plus], new.place[plus], new.at[plus])
+        values = taken_values(new.values, plus)
+        broken[plus] = self.rules.broken(values, asked, history, strings)
+        held = self.rules.hold(broken) > 0
+        return RuleVerdicts(broken, self.rules.dropped(broken) & ~held, held)
+
+    def _judged_again(
+        self, rows: np.ndarray, history: History, strings: Strings, now: int
+    ) -> RuleVerdicts:
+        """Of the held results at ``rows``, by what is known when they are due."""
+        held = self.waiting.held
+        broken = np.zeros(len(held.at), np.uint64)
+        until = np.maximum(np.minimum(held.deadline, now), held.at + 1)
+        for mine, content, inside in self.waiting.contents(rows):
+            asked = HistoryLookups(held.key[mine], held.at[mine], held.place[mine], until[mine])
+            values = taken_values(content.values, inside)
+            broken[mine] = self.rules.broken(values, asked, history, strings)
+        return RuleVerdicts(broken, self.rules.dropped(broken), np.zeros(len(broken), np.bool_))
+
+    def _taken_back(self, new: NewResults, first: int, held_rows: np.ndarray) -> TakenBack:
+        """``first``: of the held, the first that is new: those are rows ``held_rows``."""
+        known, old = len(self._known.identity), self.waiting.held.identity[:first]
+        identity = np.concatenate((self._known.identity, old, new.identity))
+        before = known + first
+        plus = np.concatenate((np.ones(before, np.bool_), new.plus))
+        rows = np.flatnonzero(~new.plus)
+        of = partners(identity, plus)[before + rows]
+        held = np.where((of >= known) & (of < before), of - known, NOBODY)
+        place = np.full(len(new.at), NOBODY)
+        place[held_rows] = first + np.arange(len(held_rows))
+        is_new = of >= before
+        fresh = np.where(is_new, of - before, 0)
+        held[is_new] = place[fresh[is_new]]
+        return TakenBack(
+            rows,
+            np.where((of >= 0) & (of < known), of, NOBODY),
+            held,
+            np.where(is_new & (held == NOBODY), fresh, NOBODY),
+        )
+
+    def _follow(
+        self, judged: RuleVerdicts, back: TakenBack, early: np.ndarray, last: RuleVerdicts
+    ) -> RuleVerdicts:
+        """``judged``, and what takes something back goes the way of what it takes back."""
+        broken, dropped = judged.broken.copy(), judged.dropped.copy()
+        ways = (
+            (back.remembered, self._known.broken, self._known.dropped),
+            (back.held, last.broken, last.dropped),
+            (back.new, judged.broken, judged.dropped),
+        )
+        for of, its_broken, its_dropped in ways:
+            there = of != NOBODY
+            rows = back.row[there]
+            broken[rows], dropped[rows] = its_broken[of[there]], its_dropped[of[there]]
+        dropped[back.row[early]] = True
+        return RuleVerdicts(broken, dropped, judged.held)
+
+    def _given(
+        self,
+        new: NewResults,
+        final: RuleVerdicts,
+        released: np.ndarray,
+        last: RuleVerdicts,
+        now: int,
+    ) -> list[JudgedResults]:
+        """What goes out, in order of time; of one time, what is due goes first, and what was held
+        until the end last.
+        """
+        tables: list[pa.Table] = []
+        places: list[np.ndarray] = []
+        columns: list[tuple[np.ndarray, ...]] = []
+        held = self.waiting.held
+        for mine, content, inside in self.waiting.contents(released):
+            at = np.minimum(held.deadline[mine], now)
+            when = np.where(held.deadline[mine] <= now, 0, 2)
+            columns.append((at, when, held.place[mine], last.broken[mine]))
+            tables.append(content.table)
+            places.append(inside)
+        out = ~final.dropped & ~final.held
+        for table, start, end in zip(new.tables, new.starts, new.starts[1:], strict=False):
+            mine = np.arange(start, end)[out[start:end]]
+            behind = np.ones(len(mine), np.int64)
+            columns.append((new.at[mine], behind, new.place[mine], final.broken[mine]))
+            tables.append(table)
+            places.append(mine - start)
+        if not tables:
+            return []
+        at, behind, number, broken = map(np.concatenate, zip(*columns, strict=True))
+        of = np.repeat(np.arange(len(tables)), [len(each) for each in places])
+        place = np.concatenate(places)
+        order = np.lexsort((number, behind, at))
+        cuts = np.flatnonzero(np.diff(of[order])) + 1
+        return [
+            judged_of(self._kind)(
+                marked(
+                    tables[int(of[rows[0]])].take(pa.array(place[rows])),
+                    at[rows], broken[rows], self.rules.names,
+                )
+            )
+            for rows in np.split(order, cuts)
+            if len(rows)
+        ]  # fmt: skip
+
+    def _count(
+        self,
+        new: NewResults,
+        final: RuleVerdicts,
+        over: np.ndarray,
+        spared: np.ndarray,
+        last: RuleVerdicts,
+    ) -> None:
+        """Of results, not of what takes them back."""
+        doubtful = new.plus & ~final.held & (final.broken != 0)
+        late = over & (last.broken != 0)
+        self.counts["doubtful"] += int(
+            (doubtful & ~final.dropped).sum() + (late & ~last.dropped).sum()
+        )
+        dropped = (new.plus & final.dropped).sum() + (over & last.dropped).sum()
+        self.counts["dropped_by_checks"] += int(dropped)
+        self.counts["spared_by_checks"] += int(spared.sum())
+
+    def _remember(
+        self,
+        new: NewResults,
+        final: RuleVerdicts,
+        back: TakenBack,
+        over: np.ndarray,
+        last: RuleVerdicts,
+    ) -> None:
+        """What went out marked or not at all, and was not taken back since."""
+        old = np.ones(len(self._known.identity), np.bool_)
+        old[back.remembered[back.remembered != NOBODY]] = False
+        late = over & (last.broken != 0)
+        late[back.held[back.held != NOBODY]] = False
+        doubtful = new.plus & ~final.held & (final.broken != 0)
+        doubtful[back.new[back.new != NOBODY]] = False
+        identity = self.waiting.held.identity
+        known = [
+            (self._known.identity[old], self._known.broken[old], self._known.dropped[old]),
+            (identity[late], last.broken[late], last.dropped[late]),
+            (new.identity[doubtful], final.broken[doubtful], final.dropped[doubtful]),
+        ]
+        found = MarkedBefore(*map(np.concatenate, zip(*known, strict=True)))
+        beyond = max(len(found.identity) - REMEMBERED, 0)
+        self.counts["forgotten_by_checks"] += beyond
+        self._known = MarkedBefore(*(column[beyond:] for column in found))
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "waiting": self.waiting.snapshot(),
+            "known": tuple(self._known),
+            "counts": dict(self.counts),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over a snapshot."""
+        self.waiting.restore(state["waiting"])
+        self._known = MarkedBefore(*state["known"])
+        self.counts = dict(state["counts"])

@@ -1,0 +1,183 @@
+"""Results of a monitored pattern, as columns: alerts, cleared traces and violations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from engine.core.operator import Result, ResultColumns
+from engine.core.released import Strings
+from engine.kernels.jit import kernel
+from engine.kernels.records import NONE, numbers_of
+from engine.operators.constraint.traces import NODE, VIOLATION
+from engine.output.schema import (
+    ALERT_FIELDS,
+    ALERTS,
+    KINDS_OF_ALERT,
+    POSITION,
+    SHARED_FIELDS,
+    SO_FAR_FIELDS,
+    decoded,
+    one_of,
+    same_for_all,
+)
+
+# The events so far of each result: copied out of the pool, where they may move, as columns.
+
+
+class SoFar(NamedTuple):
+    """Lists of events, one after another: ``nodes`` (NODE), the first of each list first, and how
+    many each has (``lengths``, int64).
+    """
+
+    nodes: np.ndarray
+    lengths: np.ndarray
+
+
+def so_far(ends: np.ndarray, pool: np.ndarray) -> SoFar:
+    """Copies of the lists of ``pool`` (NODE) that end at the places ``ends``."""
+    lengths = np.empty(len(ends), np.int64)
+    nodes = np.empty(_count(ends, pool, lengths), NODE)
+    _copy(ends, numbers_of(pool), pool, lengths, numbers_of(nodes))
+    return SoFar(nodes, lengths)
+
+
+def lists_of(found: list[SoFar], strings: Strings) -> pa.ListArray:
+    """All of them, as results list them."""
+    of = np.concatenate([numbers_of(each.nodes) for each in found]).reshape(-1).view(NODE)
+    lengths, none = np.concatenate([each.lengths for each in found]), np.zeros(len(of), np.bool_)
+    columns = {
+        "type": decoded(of["type"], none, strings.text),
+        "source": decoded(of["source"], none, strings.text),
+        "seq": pa.array(of["seq"], mask=of["seq"] < 0),
+        "ts": pa.array(of["ref"]),
+    }
+    events = pa.StructArray.from_arrays([columns[name] for name in SO_FAR_FIELDS], SO_FAR_FIELDS)
+    starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(starts), events)
+
+
+@kernel
+def _count(ends: np.ndarray, pool: np.ndarray, lengths: np.ndarray) -> int:
+    """Fills in ``lengths``; gives their sum."""
+    total = 0
+    for i in range(len(ends)):
+        length, place = 0, ends[i]
+        while place != NONE:
+            length += 1
+            place = pool[place].link
+        lengths[i] = length
+        total += length
+    return total
+
+
+@kernel
+def _copy(ends: np.ndarray, numbers: np.ndarray, pool: np.ndarray, lengths: np.ndarray,
+          copied: np.ndarray) -> None:  # fmt: skip
+    """Fills in ``copied``; ``numbers`` is the pool's memory as rows of int64."""
+    stop = 0
+    for i in range(len(ends)):
+        stop += lengths[i]
+        row, place = stop - 1, ends[i]
+        while place != NONE:
+            for part in range(numbers.shape[1]):
+                copied[row, part] = numbers[place, part]
+            row -= 1
+            place = pool[place].link
+
+
+# Results of a monitored pattern, as columns: alerts, what is cleared, and violations.
+
+
+_ORDER: Final = (POSITION, *SHARED_FIELDS, *ALERT_FIELDS)
+_OPS: Final = ("-", "+")
+CERTAINTIES: Final = ("confirmed", "uncertain", "unknown")
+
+
+class AlertColumns(NamedTuple):
+    """Equally long; texts as Arrow arrays, ``at`` and ``ts`` in ns, ``seq`` with nulls."""
+
+    op: pa.Array
+    at: pa.Array
+    alert: pa.Array
+    trace: pa.Array
+    certainty: pa.Array
+    type: pa.Array
+    source: pa.Array
+    seq: pa.Array
+    ts: pa.Array
+    allowed: pa.Array
+    so_far: pa.Array
+
+
+class Alerts(ResultColumns):
+    """Results of one query and site, of the kind ``alerts``."""
+
+    kind = ALERTS
+
+    def __init__(self, columns: AlertColumns, query: str, site: str, constraint: str) -> None:
+        self.columns, self.query, self.site, self.constraint = columns, query, site, constraint
+
+    @property
+    def plus(self) -> np.ndarray:
+        """Which are given, or else taken back."""
+        return np.asarray(np.asarray(self.columns.op.cast(pa.string())) == _OPS[1])
+
+    def taken(self, rows: np.ndarray, plus: np.ndarray, at: np.ndarray) -> Alerts:
+        """The results ``rows``, given (``plus``) or taken back at instants ``at``."""
+        columns = AlertColumns(*(column.take(pa.array(rows)) for column in self.columns))
+        columns = columns._replace(op=one_of(_OPS, plus), at=pa.array(at))
+        return Alerts(columns, self.query, self.site, self.constraint)
+
+    @classmethod
+    def tables(cls, pieces: Sequence[Alerts]) -> Iterator[pa.Table]:
+        for piece in pieces:
+            n = len(piece)
+            columns = {
+                **piece.columns._asdict(),
+                POSITION: pa.array(np.arange(n)),
+                "query": same_for_all(piece.query, n),
+                "site": same_for_all(piece.site, n),
+                "constraint": same_for_all(piece.constraint, n),
+            }
+            yield pa.table({name: columns[name] for name in _ORDER})
+
+    def __len__(self) -> int:
+        return len(self.columns.at)
+
+    def __iter__(self) -> Iterator[Result]:
+        for table in self.tables([self]):
+            yield from table.drop_columns(POSITION).to_pylist()
+
+
+def alert_columns(
+    emitted: np.ndarray, at: np.ndarray, so_far: pa.Array, traces: pa.Array, allowed: Sequence[str],
+    strings: Strings,
+) -> AlertColumns:  # fmt: skip
+    """What became known, as results show it.
+
+    Args:
+        emitted: EMITTED.
+        at: when, on the arrival clock [ns].
+        so_far: as of ``engine.operators.constraint.alerts.lists_of``.
+        traces: what the events of each trace share.
+        allowed: of each state, what the constraint allows.
+        strings: of the codes.
+    """
+    no_event = emitted["type"] == NONE
+    return AlertColumns(
+        op=one_of(_OPS, emitted["plus"]),
+        at=pa.array(at),
+        alert=one_of(KINDS_OF_ALERT, emitted["kind"]),
+        trace=traces.cast(pa.string()),
+        certainty=one_of(CERTAINTIES, emitted["certainty"]),
+        type=decoded(emitted["type"], no_event, strings.text),
+        source=decoded(emitted["source"], no_event, strings.text),
+        seq=pa.array(emitted["seq"], mask=emitted["seq"] < 0),
+        ts=pa.array(emitted["ref"]),
+        allowed=one_of(allowed, emitted["before"], emitted["kind"] != VIOLATION),
+        so_far=so_far,
+    )

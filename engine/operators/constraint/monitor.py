@@ -1,0 +1,291 @@
+"""The operator of a pattern under a constraint (SPEC 4.6; L10 Algorithm 5).
+
+Events go to their traces in the order in which they are released. An alert is given with the event
+that makes the match certain, ``cleared`` with the one that rules it out; a trace that breaks its
+constraint gives a violation and is watched for the match itself from then on. A trace of which the
+constraint allows no more is over, and so is one of which nothing came for its timeout: it is
+forgotten, and the next event of its key begins another. With a horizon, events count in order of
+time, and one that comes late rewrites its trace (``engine.operators.constraint.rewrite``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from edge_agent.records import CLOCK, SOURCE
+from engine.core.clocks.seen import MIXED, STAMPED_BY
+from engine.core.released import IN_ORDER, LATE_DROPPED, Released
+from engine.core.timeline import CHANCE, UNKNOWN
+from engine.kernels.records import INT_MAX, INT_MIN, copy_of
+from engine.operators.constraint.alerts import (
+    CERTAINTIES,
+    Alerts,
+    SoFar,
+    alert_columns,
+    lists_of,
+    so_far,
+)
+from engine.operators.constraint.open_traces import OpenTraces
+from engine.operators.constraint.rewrite import follow_and_rewrite
+from engine.operators.constraint.settings import MonitorSettings
+from engine.operators.constraint.step import (
+    MOST_RESULTS,
+    PLACES,
+    Moves,
+    follow,
+    moves_of,
+    place_of_rows,
+    sweep,
+)
+from engine.operators.constraint.traces import (
+    EMITTED,
+    LATER,
+    NOBODY_KNOWS,
+    OTHERS,
+    PERHAPS,
+    TraceEvents,
+    TraceTables,
+)
+from engine.operators.window.keys import GroupKeys
+from engine.query.automata.languages import IGNORED
+from engine.query.automata.verdicts import SATISFIABLE, UNSATISFIABLE, Encoded, automata_of
+from engine.query.fields import attributes_of, released_columns
+from engine.query.monitor_plan import MonitorPlan
+
+_ROOM: Final = 1 << 12
+"""Results emitted at once."""
+_OF_EVENT: Final = ("ref", "unc", "source", "clock", "epoch", "seq", "type")
+_READ: Final = {"release", "status", *_OF_EVENT}
+
+
+class MonitorOperator:
+    """Follows every trace of one site through the automata of ``plan``; ``held``: what it keeps."""
+
+    def __init__(
+        self, plan: MonitorPlan, site: str, settings: MonitorSettings | None = None
+    ) -> None:
+        settings = settings or MonitorSettings()
+        automata = automata_of(plan)
+        self.plan, self.site = plan, site
+        self._alphabet, both = automata.alphabet, automata.encoded
+        self._allowed = _allowed(automata.alphabet.names, both.table, both.broken)
+        self._tables = _tables(both, self._allowed, by_types=plan.by_types)
+        self._timeout, self._horizon = plan.timeout_ns or 0, settings.horizon_ns
+        self._keys = GroupKeys((plan.trace,), plan.name)
+        self.held = OpenTraces(rewrites=self._horizon is not None)
+        self._clock = self._now = INT_MIN
+        self._progress, self._widest, self._settled = INT_MIN // 2, 0, INT_MIN
+        self._rows = 0
+        self._by_others = plan.trace.name not in (SOURCE, CLOCK)
+        """Whether any clock may have an event of a trace."""
+        self._others = False
+        """Whether there were several clocks, one of them unknown."""
+        self._emitted = np.zeros(_ROOM, EMITTED)
+        self._counts = dict.fromkeys(("untraced", "late_dropped", "over"), 0)
+
+    @property
+    def types(self) -> tuple[str, ...] | None:
+        # What an order has dropped rewrites traces, too.
+        return self._alphabet.types if self._horizon is None else None
+
+    def required_columns(self) -> set[str]:
+        return _READ | released_columns(attributes_of(self.plan))
+
+    def process(self, released: Released) -> Sequence[Any]:
+        columns = released.columns
+        symbols = self._alphabet.read(released)
+        if self._horizon is None:
+            self._leave_out(symbols, columns["status"] == LATE_DROPPED, "late_dropped")
+        keys, nulls = self._keys.codes(released)
+        if len(nulls):
+            self._leave_out(symbols, nulls != 0, "untraced")
+        numbers = np.arange(self._rows, self._rows + released.n)
+        self._rows += released.n
+        widest = np.maximum.accumulate(np.append(self._widest, columns["unc"]))
+        moves = moves_of(released, self._now, widest) if self._timeout else None
+        settled = self._settled_before(columns, widest)
+        found: list[tuple[np.ndarray, SoFar]] = []
+        if (symbols >= 0).any():
+            read = {name: columns[name] for name in _OF_EVENT}
+            read[CLOCK] = columns.get(STAMPED_BY, columns[CLOCK])
+            doubt = _doubt(columns, self._mixed(columns))
+            events = TraceEvents(symbol=symbols, number=numbers, doubt=doubt, **read)
+            self._follow(np.ascontiguousarray(keys[:, 0]), events, settled, moves, found)
+        if moves is not None and len(moves.to):
+            self._now = int(moves.to[-1])
+            self._sweep(found)
+        if self._horizon is not None and released.n:
+            self._clock = max(self._clock, int(columns["ref"].max()))
+            self.held.settle(self._limit(), self._timeout, self._tables)
+        self._counts["over"] += self.held.forget(self._ended_before(), self._timeout)
+        results = self._results(found, released, moves)
+        self._others |= bool(self._mixed(columns).any())
+        return results
+
+    def _mixed(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Until which rows events of several clocks came, one of them unknown."""
+        return columns.get(MIXED, np.zeros(len(columns["ref"]), np.bool_))
+
+    def _leave_out(self, symbols: np.ndarray, rows: np.ndarray, why: str) -> None:
+        """``rows`` are not read, and those that would have been are counted."""
+        left_out = rows & (symbols >= 0)
+        self._counts[why] += int(left_out.sum())
+        symbols[left_out] = IGNORED
+
+    def _limit(self) -> int:
+        """Events before it rewrite nothing."""
+        if self._horizon is None:
+            return INT_MAX
+        return self._clock - self._horizon if self._clock > INT_MIN + self._horizon else INT_MIN
+
+    def _settled_before(self, columns: Mapping[str, np.ndarray], widest: np.ndarray) -> np.ndarray:
+        """Before when no clock's error can take an event, as far as is known before each row."""
+        in_order = np.where(columns["status"] == IN_ORDER, columns["ref"], INT_MIN // 2)
+        progress = np.maximum.accumulate(np.append(self._progress, in_order))
+        settled = np.maximum.accumulate(np.append(self._settled, progress - 2 * widest))[1:]
+        self._progress, self._widest = int(progress[-1]), int(widest[-1])
+        self._settled = int(settled[-1])
+        return np.asarray(settled[:-1])
+
+    def _ended_before(self) -> int:
+        """What ended before that leaves."""
+        if self._horizon is None:
+            return self._settled
+        return max(self._limit(), INT_MIN + self._widest) - self._widest
+
+    def _follow(
+        self, keys: np.ndarray, events: TraceEvents, settled: np.ndarray, moves: Moves | None,
+        found: list[tuple[np.ndarray, SoFar]],
+    ) -> None:  # fmt: skip
+        """Take every event to its trace."""
+        now = np.zeros(len(keys), np.int64) if moves is None else moves.before
+        limits = np.empty(0, np.int64)
+        if self._horizon is not None:
+            clock = np.maximum.accumulate(np.append(self._clock, events.ref))[:-1]
+            limits = np.maximum(clock, INT_MIN + self._horizon) - self._horizon
+        held, first, wanted, entry = self.held, 0, 0, np.empty(len(keys), np.int32)
+        while True:
+            held.make_room(min(_ROOM, len(keys) - first) + 3 * (wanted + 2))
+            if 2 * MOST_RESULTS * (wanted + 2) > len(self._emitted):
+                self._emitted = np.zeros(4 * MOST_RESULTS * (wanted + 2), EMITTED)
+            keyed = held.keyed(keys, entry)
+            rest = (self._timeout, self._tables, events, held.pool)
+            if self._horizon is None:
+                first, rows = follow(first, keyed, now, settled, *rest, self._emitted)
+            else:
+                first, rows, wanted = follow_and_rewrite(
+                    first, keyed, now, limits, *rest, held.kept(), self._emitted
+                )
+            self._drain(rows, found)
+            if first == len(entry):
+                return
+
+    def _sweep(self, found: list[tuple[np.ndarray, SoFar]]) -> None:
+        """End the traces whose time has run out."""
+        held, first = self.held, 0
+        while first < held.open:
+            rest = (self._timeout, self._tables, self._emitted, 0, first)
+            first, rows = sweep(held.traces, held.open, self._now, *rest)
+            self._drain(rows, found)
+
+    def _drain(self, rows: int, found: list[tuple[np.ndarray, SoFar]]) -> None:
+        """Take the emitted results, and their events so far, before they move."""
+        if rows:
+            emitted = copy_of(self._emitted[:rows])
+            found.append((emitted, so_far(emitted["path"], self.held.pool.nodes)))
+
+    def _results(
+        self, found: list[tuple[np.ndarray, SoFar]], released: Released, moves: Moves | None
+    ) -> Sequence[Any]:
+        if not found:
+            return ()
+        emitted = np.concatenate([rows for rows, _ in found])
+        lists = lists_of([events for _, events in found], released.strings)
+        at, row = np.zeros(len(emitted), np.int64), emitted["row"]
+        place, deadline, number = place_of_rows(row), np.zeros_like(row), np.zeros_like(row)
+        later = row == LATER
+        at[~later] = released.columns["release"][row[~later]]
+        if later.any():
+            assert moves is not None, "a time ran out by progress"
+            passing = moves.passing(emitted["due"][later])
+            at[later], place[later] = moves.at[passing], moves.place[passing]
+            deadline[later], number[later] = emitted["due"][later], emitted["number"][later]
+        if self._by_others:
+            # What else a trace may have, and when, is a matter of all clocks; -1: before any row.
+            mixed = np.append(self._mixed(released.columns), self._others)
+            emitted["certainty"][mixed[place // PLACES]] = CERTAINTIES.index("unknown")
+        order = np.lexsort((number, deadline, place))
+        emitted, lists = emitted[order], lists.take(pa.array(order))
+        traces = self._keys.columns(np.zeros(len(emitted), np.int64), emitted["key"][:, None])
+        shown = alert_columns(
+            emitted, at[order], lists, traces[self.plan.trace.name], self._allowed, released.strings
+        )
+        return Alerts(shown, self.plan.name, self.site, self.plan.constraint)
+
+    def advance(self, now: int) -> Sequence[Any]:  # noqa: ARG002 - progress comes with events
+        return ()
+
+    def finish(self, at: int) -> Sequence[Any]:  # noqa: ARG002 - the input ends, not the traces
+        return ()
+
+    def counters(self) -> dict[str, int]:
+        over, beyond = self.held.over(), {}
+        if self._horizon is not None:
+            beyond = {"beyond_horizon": self.held.beyond}
+        counts = {**self._counts, **beyond, "over": self._counts["over"] + over}
+        return {**counts, "open": self.held.open - over}
+
+    def codes(self) -> np.ndarray:
+        keys = self.held.traces["key"][: self.held.open]
+        return np.concatenate((self._keys.used(keys[:, None]), self.held.codes()))
+
+    def snapshot(self) -> dict[str, Any]:
+        held = self.held.snapshot()
+        return {
+            "held": held,
+            "keys": self._keys.snapshot(held["traces"]["key"][:, None], np.zeros(0, np.int64)),
+            "counts": dict(self._counts),
+            "clocks": (self._clock, self._now, self._rows, self._others),
+            "settled": (self._progress, self._widest, self._settled),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._keys.restore(state["keys"])
+        self._counts = dict(state["counts"])
+        self._clock, self._now, self._rows, self._others = state["clocks"]
+        self._progress, self._widest, self._settled = state["settled"]
+        self.held.restore(state["held"])
+
+
+def _doubt(columns: Mapping[str, np.ndarray], mixed: np.ndarray) -> np.ndarray:
+    """Bits of each event (``constraint.traces``); ``mixed``: those of ``OTHERS``."""
+    found = np.where(mixed, OTHERS, 0).astype(np.int8)
+    if CHANCE in columns:
+        chance = columns[CHANCE]
+        found |= np.where(
+            chance == UNKNOWN, NOBODY_KNOWS, np.where(chance == 1, 0, PERHAPS)
+        ).astype(np.int8)
+    return found
+
+
+def _tables(both: Encoded, allowed: list[str], *, by_types: bool) -> TraceTables:
+    emits = np.zeros(3, np.bool_)
+    emits[UNSATISFIABLE] = True
+    emits[SATISFIABLE] = by_types
+    same = np.unique(np.array(allowed), return_inverse=True)[1].reshape(-1)
+    return TraceTables(
+        both.table, both.verdict, both.broken, both.ended, both.complete, both.moves, emits, same
+    )
+
+
+def _allowed(names: list[str], table: np.ndarray, broken: np.ndarray) -> list[str]:
+    """Of each state the symbols that do not break the constraint."""
+    found = []
+    for row in ~broken[table]:
+        shown = [name for name, fine in zip(names, row.tolist(), strict=True) if fine]
+        found.append(", ".join(shown) or "nothing more")
+    return found

@@ -1,0 +1,205 @@
+"""The memory of open traces: it grows with them, and what is over leaves."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from engine.kernels.jit import kernel
+from engine.kernels.records import INT_MAX, NONE, copy_of, numbers_of
+from engine.operators.constraint.keyed import AT_ONCE, Keyed, enter_all, slots_for
+from engine.operators.constraint.rewrite import Rewritable, kept_of, mark_over, settle
+from engine.operators.constraint.step import MOST_RESULTS, keep_open
+from engine.operators.constraint.traces import EMITTED, FRESH, NODE, TRACE, TracePool, TraceTables
+
+_LEAST: Final = 64
+"""Traces, and events, for which there is room at first."""
+
+
+class Memory(NamedTuple):
+    """Bytes of traces, of the table of their keys, and of buffered events but traces' last."""
+
+    traces: int
+    keys: int
+    events: int
+
+
+class OpenTraces:
+    """Traces by key, and the events that are buffered of them.
+
+    Attributes:
+        traces: TRACE, the first ``open`` of them in use.
+        pool: the events.
+        kept: what late events can rewrite; None: nothing.
+
+    Args:
+        rewrites: whether late events do.
+    """
+
+    def __init__(self, *, rewrites: bool) -> None:
+        self._tally = np.zeros(1, np.int64)
+        self._rewrites = rewrites
+        self._beyond = np.zeros(1, np.int64)
+        self._settled, self._tails = np.zeros(0, TRACE), np.zeros(0, np.int32)
+        self._left = 0
+        """Events that the last tidying up left."""
+        self.pool = TracePool(np.zeros(_LEAST, NODE), np.zeros(1, np.int64))
+        self._take(np.zeros(0, TRACE), _room(0))
+
+    @property
+    def beyond(self) -> int:
+        """Events that came later than the horizon."""
+        return int(self._beyond[0])
+
+    @property
+    def open(self) -> int:
+        """How many traces there are."""
+        return int(self._tally[0])
+
+    @property
+    def memory(self) -> Memory:
+        """What there is room for, a sixth more traces than are open at most."""
+        kept = self._settled.nbytes + self._tails.nbytes
+        return Memory(self.traces.nbytes + kept, self._slots.nbytes, self.pool.nodes.nbytes)
+
+    def keyed(self, keys: np.ndarray, entry: np.ndarray) -> Keyed:
+        """For events with these keys; ``entry`` is filled. There is room for some new traces."""
+        if self.open + AT_ONCE > len(self.traces):
+            self._take(self.traces[: self.open], _room(self.open))
+        return Keyed(self.traces, self._slots, self._tally, keys, entry)
+
+    def _take(self, traces: np.ndarray, room: int) -> None:
+        """``traces``, and room for so many in all."""
+        n, old = len(traces), (self._settled, self._tails)
+        self._tally[0], self.traces = n, np.zeros(room, TRACE)
+        numbers_of(self.traces)[:n] = numbers_of(traces)
+        self._slots = slots_for(room)
+        enter_all(self._slots, self.traces, n)
+        if self._rewrites:
+            # A trace of which no event has settled begins with the next one, as a new one does.
+            self._settled, self._tails = np.zeros(room, TRACE), np.full(room, NONE, np.int32)
+            self._settled["path"] = NONE
+            self._settled["flags"] = FRESH
+            kept = min(n, len(old[1]))
+            self._settled[:kept], self._tails[:kept] = old[0][:kept], old[1][:kept]
+
+    def kept(self) -> Rewritable:
+        """What is kept for late events."""
+        return kept_of(self._settled, self._tails, self.pool, self._beyond)
+
+    def make_room(self, events: int) -> None:
+        """Room for so many events more, once those that nobody refers to have left."""
+        n = int(self.pool.used[0])
+        if n + events <= len(self.pool.nodes):
+            return
+        if n > 2 * self._left:
+            n = self._tidy()
+        if 2 * (n + events) > len(self.pool.nodes):
+            nodes = np.zeros(4 * (n + events), NODE)
+            numbers_of(nodes)[:n] = numbers_of(self.pool.nodes)[:n]
+            self.pool = TracePool(nodes, np.array([n]))
+
+    def _tidy(self) -> int:
+        n = int(self.pool.used[0])
+        nodes, wanted = self.pool.nodes, np.zeros(n + 1, np.bool_)  # the last is NONE's
+        lists = [self.traces["path"][: self.open]]
+        if self._rewrites:
+            lists += [self._settled["path"][: self.open], self._tails[: self.open]]
+        for ends in lists:
+            _mark(ends, nodes["link"], wanted)
+        wanted[n] = False
+        number = np.append(np.cumsum(wanted[:n]) - 1, NONE).astype(np.int32)
+        kept = np.flatnonzero(wanted)
+        numbers_of(nodes)[: len(kept)] = numbers_of(nodes)[kept]
+        nodes["link"][: len(kept)] = number[nodes["link"][: len(kept)]]
+        for ends in lists:
+            ends[:] = number[ends]
+        self.pool.used[0] = self._left = len(kept)
+        return len(kept)
+
+    def settle(self, limit: int, timeout: int, tables: TraceTables) -> None:
+        """Events before ``limit`` are kept no longer, once they are many."""
+        n = int(self.pool.used[0])
+        if self._rewrites and n > max(_LEAST, 2 * self._left):
+            self.make_room(n)
+            kept, emitted = self.kept(), np.zeros(MOST_RESULTS, EMITTED)
+            _settle_all(self.open, limit, timeout, tables, self.pool, kept, emitted)
+            self._tidy()
+
+    def forget(self, limit: int, timeout: int) -> int:
+        """Traces that are over leave once they are half of all; gives how many left.
+
+        Args:
+            limit: no event rewrites a trace that ended before it, or lies before its end.
+            timeout: as of ``engine.operators.constraint.step``.
+        """
+        over = np.zeros(self.open, np.bool_)
+        count = mark_over(self.traces, self.open, limit, timeout, over)
+        if count <= _LEAST or 2 * count < self.open:
+            return 0
+        kept = keep_open(self.traces, self._settled, self._tails, over, self.open)
+        self._tails[kept:] = NONE
+        self._settled["flags"][kept:] = FRESH
+        self._settled["path"][kept:] = NONE
+        self._take(self.traces[:kept], _room(kept))
+        return count
+
+    def over(self) -> int:
+        """Traces that are over and have not left."""
+        none = np.zeros(self.open, np.bool_)
+        return int(mark_over(self.traces, self.open, INT_MAX, 0, none))
+
+    def codes(self) -> np.ndarray:
+        """Codes of sources, clocks and types in use."""
+        nodes = self.pool.nodes[: int(self.pool.used[0])]
+        return np.unique(
+            np.concatenate((self.traces["clock"][: self.open], nodes["source"], nodes["type"]))
+        )
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data."""
+        self._tidy()
+        n = self.open if self._rewrites else 0
+        return {
+            "traces": copy_of(self.traces[: self.open]),
+            "nodes": copy_of(self.pool.nodes[: int(self.pool.used[0])]),
+            "settled": copy_of(self._settled[:n]),
+            "tails": self._tails[:n].copy(),
+            "beyond": self.beyond,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over a snapshot."""
+        n = len(state["traces"])
+        self._settled, self._tails = state["settled"].copy(), state["tails"].copy()
+        self._take(state["traces"], _room(n))
+        nodes = np.zeros(max(_LEAST, 2 * len(state["nodes"])), NODE)
+        nodes[: len(state["nodes"])] = state["nodes"]
+        self._left = len(state["nodes"])
+        self.pool = TracePool(nodes, np.array([self._left]))
+        self._beyond[0] = state["beyond"]
+
+
+def _room(traces: int) -> int:
+    """For how many traces there is room where there are so many: a sixth more."""
+    return traces + traces // 6 + 2 * AT_ONCE
+
+
+@kernel
+def _mark(ends: np.ndarray, link: np.ndarray, wanted: np.ndarray) -> None:
+    """Marks the events of the lists that end at ``ends``."""
+    for end in ends:
+        place = end
+        while place != NONE and not wanted[place]:
+            wanted[place] = True
+            place = link[place]
+
+
+@kernel
+def _settle_all(
+    known: int, limit: int, timeout: int, tables: TraceTables, pool: TracePool,
+    kept: Rewritable, emitted: np.ndarray,
+) -> None:  # fmt: skip
+    for entry in range(known):
+        settle(entry, limit, timeout, tables, pool, kept, emitted, 0)

@@ -1,0 +1,227 @@
+"""A late event rewrites its trace: false results are taken back, new ones are emitted.
+
+The events of the last ``horizon`` of each key are kept in order of time; what came before them is
+settled, a trace's record as of then. The results without the late event and those with it
+follow from these two alone, so both are found by going through the kept events.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from engine.kernels.jit import inline, kernel
+from engine.kernels.records import INT_MIN, NONE, Record
+from engine.operators.constraint.keyed import AT_ONCE, Keyed, enter_traces
+from engine.operators.constraint.step import MOST_RESULTS, due, put, run_out, step
+from engine.operators.constraint.traces import (
+    FRESH,
+    LATER,
+    OTHERS,
+    RUN_OUT,
+    TRACE,
+    VIOLATION,
+    TraceEvents,
+    TracePool,
+    TraceTables,
+    events_of,
+)
+
+
+class Rewritable(NamedTuple):
+    """What is kept of each trace.
+
+    Attributes:
+        settled: TRACE, as of all events but those in its list.
+        tails: int32: the last event of its list in the pool, each linked to the one before; NONE.
+        buffered: the pool's events as columns, in the same memory.
+        order: int32, as long as the pool: scratch.
+        scratch: TRACE, one.
+        beyond: int64 (1,): events that came after the horizon.
+    """
+
+    settled: np.ndarray
+    tails: np.ndarray
+    buffered: TraceEvents
+    order: np.ndarray
+    scratch: np.ndarray
+    beyond: np.ndarray
+
+
+def kept_of(
+    settled: np.ndarray, tails: np.ndarray, pool: TracePool, beyond: np.ndarray
+) -> Rewritable:
+    """With scratch for a pool of this size."""
+    order = np.empty(len(pool.nodes), np.int32)
+    return Rewritable(settled, tails, events_of(pool.nodes), order, np.zeros(1, TRACE), beyond)
+
+
+@inline
+def _listed(entry: int, pool: TracePool, kept: Rewritable) -> int:
+    """Fills ``order``, the last event first; gives their number."""
+    n, place = 0, kept.tails[entry]
+    while place != NONE:
+        kept.order[n] = place
+        n += 1
+        place = pool.nodes[place].link
+    return n
+
+
+@kernel
+def settle(
+    entry: int, limit: int, timeout: int, tables: TraceTables, pool: TracePool,
+    kept: Rewritable, emitted: np.ndarray, rows: int,
+) -> int:  # fmt: skip
+    """Events before ``limit`` leave the list; gives how many are left, which ``order`` has.
+
+    ``emitted`` has room for ``MOST_RESULTS`` rows, which are not used, ``pool`` for a node of each
+    event.
+    """
+    n = _listed(entry, pool, kept)
+    while n > 0 and pool.nodes[kept.order[n - 1]].ref < limit:
+        n -= 1
+        step(kept.settled[entry], kept.order[n], LATER, timeout, INT_MIN, tables,
+             kept.buffered, pool, emitted, rows)  # fmt: skip
+        if n > 0:
+            pool.nodes[kept.order[n - 1]].link = NONE
+        else:
+            kept.tails[entry] = NONE
+    return n
+
+
+@inline
+def _replay(
+    entry: int, key: int, n: int, row: int, now: int, timeout: int, tables: TraceTables,
+    pool: TracePool, kept: Rewritable, emitted: np.ndarray, rows: int,
+) -> int:  # fmt: skip
+    """Goes through the ``n`` events of ``order``; ``scratch`` is the trace after them."""
+    kept.scratch[0] = kept.settled[entry]
+    trace = kept.scratch[0]
+    trace.key = key
+    for place in range(n - 1, -1, -1):
+        rows = step(trace, kept.order[place], row, timeout, INT_MIN, tables, kept.buffered,
+                    pool, emitted, rows)  # fmt: skip
+    if due(trace, now, timeout):
+        rows = run_out(trace, row, timeout, tables, emitted, rows)
+    return rows
+
+
+@inline
+def _alike(one: Record, other: Record, allowed: np.ndarray, pool: TracePool) -> bool:
+    """Whether results are the same: of one event, of one kind, with the same events before it."""
+    if (
+        one.kind != other.kind or one.type != other.type or one.ref != other.ref
+        or one.certainty != other.certainty
+        or (one.kind == VIOLATION and allowed[one.before] != allowed[other.before])
+        or (one.type != NONE and one.number != other.number)
+    ):  # fmt: skip
+        return False
+    left, right = one.path, other.path
+    nodes = pool.nodes
+    while NONE not in (left, right) and nodes[left].number == nodes[right].number:
+        left, right = nodes[left].link, nodes[right].link
+    return bool(left == NONE and right == NONE)
+
+
+@inline
+def _difference(
+    before: int, middle: int, end: int, allowed: np.ndarray, pool: TracePool, emitted: np.ndarray
+) -> int:
+    """Rows ``before`` to ``middle`` are the results until now, those up to ``end`` the right ones.
+    Keeps what is taken back and what is new; gives how many rows there are then.
+    """
+    for old in range(before, middle):
+        emitted[old].plus = False
+        for new in range(middle, end):
+            if emitted[new].kind != NONE and _alike(emitted[old], emitted[new], allowed, pool):
+                emitted[old].kind = NONE
+                emitted[new].kind = NONE
+                break
+    rows = before
+    for place in range(before, end):
+        if emitted[place].kind != NONE:
+            emitted[rows] = emitted[place]
+            rows += 1
+    return rows
+
+
+@kernel
+def follow_and_rewrite(
+    first: int, keyed: Keyed, now: np.ndarray, limits: np.ndarray,
+    timeout: int, tables: TraceTables,
+    events: TraceEvents, pool: TracePool, kept: Rewritable, emitted: np.ndarray,
+) -> tuple[int, int, int]:  # fmt: skip
+    """As ``constraint.step.follow``, but events may come late; ``limits`` are the times
+    from which on events are kept, at each.
+
+    Returns:
+        As ``follow``, and of how many events a trace needs room.
+    """
+    rows, entered, traces = 0, first, keyed.traces
+    for i in range(first, len(keyed.entry)):
+        if i == entered:
+            entered = min(i + AT_ONCE, len(keyed.entry))
+            if keyed.tally[0] + AT_ONCE > len(traces):
+                return i, rows, 0
+            enter_traces(i, entered, events.symbol, keyed)
+        mine, ref = keyed.entry[i], events.ref[i]
+        if mine == NONE:
+            continue
+        if ref < limits[i]:
+            kept.beyond[0] += 1
+            continue
+        trace = traces[mine]
+        if rows + MOST_RESULTS + 2 > len(emitted) or pool.used[0] + 2 > len(pool.nodes):
+            return i, rows, 0
+        if timeout > 0 and due(trace, now[i], timeout):
+            rows = run_out(trace, LATER, timeout, tables, emitted, rows)
+        again = trace.flags & RUN_OUT != 0 and ref <= trace.last_ref + timeout
+        if ref >= trace.last_ref and not again:
+            rows = step(trace, i, i, timeout, INT_MIN, tables, events, pool, emitted, rows)
+            if timeout > 0 and due(trace, now[i], timeout):
+                rows = run_out(trace, i, timeout, tables, emitted, rows)
+            kept.tails[mine] = put(pool, i, events, kept.tails[mine], 0)
+            continue
+        n = _listed(mine, pool, kept)
+        if rows + 2 * MOST_RESULTS * (n + 2) > len(emitted) or pool.used[0] + 3 * (n + 2) > len(
+            pool.nodes
+        ):
+            return i, rows, n
+        n = settle(mine, limits[i], timeout, tables, pool, kept, emitted, rows)
+        before = rows
+        middle = _replay(
+            mine, trace.key, n, i, now[i], timeout, tables, pool, kept, emitted, before
+        )
+        place = n
+        while place > 0 and pool.nodes[kept.order[place - 1]].ref <= ref:
+            place -= 1
+        link = kept.order[place] if place < n else NONE
+        new = put(pool, i, events, link, 0)
+        if place > 0:
+            pool.nodes[kept.order[place - 1]].link = new
+        else:
+            kept.tails[mine] = new
+        n = _listed(mine, pool, kept)
+        for place in range(n if events.doubt[i] & OTHERS else 0):
+            pool.nodes[kept.order[place]].doubt |= OTHERS
+        end = _replay(mine, trace.key, n, i, now[i], timeout, tables, pool, kept, emitted, middle)
+        traces[mine] = kept.scratch[0]
+        rows = _difference(before, middle, end, tables.allowed, pool, emitted)
+    return len(keyed.entry), rows, 0
+
+
+@kernel
+def mark_over(
+    traces: np.ndarray, known: int, limit: int, timeout: int, over: np.ndarray,
+) -> int:  # fmt: skip
+    """Marks the traces that are over, and of which no event can come that rewrites them; gives how
+    many.
+    """
+    count = 0
+    for entry in range(known):
+        trace = traces[entry]
+        last = trace.until + timeout if trace.flags & RUN_OUT else trace.until
+        over[entry] = trace.flags & (FRESH | RUN_OUT) != 0 and last < limit
+        count += over[entry]
+    return count

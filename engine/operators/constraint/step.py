@@ -1,0 +1,459 @@
+"""Events of a batch followed in their traces: a look-up in the table of automata each."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from engine.core.clocks.epochs import UNKNOWN_EPOCH
+from engine.core.released import IN_ORDER, NO_EPOCH, Released
+from engine.kernels.jit import inline, kernel
+from engine.kernels.records import INT_MIN, NONE, Record
+from engine.operators.constraint.keyed import AT_ONCE, Keyed, enter_traces
+from engine.operators.constraint.traces import (
+    ALERT,
+    CLEARED,
+    DOUBTFUL,
+    FORKED,
+    FRESH,
+    KNOWN,
+    LATER,
+    MIXED,
+    NO_GAP,
+    NOBODY_KNOWS,
+    OTHERS,
+    PERHAPS,
+    RUN_OUT,
+    UNKNOWN,
+    VIOLATION,
+    TraceEvents,
+    TracePool,
+    TraceTables,
+)
+from engine.query.automata.verdicts import OPEN, SATISFIABLE, START, UNSATISFIABLE
+
+# How far time has come at each event of a batch, and with what a given instant was passed.
+
+
+PLACES: Final = 4
+"""Places of an event: its own results, what it moved, what moved after it."""
+
+
+class Moves(NamedTuple):
+    """What progress came to, less what clocks may err: ``to`` (ascending), at arrival-clock instant
+    ``at``, in ``place`` among a batch's results; and how far it was ``before`` each event.
+    """
+
+    to: np.ndarray
+    at: np.ndarray
+    place: np.ndarray
+    before: np.ndarray
+
+    def passing(self, deadlines: np.ndarray) -> np.ndarray:
+        """The move with which each of the ``deadlines`` was passed."""
+        return np.searchsorted(self.to, deadlines, side="right")
+
+
+def moves_of(released: Released, begun: int, widest: np.ndarray) -> Moves:
+    """Of a batch; ``begun``: how far time was before it. ``widest``: the largest error of a clock
+    that was known before each row, and after the last.
+
+    Events in order, punctuations, and the slack of an order that goes by one move it, as they do
+    for windows (SPEC 4.4).
+    """
+    columns, steps, slack = released.columns, released.progress, released.slack
+    rows = np.arange(released.n)
+    in_order = columns["status"] == IN_ORDER
+    to = np.concatenate((
+        np.where(in_order, columns["ref"] - widest[1:], INT_MIN),
+        *(
+            np.maximum(moved.frontier, INT_MIN + widest[moved.row]) - widest[moved.row]
+            for moved in (steps, slack)
+        ),
+    ))  # fmt: skip
+    at = np.concatenate((columns["release"], steps.at, slack.at))
+    place = np.concatenate((
+        PLACES * rows + 1, PLACES * (steps.row - 1) + 2, PLACES * (slack.row - 1) + 3,
+    ))  # fmt: skip
+    order = np.argsort(place, kind="stable")
+    to, place = np.maximum(np.maximum.accumulate(to[order]), begun), place[order]
+    until = np.searchsorted(place, PLACES * rows, side="left") - 1
+    before = np.where(until >= 0, to[until], begun) if len(to) else np.full(released.n, begun)
+    return Moves(to, at[order], place, before)
+
+
+def place_of_rows(rows: np.ndarray) -> np.ndarray:
+    """The places of events' own results."""
+    return PLACES * rows
+
+
+# Events of a batch, in the order in which they are released: each to its trace.
+
+
+@kernel
+def follow(
+    first: int, keyed: Keyed, now: np.ndarray, settled: np.ndarray,
+    timeout: int, tables: TraceTables,
+    events: TraceEvents, pool: TracePool, emitted: np.ndarray,
+) -> tuple[int, int]:  # fmt: skip
+    """Take events from ``first`` on to their traces; ``now`` is how far progress was before each,
+    ``settled``: before when no clock's error can take it.
+
+    Returns:
+        The first event that was not taken, as there was no room (their number: all were), and how
+        many results there are.
+    """
+    i, rows, n = first, 0, len(keyed.entry)
+    while i < n:
+        stop = min(n, i + AT_ONCE)
+        if keyed.tally[0] + AT_ONCE > len(keyed.traces):
+            return i, rows
+        enter_traces(i, stop, events.symbol, keyed)
+        while i < stop:
+            if rows + MOST_RESULTS + 2 > len(emitted) or pool.used[0] >= len(pool.nodes):
+                return i, rows
+            entry = keyed.entry[i]
+            if entry != NONE:
+                trace = keyed.traces[entry]
+                if timeout > 0 and due(trace, now[i], timeout):
+                    rows = run_out(trace, LATER, timeout, tables, emitted, rows)
+                rows = step(trace, i, i, timeout, settled[i], tables, events, pool, emitted, rows)
+                if timeout > 0 and due(trace, now[i], timeout):
+                    rows = run_out(trace, i, timeout, tables, emitted, rows)
+            i += 1
+    return n, rows
+
+
+@kernel
+def keep_open(traces: np.ndarray, settled: np.ndarray, tails: np.ndarray, over: np.ndarray,
+              known: int) -> int:  # fmt: skip
+    """Move what is not ``over`` to the front; gives its number. ``settled`` may be empty."""
+    kept = 0
+    for entry in range(known):
+        if not over[entry]:
+            traces[kept] = traces[entry]
+            if len(settled):
+                settled[kept] = settled[entry]
+                tails[kept] = tails[entry]
+            kept += 1
+    return kept
+
+
+# One event of a trace: a look-up in the table of automata (L10 Algorithm 2, or 1 by choice).
+#
+# What L10 leaves out, as its events are in order and its clocks right: an alert is uncertain if its
+# trace's events may have been the other way round, and that way it would not be given. The last two
+# events are exchanged where their clocks allow it, and both states are followed from there on, past
+# the end of a trace, too. Where three or more may all change places, or more than two states are
+# possible, the trace is in doubt. A trace that is over counts as over under every error once
+# progress has passed it by more than clocks err.
+
+
+MOST_RESULTS: Final = 3
+"""Results of one event at most: the last trace's time has run out, a violation, a verdict."""
+
+
+@inline
+def begin(trace: Record) -> None:
+    """The next event of this key is the first of its trace."""
+    trace.state = START
+    trace.other = START
+    trace.until = INT_MIN
+    trace.path = NONE
+    trace.flags = OPEN << KNOWN
+
+
+@inline
+def _go_on(trace: Record, tables: TraceTables) -> None:
+    """The trace is over, or would be in another order, and clocks may take the next event before
+    its end: it begins another one, and what other orders lead to is followed.
+    """
+    trace.state = START
+    trace.other = _open_state(tables, trace.other)
+    trace.path = NONE
+    trace.flags = trace.flags & (DOUBTFUL | MIXED | FORKED | UNKNOWN) | OPEN << KNOWN
+
+
+@inline
+def _open_state(tables: TraceTables, state: int) -> int:
+    """Where the next event finds a trace: behind its end another begins."""
+    return START if tables.ended[state] else int(state)
+
+
+@inline
+def _next(tables: TraceTables, state: int, symbol: int) -> int:
+    return int(tables.table[_open_state(tables, state), symbol])
+
+
+@inline
+def _known(trace: Record) -> int:
+    """The verdict after the last event."""
+    return int(np.int64(trace.flags) >> KNOWN & 3)
+
+
+@inline
+def _certainty(trace: Record, doubtful: bool) -> int:
+    """Of a result, as its place in ``engine.operators.constraint.alerts.CERTAINTIES``."""
+    return 2 if trace.flags & UNKNOWN else int(doubtful)
+
+
+@inline
+def _until_before(trace: Record) -> int:
+    """No event before the last one can have been later; INT_MIN: there is none."""
+    gap = np.int64(trace.gap) | np.int64(trace.gap_high) << 32
+    return INT_MIN if gap == NO_GAP else int(trace.until - gap)
+
+
+@inline
+def _last_until(trace: Record, until: int) -> None:
+    """The last event can have been as late as ``until``."""
+    before = trace.until
+    trace.until = max(before, until)
+    gap = NO_GAP
+    if before != INT_MIN:
+        gap = NO_GAP - 1 if before < trace.until - NO_GAP else min(trace.until - before, NO_GAP - 1)
+    trace.gap = np.uint32(gap & 0xFFFFFFFF)
+    trace.gap_high = np.uint16(gap >> 32)
+
+
+@inline
+def run_out(trace: Record, row: int, timeout: int, tables: TraceTables, emitted: np.ndarray,
+            rows: int) -> int:  # fmt: skip
+    """No event came in time: the trace ends where it is. Gives how many results there are."""
+    state = trace.state
+    trace.flags |= RUN_OUT
+    if tables.broken[state] or (tables.complete[state] and _known(trace) != OPEN):
+        return rows
+    out = emitted[rows]
+    out.row = row
+    out.key = trace.key
+    out.number = trace.number
+    out.ref = trace.last_ref + timeout
+    out.due = trace.until + timeout
+    out.seq = -1
+    out.source = NONE
+    out.type = NONE
+    out.path = trace.path
+    out.before = state
+    out.kind = CLEARED if tables.complete[state] else VIOLATION
+    out.plus = True
+    out.certainty = _certainty(trace, trace.flags & DOUBTFUL != 0 or trace.other != state)
+    return rows + 1
+
+
+@inline
+def _emit(trace: Record, i: int, row: int, kind: int, doubtful: bool, old: int, events: TraceEvents,
+          emitted: np.ndarray, rows: int) -> None:  # fmt: skip
+    out = emitted[rows]
+    out.row = row
+    out.key = trace.key
+    out.number = events.number[i]
+    out.ref = events.ref[i]
+    out.seq = events.seq[i]
+    out.source = events.source[i]
+    out.type = events.type[i]
+    out.path = trace.path
+    out.before = old
+    out.kind = kind
+    out.plus = True
+    out.certainty = _certainty(trace, doubtful)
+
+
+@inline
+def put(pool: TracePool, i: int, events: TraceEvents, link: int, state: int) -> int:
+    """Buffer an event; gives its place."""
+    place = pool.used[0]
+    pool.used[0] = place + 1
+    node = pool.nodes[place]
+    node.ref = events.ref[i]
+    node.unc = events.unc[i]
+    node.seq = events.seq[i]
+    node.epoch = events.epoch[i]
+    node.number = events.number[i]
+    node.source = events.source[i]
+    node.clock = events.clock[i]
+    node.type = events.type[i]
+    node.link = link
+    node.symbol = events.symbol[i]
+    node.state = state
+    node.doubt = events.doubt[i]
+    return int(place)
+
+
+@inline
+def _bring_on(trace: Record, i: int, to: int, events: TraceEvents, pool: TracePool) -> None:
+    """The pattern is in state ``to`` now. Where it has been there before, what came since then has
+    brought nothing.
+    """
+    place = trace.path
+    while place != NONE and pool.nodes[place].state != to:
+        place = pool.nodes[place].link
+    if to == START:
+        trace.path = NONE
+    elif place != NONE:
+        trace.path = place
+    else:
+        trace.path = put(pool, i, events, trace.path, to)
+
+
+@inline
+def _doubt(trace: Record, new: int, other: int, may_swap: bool, symbol: int, same_clock: bool,
+           tables: TraceTables) -> int:  # fmt: skip
+    """Where another order would have led, having led to ``other`` if the last two events are as
+    they came; sets the flags.
+    """
+    forked = trace.flags & FORKED != 0
+    trace.flags &= ~FORKED
+    if trace.other != trace.state:
+        trace.flags |= FORKED
+    if not may_swap or same_clock:
+        return other
+    if forked:
+        trace.flags |= DOUBTFUL
+    swapped = _next(tables, _next(tables, trace.before, symbol), trace.symbol)
+    if swapped == new:
+        return other
+    if other not in (new, swapped):
+        trace.flags |= DOUBTFUL
+    return int(swapped)
+
+
+@inline
+def _may_be_another(trace: Record, state: int) -> None:
+    """Other errors of the clocks may have led to ``state``, too."""
+    if trace.other == trace.state:
+        trace.other = state
+    elif state not in (trace.state, trace.other):
+        trace.flags |= DOUBTFUL
+
+
+@inline
+def _arrive(trace: Record, i: int, row: int, timeout: int, settled: int, tables: TraceTables,
+            events: TraceEvents, emitted: np.ndarray, rows: int) -> tuple[int, bool]:  # fmt: skip
+    """Begins a trace if need be; gives how many results there are, and whether event ``i`` is
+    surely after the one before it, as one clock says.
+    """
+    same_clock = (
+        events.epoch[i] != NO_EPOCH
+        and trace.epoch == events.epoch[i]
+        and trace.clock == events.clock[i]
+    )
+    over, again = trace.flags & FRESH != 0, trace.flags & RUN_OUT != 0
+    first = over and not tables.ended[trace.state]  # of its key
+    gap = 0 if first or timeout == 0 else events.ref[i] - trace.last_ref
+    errs = 0 if same_clock or first else events.unc[i] + trace.until - trace.last_ref
+    late = timeout > 0 and (gap > timeout or again)
+    surely = late and (gap - errs > timeout or gap <= timeout)
+    if late and not over and not again:
+        before, rows = rows, run_out(trace, row, timeout, tables, emitted, rows)
+        if rows > before and not surely:
+            emitted[before].certainty = max(emitted[before].certainty, 1)
+    if first or surely or (over and trace.until < settled):
+        begin(trace)
+        return rows, True
+    if not same_clock:
+        trace.flags |= MIXED
+        if events.epoch[i] == UNKNOWN_EPOCH or trace.epoch == UNKNOWN_EPOCH:
+            trace.flags |= UNKNOWN if events.doubt[i] & OTHERS else DOUBTFUL
+    if over or late:
+        on, other = _open_state(tables, trace.state), _open_state(tables, trace.other)
+        _go_on(trace, tables)
+        trace.other = START
+        if late and not over:
+            _may_be_another(trace, on)
+        _may_be_another(trace, other)
+    elif timeout > 0 and gap + errs > timeout:
+        trace.other = _open_state(tables, trace.other)
+        _may_be_another(trace, START)
+    return rows, same_clock
+
+
+@inline
+def _leave(trace: Record, i: int, new: int, other: int, verdict: int, events: TraceEvents,
+           ended: bool) -> None:  # fmt: skip
+    """The trace is in state ``new`` after event ``i``."""
+    trace.before = trace.state
+    trace.symbol = events.symbol[i]
+    trace.clock = events.clock[i]
+    trace.epoch = events.epoch[i]
+    trace.number = np.uint32(events.number[i])
+    trace.state = new
+    trace.other = other
+    trace.last_ref = events.ref[i]
+    _last_until(trace, events.ref[i] + events.unc[i])
+    trace.flags = trace.flags & ((1 << KNOWN) - 1 | UNKNOWN) | verdict << KNOWN
+    if ended:
+        trace.flags |= FRESH
+
+
+@inline
+def step(
+    trace: Record, i: int, row: int, timeout: int, settled: int, tables: TraceTables,
+    events: TraceEvents, pool: TracePool, emitted: np.ndarray, rows: int,
+) -> int:  # fmt: skip
+    """Event ``i`` of ``trace``, which became known with ``row`` of a batch; gives how many
+    results there are then; ``rows`` were there before it. A trace that ended before ``settled`` is
+    over under every error of the clocks.
+
+    ``emitted`` has room for ``MOST_RESULTS`` more rows, ``pool`` for one more node. A trace is over
+    after ``timeout`` ns without an event (0: never).
+    """
+    rows, same_clock = _arrive(trace, i, row, timeout, settled, tables, events, emitted, rows)
+    if events.doubt[i] & NOBODY_KNOWS:
+        trace.flags |= UNKNOWN
+    if events.doubt[i] & PERHAPS:
+        trace.flags |= DOUBTFUL
+    symbol, old = events.symbol[i], int(trace.state)
+    new = int(tables.table[old, symbol])
+    other = new
+    if trace.flags & MIXED:
+        low = events.ref[i] - events.unc[i]
+        other = _next(tables, trace.other, symbol)
+        if low <= _until_before(trace):
+            trace.flags |= DOUBTFUL
+        other = _doubt(trace, new, other, low <= trace.until, symbol, same_clock, tables)
+    to = tables.moves[old, symbol]
+    if to >= 0:
+        _bring_on(trace, i, to, events, pool)
+    doubtful = trace.flags & DOUBTFUL != 0
+    if tables.broken[new] and not tables.broken[old]:
+        doubt = doubtful or not tables.broken[other]
+        _emit(trace, i, row, VIOLATION, doubt, old, events, emitted, rows)
+        rows += 1
+    verdict = int(tables.verdict[new])
+    if verdict != _known(trace) and tables.emits[verdict]:
+        doubt = doubtful or tables.verdict[other] != verdict
+        kind = ALERT if verdict == SATISFIABLE else CLEARED
+        _emit(trace, i, row, kind, doubt, old, events, emitted, rows)
+        rows += 1
+    if verdict == UNSATISFIABLE:
+        trace.path = NONE  # early buffer release
+    _leave(trace, i, new, other, verdict, events, tables.ended[new])
+    return rows
+
+
+@inline
+def due(trace: Record, now: int, timeout: int) -> bool:
+    """Whether progress has passed what the trace was given under every error of the clocks, and
+    nothing was emitted for it.
+    """
+    return bool(
+        timeout > 0 and trace.flags & (FRESH | RUN_OUT) == 0 and now > trace.until + timeout
+    )
+
+
+@kernel
+def sweep(
+    traces: np.ndarray, known: int, now: int, timeout: int, tables: TraceTables,
+    emitted: np.ndarray, rows: int, first: int,
+) -> tuple[int, int]:  # fmt: skip
+    """End the traces from ``first`` on whose time has run out; gives where there was no more room
+    (``known``: nowhere), and how many results there are.
+    """
+    for entry in range(first, known):
+        if rows == len(emitted):
+            return entry, rows
+        if due(traces[entry], now, timeout):
+            rows = run_out(traces[entry], LATER, timeout, tables, emitted, rows)
+    return known, rows

@@ -1,0 +1,155 @@
+"""Open traces, their events and their results, as records.
+
+A key is a value that events share; its traces come one after another, each over before the next.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+TRACE: Final = np.dtype(
+    [
+        ("key", np.int64),
+        ("last_ref", np.int64),  # of the last event
+        ("until", np.int64),  # no event so far can have been later
+        ("epoch", np.int64),  # with ``clock``: of the last event
+        ("clock", np.int32),
+        ("number", np.uint32),
+        ("path", np.int32),  # of ``TracePool``: the last event that brought the pattern on; NONE
+        # Of the last event, which may still change places with the next one:
+        ("gap", np.uint32),  # lower bits: until when those before it were, before ``until`` [ns]
+        ("gap_high", np.uint16),
+        ("symbol", np.uint16),
+        ("before", np.uint16),  # the state before it
+        ("state", np.uint16),
+        ("other", np.uint16),  # where another order of the events would have led; else ``state``
+        ("spare", np.uint8),
+        ("flags", np.uint8),  # from ``KNOWN`` on, the verdict
+    ]
+)
+"""60 bytes. 34 are of the last event, which is buffered as it may change places with the next one:
+its time and how far that may be off (in ``until``), its clock, its number and its type. The other
+26 are the trace's. The tables know by ``state`` where the constraint is.
+"""
+OF_LAST_EVENT: Final = ("last_ref", "until", "epoch", "clock", "number", "symbol")
+FRESH: Final = 1
+"""Flag: the next event of this key begins a trace: none has come, or the last was allowed none."""
+DOUBTFUL: Final = 2
+"""Flag: the order of events may have led to more states than ``state`` and ``other``."""
+MIXED: Final = 4
+"""Flag: its events are of more than one clock."""
+FORKED: Final = 8
+"""Flag: before its last event it may have been in another state than ``before``."""
+RUN_OUT: Final = 16
+"""Flag: no event came in time; the next one begins a trace."""
+KNOWN: Final = 5
+"""The bit of ``flags`` from which on two tell the verdict."""
+UNKNOWN: Final = 128
+"""Flag: its events are of several clocks, one of which is unknown."""
+OTHERS: Final = 1
+"""Bit of an event: until then events of several clocks came, of which one is unknown."""
+PERHAPS: Final = 2
+"""Bit of an event that is a result: it is uncertain."""
+NOBODY_KNOWS: Final = 4
+"""Bit of an event that is a result: it is unknown."""
+NO_FLAGS: Final = 255
+"""``flags`` of no trace."""
+
+NO_GAP: Final = (1 << 48) - 1
+"""``gap``: there was one event, or none. A longer one counts as a ns less: 78 hours, which matters
+only to a clock that may be wrong by half of that.
+"""
+
+NODE: Final = np.dtype(
+    [
+        ("ref", np.int64),
+        ("unc", np.int64),
+        ("seq", np.int64),
+        ("epoch", np.int64),
+        ("number", np.int64),
+        ("source", np.int32),
+        ("clock", np.int32),
+        ("type", np.int32),
+        ("link", np.int32),  # to the one before; NONE
+        ("symbol", np.uint16),
+        ("state", np.uint16),  # on a path: where the pattern is after it
+        ("doubt", np.int8),  # as of ``TraceEvents``
+    ],
+    align=True,
+)
+"""A buffered event, 64 bytes."""
+
+ALERT: Final = 0
+CLEARED: Final = 1
+VIOLATION: Final = 2
+
+EMITTED: Final = np.dtype(
+    [
+        ("row", np.int64),  # of the batch, with which it became known; LATER: the clock passed it
+        ("key", np.int64),
+        ("number", np.int64),
+        ("ref", np.int64),
+        ("due", np.int64),  # of a time that ran out: when no clock's error can have stopped it
+        ("seq", np.int64),
+        ("source", np.int32),
+        ("type", np.int32),  # NONE: of no event; a time ran out
+        ("path", np.int32),
+        ("before", np.uint16),  # the state before the event
+        ("kind", np.int8),  # ALERT CLEARED VIOLATION; NONE: not emitted after all
+        ("plus", np.bool_),
+        ("certainty", np.int8),  # place in ``engine.operators.constraint.alerts.CERTAINTIES``
+    ],
+    align=True,
+)
+"""What became known."""
+LATER: Final = -1
+"""``row``: found out by progress, of which ``engine.operators.constraint.step`` knows the place."""
+
+
+class TraceEvents(NamedTuple):
+    """Columns of events: their symbol (negative: not read), when each one happened, give or take
+    ``unc`` [ns], and by which clock: two of one clock and epoch are in order. ``doubt``: bits
+    ``OTHERS PERHAPS NOBODY_KNOWS``.
+
+    ``number`` counts the rows of the released stream.
+    """
+
+    symbol: np.ndarray
+    ref: np.ndarray
+    unc: np.ndarray
+    source: np.ndarray
+    clock: np.ndarray
+    epoch: np.ndarray
+    seq: np.ndarray
+    type: np.ndarray
+    number: np.ndarray
+    doubt: np.ndarray
+
+
+class TracePool(NamedTuple):
+    """Buffered events: ``nodes`` (NODE), of which the first ``used[0]`` are in use."""
+
+    nodes: np.ndarray
+    used: np.ndarray
+
+
+class TraceTables(NamedTuple):
+    """``engine.query.automata.verdicts.Encoded`` as kernels read it; ``emits``: whether a verdict
+    gives a result, by its number; ``allowed``: of each state, equal where C allows the same events.
+    """
+
+    table: np.ndarray
+    verdict: np.ndarray
+    broken: np.ndarray
+    ended: np.ndarray
+    complete: np.ndarray
+    moves: np.ndarray
+    emits: np.ndarray
+    allowed: np.ndarray
+
+
+def events_of(nodes: np.ndarray) -> TraceEvents:
+    """Buffered events, in the same memory."""
+    return TraceEvents(*(nodes[name] for name in TraceEvents._fields))

@@ -1,0 +1,350 @@
+"""Windowed grouping's memory: a sorted bucket per key, and the tuples that end in it (K18 V.B)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from engine.kernels.jit import inline, kernel
+from engine.kernels.records import NONE, Record, record
+from engine.kernels.tables import slot_of
+
+# Which bucket an item goes to: the bucket of its key, or of what a hash makes of the key.
+
+
+Key = str | tuple[str, ...] | Callable[[Any], Any]
+"""Fields of a structured payload, or a function: of the whole structured array to an array (a value
+or a row of values per item), or of one Python object to anything that can be a key of a dict."""
+Hash = Callable[[Any], Any]
+"""Of a key, or of an array of keys, as ``Key``; items whose keys have the same hash share a bucket.
+"""
+
+
+class BucketKeys:
+    """Makes the keys of one grouping's items.
+
+    Args:
+        key: of an item; None: all items have the same.
+        hashed: of its key; None: the key itself.
+    """
+
+    def __init__(self, key: Key | None, hashed: Hash | None) -> None:
+        self._key, self._hash = key, hashed
+        self._codes: dict[Hashable, int] = {}
+        self._next = 0
+
+    def of(self, payload: np.ndarray) -> np.ndarray:
+        """(n, columns) int64, equal where the keys are."""
+        if self._key is None:
+            return np.zeros((len(payload), 1), np.int64)
+        if payload.dtype == object:
+            return self._coded(payload)
+        if callable(self._key):
+            found = [np.asarray(self._key(payload))]
+        else:
+            names = (self._key,) if isinstance(self._key, str) else self._key
+            found = [payload[name] for name in names]
+        if self._hash is not None:
+            found = [np.asarray(self._hash(found[0] if len(found) == 1 else tuple(found)))]
+        columns = [each if each.ndim == 2 else each[:, None] for each in found]
+        return np.ascontiguousarray(np.concatenate([_as_int64(each) for each in columns], axis=1))
+
+    def _coded(self, payload: np.ndarray) -> np.ndarray:
+        found = np.empty((len(payload), 1), np.int64)
+        key = self._key
+        assert callable(key)
+        for place, each in enumerate(payload):
+            value = key(each)
+            value = value if self._hash is None else self._hash(value)
+            code = self._codes.get(value)
+            if code is None:
+                code = self._codes[value] = self._next
+                self._next += 1
+            found[place, 0] = code
+        return found
+
+    def forget(self, used: np.ndarray) -> None:
+        """Keys whose codes are not ``used`` any more."""
+        if self._codes:
+            left = set(used.reshape(-1).tolist())
+            self._codes = {key: code for key, code in self._codes.items() if code in left}
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"codes": dict(self._codes), "next": self._next}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over a snapshot."""
+        self._codes, self._next = dict(state["codes"]), state["next"]
+
+
+def _as_int64(values: np.ndarray) -> np.ndarray:
+    """Equal where ``values`` are (0.0 and -0.0 are)."""
+    if values.dtype.kind == "f":
+        return (values.astype(np.float64) + 0.0).view(np.int64)
+    return values.astype(np.int64)
+
+
+# Windowed grouping's memory: a sorted bucket per key, and the tuples that end in it (K18 V.B).
+#
+# A bucket is a list that is searched from its last item backwards, so an item in order costs one
+# comparison, and a late one as many as there are items of its bucket behind it.
+
+
+ENTRY: Final = record(
+    "ref", "source", "seq", "origin", "child", "number", "made", "earlier", "later", "bucket"
+)
+"""An item in its ``bucket`` (NONE: it was taken away); ``made``: number of the tuple that it ends,
+NONE while there is none. The first place is nobody's: it is before a bucket's first item.
+"""
+BUCKET: Final = record("first", "last", "changed")
+"""``changed``: the first entry whose tuple changes, where changes are emitted together."""
+TALLY: Final = record("entries", "buckets", "made", "changes", "removed")
+"""How many there are; ``made``: the next tuple's number; ``removed``: entries that were taken away.
+"""
+NOBODY: Final = 0
+LOST: Final = -1
+"""Instead of a row: a tombstone of an item that is not there."""
+
+
+class Buckets(NamedTuple):
+    """``keys``: of the buckets, (n, columns of the key) int64."""
+
+    entries: np.ndarray
+    buckets: np.ndarray
+    keys: np.ndarray
+    slots: np.ndarray
+    tally: np.ndarray
+
+
+class Arriving(NamedTuple):
+    """Columns of ``grouping.items.Items``, their keys, and the order of sources."""
+
+    ref: np.ndarray
+    source: np.ndarray
+    seq: np.ndarray
+    origin: np.ndarray
+    child: np.ndarray
+    number: np.ndarray
+    tombstone: np.ndarray
+    key: np.ndarray
+    rank: np.ndarray
+
+
+class TupleChanges(NamedTuple):
+    """Tuples made and taken back, in order. ``ref`` to ``row``: as of
+    ``engine.operators.grouping.items.Items``; ``entry``: the one that ends the tuple; ``members``:
+    (n, window) entries, of tuples made; NOBODY where the bucket has no more.
+    """
+
+    ref: np.ndarray
+    source: np.ndarray
+    seq: np.ndarray
+    origin: np.ndarray
+    child: np.ndarray
+    number: np.ndarray
+    tombstone: np.ndarray
+    row: np.ndarray
+    entry: np.ndarray
+    members: np.ndarray
+
+
+def room_for(changes: int, window: int) -> TupleChanges:
+    """Room for so many."""
+    ref, source, seq, origin, child, number, row, entry = (
+        np.empty(changes, np.int64) for _ in range(8)
+    )
+    return TupleChanges(
+        ref, source, seq, origin, child, number, np.empty(changes, np.bool_), row, entry,
+        np.empty((changes, window), np.int64),
+    )  # fmt: skip
+
+
+@inline
+def is_behind(entry: Record, a: Arriving, i: int) -> bool:
+    """Whether ``entry`` comes after item ``i``; of equal ones the one that was there is first."""
+    if entry.ref != a.ref[i]:
+        return bool(entry.ref > a.ref[i])
+    if entry.source != a.source[i]:
+        return bool(a.rank[entry.source] > a.rank[a.source[i]])
+    if entry.seq != a.seq[i]:
+        return bool(entry.seq > a.seq[i])
+    if entry.origin != a.origin[i]:
+        return bool(entry.origin > a.origin[i])
+    return bool(entry.child > a.child[i])
+
+
+@inline
+def _add_change(b: Buckets, row: int, place: int, out: TupleChanges) -> int:
+    """Adds a change of the tuple that the entry at ``place`` ends; gives its place in ``out``."""
+    at = b.tally[0].changes
+    b.tally[0].changes = at + 1
+    entry = b.entries[place]
+    out.ref[at] = entry.ref
+    out.source[at] = entry.source
+    out.seq[at] = entry.seq
+    out.origin[at] = entry.origin
+    out.child[at] = entry.child
+    out.row[at] = row
+    out.entry[at] = place
+    return int(at)
+
+
+@inline
+def take_back(b: Buckets, row: int, place: int, out: TupleChanges) -> None:
+    """The tuple that the entry at ``place`` ends is not valid any more."""
+    at = _add_change(b, row, place, out)
+    out.number[at] = b.entries[place].made
+    out.tombstone[at] = True
+
+
+@inline
+def make(b: Buckets, row: int, place: int, out: TupleChanges) -> None:
+    """The tuple that the entry at ``place`` ends, as the bucket is now."""
+    at = _add_change(b, row, place, out)
+    made = b.tally[0].made
+    b.tally[0].made = made + 1
+    b.entries[place].made = made
+    out.number[at] = made
+    out.tombstone[at] = False
+    member = place
+    for back in range(out.members.shape[1] - 1, -1, -1):
+        out.members[at, back] = member
+        if member != NOBODY:
+            member = b.entries[member].earlier
+
+
+@inline
+def bucket_of(b: Buckets, a: Arriving, i: int) -> int:
+    """The bucket of item ``i``, a new one if there is none."""
+    slot = slot_of(b.slots, b.keys, a.key[i])
+    if b.slots[slot] == NONE:
+        new = b.tally[0].buckets
+        b.tally[0].buckets = new + 1
+        b.slots[slot] = new
+        for part in range(a.key.shape[1]):
+            b.keys[new, part] = a.key[i, part]
+        b.buckets[new].first = NOBODY
+        b.buckets[new].last = NOBODY
+        b.buckets[new].changed = NOBODY
+    return int(b.slots[slot])
+
+
+@inline
+def put(b: Buckets, a: Arriving, i: int, bucket: int, earlier: int, later: int) -> int:
+    """Item ``i`` between two entries of its bucket; gives its place."""
+    place = b.tally[0].entries
+    b.tally[0].entries = place + 1
+    entry = b.entries[place]
+    entry.ref = a.ref[i]
+    entry.source = a.source[i]
+    entry.seq = a.seq[i]
+    entry.origin = a.origin[i]
+    entry.child = a.child[i]
+    entry.number = a.number[i]
+    entry.earlier = earlier
+    entry.later = later
+    entry.made = NONE
+    entry.bucket = bucket
+    if earlier == NOBODY:
+        b.buckets[bucket].first = place
+    else:
+        b.entries[earlier].later = place
+    if later == NOBODY:
+        b.buckets[bucket].last = place
+    else:
+        b.entries[later].earlier = place
+    return int(place)
+
+
+@inline
+def remove(b: Buckets, place: int, bucket: int) -> None:
+    """The entry at ``place`` leaves its bucket; its place is used no more."""
+    entry = b.entries[place]
+    if entry.earlier == NOBODY:
+        b.buckets[bucket].first = entry.later
+    else:
+        b.entries[entry.earlier].later = entry.later
+    if entry.later == NOBODY:
+        b.buckets[bucket].last = entry.earlier
+    else:
+        b.entries[entry.later].earlier = entry.earlier
+    entry.bucket = NONE
+    b.tally[0].removed += 1
+
+
+@inline
+def _is_needed(b: Buckets, place: int, floor: int, final: int) -> bool:
+    """Whether an entry may still matter, if so many before each later item do."""
+    entry = b.entries[place]
+    if entry.bucket == NONE:
+        return False
+    left, later = final, entry.later
+    if entry.ref < floor:
+        while left > 0 and later != NOBODY and b.entries[later].ref < floor:
+            left -= 1
+            later = b.entries[later].later
+    return bool(entry.ref >= floor or left > 0)
+
+
+@kernel
+def keep(
+    b: Buckets, floor: int, final: int, fresh: np.ndarray, kept: np.ndarray, place_of: np.ndarray,
+    used: np.ndarray,
+) -> int:  # fmt: skip
+    """What may still matter, in ``fresh``, in the order in which it came.
+
+    Args:
+        b: its entries are left as they are, its buckets are those of ``fresh`` afterwards.
+        floor: no later item has a ref below it.
+        final: so many of a bucket's items below ``floor`` are needed by later ones.
+        fresh: room for all entries.
+        kept: filled with the places that entries had.
+        place_of: by place that they had, filled with the new one, NOBODY if there is none.
+        used: false; true for buckets with entries afterwards.
+
+    Returns:
+        The number of entries, nobody's included.
+    """
+    size = 1
+    kept[0] = NOBODY
+    place_of[0] = NOBODY
+    for place in range(1, b.tally[0].entries):
+        place_of[place] = NOBODY
+        if _is_needed(b, place, floor, final):
+            fresh[size] = b.entries[place]
+            kept[size] = place
+            place_of[place] = size
+            size += 1
+    for place in range(1, size):
+        entry = fresh[place]
+        entry.earlier = place_of[entry.earlier]
+        entry.later = place_of[entry.later]
+        used[entry.bucket] = True
+        if entry.earlier == NOBODY:
+            b.buckets[entry.bucket].first = place
+        if entry.later == NOBODY:
+            b.buckets[entry.bucket].last = place
+    return size
+
+
+@kernel
+def close_ranks(b: Buckets, used: np.ndarray, number_of: np.ndarray) -> int:
+    """Buckets that are not ``used`` go; gives how many are left.
+
+    ``number_of``: room for the new number of each. The slots must be filled again.
+    """
+    left = 0
+    for bucket in range(b.tally[0].buckets):
+        number_of[bucket] = left
+        if used[bucket]:
+            b.buckets[left] = b.buckets[bucket]
+            for part in range(b.keys.shape[1]):
+                b.keys[left, part] = b.keys[bucket, part]
+            left += 1
+    for place in range(1, b.tally[0].entries):
+        b.entries[place].bucket = number_of[b.entries[place].bucket]
+    b.tally[0].buckets = left
+    return left

@@ -1,0 +1,258 @@
+"""A dataflow at work: operations one after another, optimistic or behind a buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from engine.core.errors import UserError
+from engine.kernels.records import INT_MIN
+from engine.operators.grouping.grouping import GroupingStage
+from engine.operators.grouping.items import Items, joined, regular
+from engine.operators.grouping.maps import Fields, dtype_of
+from engine.operators.grouping.operations import Map, Operation
+from engine.operators.grouping.sink_barrier import SinkBarrier
+
+# A dataflow: operations one after another, and what is sent through them at work.
+#
+# Nothing waits before an operation. What a late item makes wrong is taken back by tombstones, which
+# go the same way as the items, so that only the end of the way needs a buffer (K18 V).
+
+
+_FAR: Final = 1 << 40
+"""Places among the items of one that no chain of maps may need more of."""
+
+
+class Stage(Protocol):
+    """An operation at work."""
+
+    @property
+    def held(self) -> int: ...
+    def process(self, items: Items, rank: np.ndarray) -> Iterator[Items]: ...
+    def passed(self, floor: int) -> None: ...
+    def sources(self) -> np.ndarray: ...
+    def snapshot(self, floor: int) -> dict[str, Any]: ...
+    def restore(self, state: dict[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Dataflow:
+    """What is done with items, in order.
+
+    Args:
+        operations: ``Map``, ``Grouping``, ``Stateful``; at least one.
+        item: fields of the items that come in; None: Python objects.
+    """
+
+    operations: tuple[Operation, ...]
+    item: Fields | None = None
+
+    def start(self, *, together: bool = False) -> RunningDataflow:
+        """A dataflow that nothing was sent through yet.
+
+        ``together``: the items of one ``send`` emit their changes together, which is faster where
+        many are late. Then what ``send`` gives depends on how many are sent at once; what passes
+        the barrier does not.
+        """
+        return RunningDataflow(self, together=together)
+
+
+class MapStage:
+    """A ``Map`` at work."""
+
+    held = 0
+
+    def __init__(self, operation: Map) -> None:
+        self._map = operation
+
+    def process(self, items: Items, rank: np.ndarray) -> Iterator[Items]:  # noqa: ARG002
+        """``items``, mapped; tombstones go the way of what they take back."""
+        if not len(items):
+            return
+        if items.payload.dtype != object:
+            made = self._map.function(items.payload)
+            if not isinstance(made, tuple):
+                yield items.carrying(made)
+                return
+            payload, of = made
+        else:
+            given = [self._map.function(each) for each in items.payload]
+            of = np.repeat(np.arange(len(given)), [len(each) for each in given])
+            payload = np.fromiter((one for each in given for one in each), object, len(of))
+        if len(of):
+            yield self._placed(items, payload, np.asarray(of, np.int64))
+
+    def _placed(self, items: Items, payload: np.ndarray, of: np.ndarray) -> Items:
+        """``payload``, of which item ``of`` each is."""
+        first = np.flatnonzero(np.concatenate(([True], of[1:] != of[:-1])))
+        child = np.arange(len(of)) - np.repeat(first, np.diff(np.append(first, len(of))))
+        most = self._map.most
+        if int(child.max()) >= most:
+            raise UserError(f"a map made {child.max() + 1} items of one; its most={most}")
+        found = items.take(of)
+        return replace(
+            found, child=found.child * most + child, number=found.number * most + child,
+            payload=payload,
+        )  # fmt: skip
+
+    def passed(self, floor: int) -> None:
+        """A map remembers nothing."""
+
+    def sources(self) -> np.ndarray:
+        return np.empty(0, np.int64)
+
+    def snapshot(self, floor: int) -> dict[str, Any]:  # noqa: ARG002 - as ``passed``
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """As ``passed``."""
+
+
+class RunningDataflow:
+    """A dataflow at work: ``send`` items as they come, ``watermark`` when a time is passed.
+
+    Args:
+        flow: what it does.
+        together: as in ``Dataflow.start``.
+    """
+
+    def __init__(self, flow: Dataflow, *, together: bool) -> None:
+        item: np.dtype[Any] = np.dtype(object) if flow.item is None else dtype_of(flow.item)
+        self.item = item
+        self._stages: list[Stage] = []
+        fan = 1
+        for operation in flow.operations:
+            if isinstance(operation, Map):
+                fan *= operation.most
+                self._stages.append(MapStage(operation))
+                if item.names is not None:
+                    made = operation.function(np.zeros(0, item))
+                    item = (made[0] if isinstance(made, tuple) else made).dtype
+            else:
+                stage = GroupingStage(operation, item, together=together)
+                fan *= stage.most
+                item = stage.output
+                self._stages.append(stage)
+        if fan > _FAR:
+            raise UserError(
+                f"the maps of a dataflow may make {fan} items of one; at most {_FAR}: lower most"
+            )
+        self.output = item
+        self.sink = SinkBarrier()
+        self.floor = INT_MIN
+        self.late = 0
+        self._sent = 0
+
+    def send(
+        self,
+        ref: Sequence[int] | np.ndarray,
+        payload: Sequence[Any] | np.ndarray,
+        source: Sequence[int] | np.ndarray | None = None,
+        seq: Sequence[int] | np.ndarray | None = None,
+        rank: np.ndarray | None = None,
+    ) -> Items:
+        """Events in the order in which they arrive; gives all that reaches the sink, at once.
+
+        What comes after its time was passed is left out and counted (``late``).
+
+        Args:
+            ref: event times [ns].
+            payload: records, or objects.
+            source: number of each one's source; all of one.
+            seq: the source's numbers of the events; ties keep the order of arrival.
+            rank: by number of a source its place in the order of sources; the number itself.
+        """
+        times = np.asarray(ref, np.int64)
+        n = len(times)
+        if self.item.names is None:
+            carried = np.fromiter(payload, object, n)
+        else:
+            carried = np.asarray(payload)
+            if carried.dtype != self.item:
+                carried = carried.astype(self.item)
+        codes = np.zeros(n, np.int64) if source is None else np.asarray(source, np.int64)
+        numbers = np.full(n, -1) if seq is None else np.asarray(seq, np.int64)
+        items = regular(times, codes, numbers, carried, self._sent)
+        late = times < self.floor
+        if late.any():
+            self.late += int(late.sum())
+            items = items.take(~late)
+        self._sent += n
+        return self._through(items, self._rank(codes, rank))
+
+    def _rank(self, codes: np.ndarray, rank: np.ndarray | None) -> np.ndarray:
+        if rank is not None:
+            self._ranks = rank
+        elif int(codes.max(initial=0)) >= len(self._ranks):
+            self._ranks = np.arange(2 * int(codes.max()) + 1)
+        return self._ranks
+
+    _ranks: np.ndarray = np.arange(1)
+
+    def _through(self, items: Items, rank: np.ndarray) -> Items:
+        pieces: list[Items] = []
+        self._hand_on(items, 0, rank, pieces)
+        return joined(pieces) if pieces else self._nothing()
+
+    def _hand_on(self, items: Items, stage: int, rank: np.ndarray, pieces: list[Items]) -> None:
+        """Piece by piece through all that is left of the way."""
+        if stage == len(self._stages):
+            self.sink.insert(items)
+            pieces.append(items)
+            return
+        for piece in self._stages[stage].process(items, rank):
+            self._hand_on(piece, stage + 1, rank, pieces)
+
+    def _nothing(self) -> Items:
+        none = np.empty(0, np.int64)
+        return regular(none, none, none, np.empty(0, self.output))
+
+    def watermark(self, floor: int) -> Items:
+        """No event with a ref below ``floor`` comes any more; gives what is valid below, in order.
+
+        What comes nevertheless is late. A watermark does not go back.
+        """
+        if floor <= self.floor:
+            return self._nothing()
+        self.floor = floor
+        gone = self.sink.punctuation(floor, self._ranks)
+        for stage in self._stages:
+            stage.passed(floor)
+        return self._nothing() if gone is None else gone
+
+    @property
+    def overhead(self) -> float:
+        """Items that reached the barrier per valid one (K18 VI.B); 1: nothing was in vain."""
+        valid = self.sink.let_go + self.sink.held
+        return self.sink.arrived / valid if valid else 1.0
+
+    @property
+    def held(self) -> int:
+        """Items and states in the buckets."""
+        return sum(stage.held for stage in self._stages)
+
+    def sources(self) -> np.ndarray:
+        """Codes of sources that the state holds."""
+        waiting = self.sink.waiting()
+        held = [] if waiting is None else [waiting.source]
+        return np.concatenate([np.empty(0, np.int64), *held, *(s.sources() for s in self._stages)])
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state as plain data, which a dataflow of equal operations takes over."""
+        return {
+            "stages": [stage.snapshot(self.floor) for stage in self._stages],
+            "sink": self.sink.snapshot(),
+            "counts": (self.floor, self.late, self._sent),
+            "ranks": self._ranks,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over a snapshot."""
+        for stage, saved in zip(self._stages, state["stages"], strict=True):
+            stage.restore(saved)
+        self.sink.restore(state["sink"])
+        self.floor, self.late, self._sent = state["counts"]
+        self._ranks = state["ranks"]

@@ -1,0 +1,168 @@
+"""Which released rows can be which steps of a query, by what the query says of them alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from msgspec.structs import replace
+
+from engine.core.released import NO_EPOCH, Released
+from engine.core.timeline import ANY_TYPE, EPOCH_START, UNC_START
+from engine.operators.match.compiled.tables import Layout
+from engine.query.expression import View, column, view_mask
+from engine.query.fields import (
+    attributes_in,
+    attributes_of,
+    own_attribute,
+    released_columns,
+    shows_everything,
+)
+from engine.query.plan import Attribute, OrPlan, Predicate, SeqPlan, Step
+from engine.query.shape import of_intervals, of_streams
+
+
+class StepFilter(NamedTuple):
+    """What a step asks of an event alone.
+
+    ``where``: whatever clocks err by. ``joined``: attributes that it must have, as without a value
+    it can be joined to none. ``columns``: those of ``Released`` that the two read. ``longest_ns``:
+    how long it may be if a match would hold it, or it would have to lie there beside it; None: any.
+    """
+
+    step: Step
+    where: Predicate | None
+    joined: tuple[Attribute, ...]
+    columns: frozenset[str]
+    longest_ns: int | None
+
+
+def members(filters: Sequence[StepFilter], released: Released) -> np.ndarray:
+    """int64 per row, bit k: it satisfies what step k asks of it alone.
+
+    Args:
+        filters: of the steps.
+        released: the batch.
+    """
+    found = np.zeros(released.n, np.int64)
+    rows_of: dict[tuple[str, str | None, tuple[str, ...]], np.ndarray] = {}
+    for place, each in enumerate(filters):
+        step = each.step
+        kind = step.type, step.stream, step.types
+        if kind not in rows_of:
+            rows_of[kind] = _of_kind(step, released)
+        rows = rows_of[kind]
+        if each.longest_ns is not None and len(rows):
+            ends = released.columns["te"][rows], released.columns["ts"][rows]
+            rows = rows[ends[0] - ends[1] - _length_error(released, rows) <= each.longest_ns]
+        found[_chosen(each, released, rows)] |= 1 << place
+    return found
+
+
+@lru_cache(maxsize=64)
+def step_filters(
+    layout: Layout, partition: tuple[str, ...] | None = None
+) -> tuple[StepFilter, ...]:
+    """Of the steps of ``layout``.
+
+    ``partition``: attributes that every event must have; None: those that its step is joined by.
+    """
+    plan, found = layout.branches[0], []
+    # An ISEQ's negated event is WITHIN with the match or nothing; elsewhere its start alone counts.
+    negated_too = of_intervals(plan)
+    of_steps = zip(layout.steps, layout.own, _joined_attributes(layout), strict=True)
+    for step, where, others in of_steps:
+        joined = others
+        if partition is not None:
+            joined = [Attribute(name, step.alias) for name in partition]
+        columns = released_columns([*attributes_in(where), *joined, Attribute("ref")])
+        bounded = not of_streams(plan) and (negated_too or not step.negated)
+        longest_ns = plan.within_ns if bounded else None
+        found.append(StepFilter(step, where, tuple(joined), frozenset(columns), longest_ns))
+    return tuple(found)
+
+
+def _length_error(released: Released, rows: np.ndarray) -> np.ndarray:
+    """By how much an event may last longer than its clock says [ns]: no less than what the kernel
+    takes it to be (``engine.operators.match.search.state.lasts_within``).
+    """
+    columns = {name: released.columns[name][rows] for name in ("unc", "epoch")}
+    start = {"unc": UNC_START, "epoch": EPOCH_START}
+    begin = {n: released.columns[start[n]][rows] if start[n] in released.columns else columns[n]
+             for n in start}  # fmt: skip
+    apart, one = np.abs(columns["unc"] - begin["unc"]), columns["epoch"] == begin["epoch"]
+    shared = one & ((begin["epoch"] != NO_EPOCH) | (apart == 0))
+    return np.asarray(np.where(shared, apart, columns["unc"] + begin["unc"]))
+
+
+def _of_kind(step: Step, released: Released) -> np.ndarray:
+    """The rows of the step's type and stream."""
+    fine = np.ones(released.n, np.bool_)
+    if step.type != ANY_TYPE:
+        fine &= released.columns["type"] == released.strings.find(step.type)
+    if step.types:
+        wanted = [released.strings.find(each) for each in step.types]
+        fine &= np.isin(released.columns["type"], [code for code in wanted if code >= 0])
+    if step.stream is not None:
+        fine &= released.columns["stream"] == released.strings.find(step.stream)
+    return np.flatnonzero(fine)
+
+
+def _joined_attributes(layout: Layout) -> list[list[Attribute]]:
+    """Per step what it is joined by with positive steps, in every branch that has it: without a
+    value it can be joined to none.
+
+    A positive step that only negated ones are joined to matches all the same.
+    """
+    found = []
+    for step in layout.steps:
+        asked = [_joined(plan, step) for plan in layout.branches if step in plan.steps]
+        found.append([a for a in asked[0] if all(a in other for other in asked[1:])])
+    return found
+
+
+def _joined(plan: SeqPlan, step: Step) -> list[Attribute]:
+    positive = {other.alias for other in plan.steps if not other.negated and other != step}
+    groups = [group for group in plan.equalities if any(a.alias in positive for a in group)]
+    return [a for group in groups for a in group if a.alias == step.alias]
+
+
+@lru_cache(maxsize=64)
+def kept_attributes(plan: SeqPlan | OrPlan, layout: Layout) -> set[str] | None:
+    """Own attributes that matches of ``plan`` need after the steps' own conditions; None = all."""
+    if any(map(shows_everything, plan.branches)):
+        return None
+    used = [a for predicate in layout.predicates for a in attributes_in(predicate)]
+    for branch in plan.branches:
+        bare = tuple(replace(step, where=None) for step in branch.steps)
+        used += attributes_of(replace(branch, steps=bare))
+    names = (own_attribute(attribute.name) for attribute in used)
+    return {name for name in names if name is not None}
+
+
+def _chosen(asked: StepFilter, released: Released, rows: np.ndarray) -> np.ndarray:
+    """Those of ``rows`` that satisfy ``where`` and have what the step is joined by."""
+    if not len(rows) or (asked.where is None and not asked.joined):
+        return rows
+    columns = {n: released.columns[n][rows] for n in asked.columns if n in released.columns}
+    view = View.of(columns, released.attr_types, released.strings)
+    fine = _has_values(asked.joined, view, len(rows)) if asked.joined else np.True_
+    if asked.where is not None:
+        fine = fine & view_mask(asked.where, view, len(rows))
+    return np.asarray(rows[fine])
+
+
+def _has_values(attributes: Sequence[Attribute], view: View, n: int) -> np.ndarray:
+    """Where no attribute is null (a NaN is): the others can equal nothing."""
+    fine = np.ones(n, np.bool_)
+    for attribute in attributes:
+        value = column(attribute.name, view)
+        if value.kind == "null":
+            return np.zeros(n, np.bool_)
+        if value.valid is not None:
+            fine &= value.valid
+        if value.kind == "float":
+            fine &= ~np.isnan(value.data)
+    return fine

@@ -1,0 +1,517 @@
+"""Join predicates of a query as programs for the kernel's machine."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+from msgspec import Struct, field
+
+from engine.core.errors import ContractViolation
+from engine.core.released import Strings
+from engine.operators.match.compiled.table_builder import Read, aliases_of, chosen, flag
+from engine.operators.match.search import machine
+from engine.operators.match.search import machine as clocked
+from engine.operators.match.search.machine import ABSENT, FLOAT, INT, TEXT, Programs
+from engine.operators.match.verdict.outcomes import EQUAL, LESS, MORE
+from engine.query.clocked import (
+    Coefficients,
+    clocked_aliases,
+    coefficients,
+    difference,
+    is_clocked,
+    one_window,
+)
+from engine.query.expression import join_mask
+from engine.query.fields import attributes_in, bare, inside
+from engine.query.plan import (
+    OPPOSITE,
+    Arithmetic,
+    Attribute,
+    Case,
+    Comparison,
+    Constant,
+    Expression,
+    FunctionCall,
+    Likeness,
+    Logic,
+    Membership,
+    Predicate,
+    Presence,
+)
+
+# The texts that join predicates name, and the order of all texts.
+
+
+def awaits_text(predicates: Iterable[Predicate], strings: Strings) -> bool:
+    """Whether ``predicates`` name a text that is not yet in ``strings``."""
+    return any(strings.find(text) < 0 for text in text_constants(predicates))
+
+
+def text_constants(predicates: Iterable[Predicate]) -> tuple[str, ...]:
+    """The texts that ``predicates`` name, each once, for ``text_ranks``."""
+    parts = (part for predicate in predicates for part in inside(predicate))
+    constants = (part.value for part in parts if isinstance(part, Constant))
+    return tuple(dict.fromkeys(value for value in constants if isinstance(value, str)))
+
+
+def text_ranks(strings: Strings, constants: Sequence[str]) -> np.ndarray:
+    """Places of texts in the order of their code points; equal texts have equal places.
+
+    To be made again when ``strings`` has grown.
+
+    Args:
+        strings: the string table.
+        constants: of ``text_constants``.
+
+    Returns:
+        int64, of texts and constants: by code; the constants' from the end backwards.
+    """
+    texts = [*strings.texts, *reversed(constants)]
+    place = {text: rank for rank, text in enumerate(sorted(set(texts)))}
+    return np.array([place[text] for text in texts], np.int64)
+
+
+# Values in programs: where each instruction of a condition finds what it compares.
+#
+# A function or CASE of one event has a register, as an attribute has; of several events it is
+# written out: what it chooses by becomes jumps.
+
+
+ALL: Final = LESS | EQUAL | MORE
+_INTEGER: Final = {
+    "+": machine.ADD_INT, "-": machine.SUBTRACT_INT, "*": machine.MULTIPLY_INT,
+    "%": machine.MODULO_INT,
+}  # fmt: skip
+_FLOAT: Final = {
+    "+": machine.ADD_FLOAT, "-": machine.SUBTRACT_FLOAT, "*": machine.MULTIPLY_FLOAT,
+    "/": machine.DIVIDE, "%": machine.MODULO_FLOAT,
+}  # fmt: skip
+_WHOLE: Final = {"floor": machine.FLOOR, "ceil": machine.CEIL, "round": machine.ROUND}
+
+
+class Operand(NamedTuple):
+    """Where a value of ``kind`` is found: see ``program_machine``."""
+
+    kind: int
+    value: int
+    step: int
+
+
+NULL: Final = Operand(ABSENT, 0, machine.CONSTANT)
+ZERO: Final = Operand(INT, 0, machine.CONSTANT)
+
+
+class ValueWriter(Struct):
+    """Writes the instructions of values; jumps lead to numbers of labels until ``resolved``."""
+
+    place: Mapping[str, int]
+    register: Mapping[Read, int]
+    kind: np.ndarray
+    strings: Strings
+    texts: tuple[str, ...]
+    """The text constants; each is an operand by the place of its rank, from the end."""
+    code: list[list[int]] = field(default_factory=list)
+    labels: list[int] = field(default_factory=list)
+    """The instruction that each label stands before."""
+    table: list[int] = field(default_factory=list)
+    places: int = 0
+    """Of ``work``."""
+    base: int = 0
+    """The first place of ``work`` that is free; others have values of which a CASE is a part."""
+
+    @abstractmethod
+    def predicate(
+        self, node: Predicate, then: int, other: int, *, certain: bool, truth: bool = True
+    ) -> None:
+        """A jump to ``then`` where ``node`` is ``truth`` under some clock errors (``certain``:
+        under all), else to ``other``.
+        """
+
+    def emit(self, operation: int, left: Operand, right: Operand, *rest: int) -> None:
+        self.code.append([operation, left.value, left.step, right.value, right.step, *rest])
+
+    def always(self, passes: bool, then: int, other: int) -> None:
+        self.emit(machine.COMPARE_INT, ZERO, ZERO, ALL if passes else 0, then, other)
+
+    def value(self, node: Expression, depth: int, other: int) -> Operand:
+        """Where the value of ``node`` is found; work places from ``depth`` on are free."""
+        match node:
+            case Constant(value=str(text)):
+                return Operand(TEXT, -1 - self.texts.index(text), machine.CONSTANT)
+            case Constant(value=float(real)):
+                return Operand(FLOAT, bits(real), machine.CONSTANT)
+            case Constant(value=constant):
+                return Operand(INT, int(constant), machine.CONSTANT)
+            case Attribute():
+                return self.read(node.name, node.alias)
+            case FunctionCall() | Case():
+                return self._called(node, depth, other)
+        left = self.value(node.left, depth, other)
+        right = self.value(node.right, depth + 1, other)
+        kinds = {left.kind, right.kind}
+        if not kinds <= {INT, FLOAT}:
+            return NULL
+        if kinds == {INT} and node.op != "/":
+            return self.result(_INTEGER[node.op], INT, left, right, depth, other)
+        left, right = self.real(left, depth, other), self.real(right, depth + 1, other)
+        return self.result(_FLOAT[node.op], FLOAT, left, right, depth, other)
+
+    def _called(self, node: FunctionCall | Case, depth: int, other: int) -> Operand:
+        """A function or CASE: of one event it has a register."""
+        aliases = aliases_of(node)
+        if len(aliases) == 1:
+            return self.read(bare(node), *aliases)
+        if isinstance(node, FunctionCall) and node.function in _WHOLE:
+            value = self.value(node.arguments[0], depth, other)
+            if value.kind != FLOAT:
+                return value
+            return self.result(_WHOLE[node.function], FLOAT, value, ZERO, depth, other)
+        case = node if isinstance(node, Case) else chosen(node)
+        if case is None:
+            raise ContractViolation(f"{node!r} reads several events")
+        return self._chosen(case, depth, other)
+
+    def _chosen(self, node: Case, depth: int, other: int) -> Operand:
+        """The value of a CASE, at place ``depth``."""
+        kind = self._kind(node)
+        if kind == TEXT:
+            raise ContractViolation(f"{node!r} chooses among texts of several events")
+        end, base = self.label(), self.base
+        for when, then in node.whens:
+            yes, no = self.label(), self.label()
+            self.base = depth
+            self.predicate(when, yes, no, certain=False)
+            self.base = base
+            self.labels[yes] = len(self.code)
+            self._put(then, kind, depth, end, other)
+            self.labels[no] = len(self.code)
+        self._put(node.otherwise, kind, depth, end, other)
+        self.labels[end] = len(self.code)
+        return Operand(kind, depth, machine.WORK)
+
+    def _put(self, node: Expression | None, kind: int, depth: int, end: int, other: int) -> None:
+        """The value of ``node`` to place ``depth``, and a jump to ``end``; null: to ``other``."""
+        value = NULL if node is None else self.value(node, depth, other)
+        if value.kind in (ABSENT, TEXT):
+            self.always(False, end, other)
+            return
+        if kind == FLOAT:
+            value = self.real(value, depth, other)
+        self.places = max(self.places, depth + 2)
+        self.emit(machine.MOVE, value, ZERO, depth, end, other)
+
+    def _kind(self, node: Expression | None) -> int:
+        """Of which kind the value is."""
+        match node:
+            case Constant(value=value):
+                return (
+                    TEXT if isinstance(value, str) else FLOAT if isinstance(value, float) else INT
+                )
+            case Attribute(name=name):
+                return int(self.kind[self.register[name]])
+            case Arithmetic(op=op, left=left, right=right):
+                kinds = {self._kind(left), self._kind(right)}
+                if not kinds <= {INT, FLOAT}:
+                    return ABSENT
+                return FLOAT if FLOAT in kinds or op == "/" else INT
+            case FunctionCall() | Case() if len(aliases_of(node)) == 1:
+                return int(self.kind[self.register[bare(node)]])
+            case FunctionCall(arguments=arguments):
+                return _widest(map(self._kind, arguments))
+            case Case(values=values):
+                return _widest(map(self._kind, values))
+        return ABSENT
+
+    def label(self) -> int:
+        self.labels.append(machine.FALSE)
+        return len(self.labels) - 1
+
+    def read(self, read: Read, alias: str | None) -> Operand:
+        step, number = self.step(alias), self.register.get(read)
+        if number is None:
+            raise ContractViolation(f"predicate names {read!r}, which has no register")
+        kind = int(self.kind[number])
+        return NULL if kind == ABSENT else Operand(kind, number, step)
+
+    def step(self, alias: str | None) -> int:
+        if alias is None or alias not in self.place:
+            raise ContractViolation(f"predicate names alias {alias!r}, which has no step")
+        return self.place[alias]
+
+    def real(self, value: Operand, depth: int, other: int) -> Operand:
+        if value.kind == FLOAT:
+            return value
+        if value.step == machine.CONSTANT:
+            return Operand(FLOAT, bits(float(value.value)), machine.CONSTANT)
+        return self.result(machine.TO_FLOAT, FLOAT, value, ZERO, depth, other)
+
+    def result(
+        self, operation: int, kind: int, left: Operand, right: Operand, depth: int, other: int
+    ) -> Operand:
+        self.places = max(self.places, depth + 2)  # an interval takes two
+        label = len(self.labels)
+        self.labels.append(len(self.code) + 1)
+        self.emit(operation, left, right, depth, label, other)
+        return Operand(kind, depth, machine.WORK)
+
+
+def _widest(kinds: Iterable[int]) -> int:
+    """Of values of which one is chosen."""
+    found = set(kinds)
+    return next((kind for kind in (TEXT, FLOAT, INT) if kind in found), ABSENT)
+
+
+def bits(real: float) -> int:
+    """The bit pattern of ``real``."""
+    return int(np.array(real, np.float64).view(np.int64))
+
+
+# Turns the join predicates of a query into programs for ``engine.operators.match.search.machine``.
+#
+# The meaning is that of ``engine.query.expression.join_mask``, which works on columns: a program is
+# asked for one combination of events at a time, so that a matcher can drop it where it arises.
+# Where clocks err, a predicate on times holds possibly or certainly: each has two programs.
+
+
+_OUTCOMES: Final = {
+    "=": EQUAL, "!=": LESS | MORE, "<": LESS,
+    "<=": LESS | EQUAL, ">": MORE, ">=": MORE | EQUAL,
+}  # fmt: skip
+_COMPARE: Final = {INT: machine.COMPARE_INT, FLOAT: machine.COMPARE_FLOAT}
+_NEAR: Final = {INT: clocked.NEAR_INT, FLOAT: clocked.NEAR_FLOAT}
+_INTERVALS: Final = {
+    "+": clocked.ADD_INTERVALS, "-": clocked.SUBTRACT_INTERVALS,
+    "*": clocked.MULTIPLY_INTERVALS, "/": clocked.DIVIDE_INTERVALS,
+}  # fmt: skip
+
+
+def compile_programs(
+    predicates: Sequence[Predicate],
+    place: Mapping[str, int],
+    register: Mapping[Read, int],
+    kind: np.ndarray,
+    strings: Strings,
+) -> Programs:
+    """Two programs for each of ``predicates``, in their order: possibly and certainly true.
+
+    They are for these kinds and this state of ``strings``: to be compiled again when a kind
+    changes, and when ``strings`` has grown after ``awaits_text`` was true.
+
+    Args:
+        predicates: that name aliases of ``place``.
+        place: the step that an alias is.
+        register: the register of all that the predicates read (``derived.reads``).
+        kind: int8 (registers,): INT, FLOAT, TEXT or ABSENT.
+        strings: the string table that the codes of texts are of.
+
+    Raises:
+        ContractViolation: an alias without a step, or an attribute without a register.
+    """
+    writer = _Writer(place, register, kind, strings, text_constants(predicates))
+    start = []
+    for predicate in predicates:
+        start += [len(writer.code)] * 2
+        writer.predicate(predicate, machine.TRUE, machine.FALSE, certain=False)
+        if is_clocked(predicate):
+            start[-1] = len(writer.code)
+            writer.predicate(predicate, machine.TRUE, machine.FALSE, certain=True)
+    return Programs(
+        writer.resolved(),
+        np.array(start, np.int64),
+        np.array(writer.table, np.int64),
+        np.zeros(writer.places, np.int64),
+    )
+
+
+def uses_text_order(programs: Programs) -> bool:
+    """Whether ``programs`` need ``text_ranks``: one of them orders texts."""
+    return bool((programs.code["operation"] == machine.COMPARE_TEXT).any())
+
+
+class _Writer(ValueWriter):
+    """Writes instructions; jumps lead to numbers of labels until ``resolved``."""
+
+    def resolved(self) -> np.ndarray:
+        """The instructions with jumps to instructions."""
+        code = np.array([tuple(each) for each in self.code], machine.INSTRUCTION)
+        # TRUE and FALSE are below 0 and count from the end.
+        targets = np.array([*self.labels, machine.FALSE, machine.TRUE], np.int64)
+        for jump in ("then", "otherwise"):
+            code[jump] = targets[code[jump]]
+        return code
+
+    def predicate(
+        self, node: Predicate, then: int, other: int, *, certain: bool, truth: bool = True
+    ) -> None:
+        """A jump to ``then`` where ``node`` is ``truth`` under some clock errors (``certain``:
+        under all), else to ``other``.
+        """
+        match node:
+            case Logic(op="not", terms=(term,)):
+                self.predicate(term, then, other, certain=certain, truth=not truth)
+            case Logic(op=op, terms=terms):
+                every = (op == "and") == truth
+                for term in terms[:-1]:
+                    label = len(self.labels)
+                    self.labels.append(machine.FALSE)
+                    ends = (label, other) if every else (then, label)
+                    self.predicate(term, *ends, certain=certain, truth=truth)
+                    self.labels[label] = len(self.code)
+                self.predicate(terms[-1], then, other, certain=certain, truth=truth)
+            case Presence(item=item):
+                self._presence(item, then, other, truth=truth)
+            case Likeness():
+                wanted = Comparison("=", flag(node), Constant(truth))
+                self._comparison(wanted, then, other, certain=certain)
+            case Membership():
+                self._membership(node, then, other, certain=certain, truth=truth)
+            case Comparison() if not truth:
+                opposite = Comparison(OPPOSITE[node.op], node.left, node.right)
+                self._comparison(opposite, then, other, certain=certain)
+            case _:
+                self._comparison(node, then, other, certain=certain)
+
+    def _comparison(self, node: Comparison, then: int, other: int, *, certain: bool) -> None:
+        if not any(attributes_in(node)):
+            self.always(bool(join_mask(node, {})), then, other)
+        elif (of_window := one_window(node)) is not None:
+            size, events = of_window
+            start = Operand(INT, len(self.table), machine.CONSTANT)
+            self.table += [size, *map(self.step, events)]
+            self.emit(clocked.ONE_WINDOW, start, ZERO, int(certain), then, other)
+        else:
+            detail = _OUTCOMES[node.op] | (clocked.CERTAIN_BIT if certain else 0)
+            moved = difference(node.left, node.right)
+            if moved is None:
+                self._by_intervals(node, detail, then, other)
+                return
+            base = self.base
+            sides = self.value(node.left, base, other), self.value(node.right, base + 1, other)
+            self._compare(detail, *sides, then, other, moved)
+
+    def _presence(self, item: Expression, then: int, other: int, *, truth: bool) -> None:
+        if not truth:
+            then, other = other, then
+        value = self.value(item, self.base, other)
+        if value.kind == ABSENT:
+            self.always(False, then, other)
+        elif value.kind == FLOAT:
+            self.emit(machine.COMPARE_FLOAT, value, value, ALL, then, other)  # a NaN is null
+        else:
+            self.emit(machine.COMPARE_INT, value, value, ALL, then, other)
+
+    def _compare(
+        self, detail: int, left: Operand, right: Operand, then: int, other: int,
+        moved: Coefficients,
+    ) -> None:  # fmt: skip
+        """``moved``: how far clock errors move ``left`` beside ``right``."""
+        kinds = {left.kind, right.kind}
+        if ABSENT in kinds or (TEXT in kinds and len(kinds) > 1):
+            self.always(False, then, other)
+            return
+        if (left.kind, right.kind) == (FLOAT, INT):
+            left, right, detail = right, left, _mirrored(detail)
+            moved = {alias: -factor for alias, factor in moved.items()}
+        if moved:
+            operation = clocked.NEAR_MIXED if len(kinds) > 1 else _NEAR[left.kind]
+            self._spread(moved, 2, other)
+            self.emit(operation, left, right, detail | 2 << clocked.PLACE_SHIFT, then, other)
+            return
+        detail &= ALL
+        if left.kind != TEXT:
+            operation = machine.COMPARE_MIXED if len(kinds) > 1 else _COMPARE[left.kind]
+        elif detail in {_OUTCOMES["="], _OUTCOMES["!="]}:
+            operation = machine.COMPARE_INT
+            left, right = (self._coded(side) for side in (left, right))
+        else:
+            operation = machine.COMPARE_TEXT
+        self.emit(operation, left, right, detail, then, other)
+
+    def _spread(self, moved: Coefficients, place: int, other: int) -> None:
+        """How far the clocks of some events move a value, to ``place`` of ``work``."""
+        events = Operand(INT, self._listed(moved), machine.CONSTANT)
+        self.result(clocked.SPREAD, FLOAT, events, ZERO, place, other)
+
+    def _listed(self, moved: Coefficients) -> int:
+        """Where ``moved`` begins in ``table``."""
+        start = len(self.table)
+        self.table.append(len(moved))
+        for alias, factor in moved.items():
+            self.table += [self.step(alias), bits(factor)]
+        return start
+
+    def _by_intervals(self, node: Comparison, detail: int, then: int, other: int) -> None:
+        """Of values that are no sums of times; as ever, where no clock errs."""
+        aliases = clocked_aliases([node.left, node.right])
+        exactly, nearly = len(self.labels), len(self.labels) + 1
+        self.labels += [machine.FALSE] * 2
+        events = Operand(INT, self._listed(dict.fromkeys(aliases, 1.0)), machine.CONSTANT)
+        self.emit(clocked.NO_ERROR, events, ZERO, 0, exactly, nearly)
+        self.labels[exactly] = len(self.code)
+        sides = self.value(node.left, 0, other), self.value(node.right, 1, other)
+        self._compare(detail, *sides, then, other, {})
+        self.labels[nearly] = len(self.code)
+        if self._interval(Arithmetic("-", node.left, node.right), 0, other):
+            self.emit(clocked.COMPARE_INTERVALS, ZERO, ZERO, detail, then, other)
+        else:
+            self.always(False, then, other)
+
+    def _interval(self, node: Expression, depth: int, other: int) -> bool:
+        """What ``node`` may be, to places ``depth`` and the next; False: it is no number."""
+        moved = coefficients(node)
+        if moved is not None:
+            value = self.value(node, depth, other)
+            if value.kind not in (INT, FLOAT):
+                return False
+            value = self.real(value, depth, other)
+            self._spread(moved, depth + 2, other)
+            wide = Operand(INT, depth + 2, machine.CONSTANT)
+            self.result(clocked.WIDEN, FLOAT, value, wide, depth, other)
+            return True
+        assert isinstance(node, Arithmetic)
+        if not self._interval(node.left, depth, other):
+            return False
+        if not self._interval(node.right, depth + 2, other):
+            return False
+        left, right = (Operand(INT, place, machine.CONSTANT) for place in (depth, depth + 2))
+        self.result(_INTERVALS[node.op], FLOAT, left, right, depth, other)
+        return True
+
+    def _membership(
+        self, node: Membership, then: int, other: int, *, certain: bool, truth: bool
+    ) -> None:
+        constants = [option.value for option in node.options]
+        written = len(self.code)
+        item = self.value(node.item, self.base, other)
+        exact = coefficients(node.item) == {}
+        if exact and item.kind == INT and all(isinstance(each, int) for each in constants):
+            wanted = {int(constant) for constant in constants}
+        elif exact and item.kind == TEXT and all(isinstance(each, str) for each in constants):
+            wanted = {self.strings.find(str(constant)) for constant in constants}
+        else:
+            del self.code[written:]
+            if constants:
+                each = tuple(Comparison("=", node.item, option) for option in node.options)
+                self.predicate(Logic("or", each), then, other, certain=certain, truth=truth)
+            else:
+                self.always(not truth, then, other)
+            return
+        start = Operand(INT, len(self.table), machine.CONSTANT)
+        self.table += [len(wanted), *sorted(wanted)]
+        self.emit(machine.IN_TABLE, item, start, int(truth), then, other)
+
+    def _coded(self, side: Operand) -> Operand:
+        """A text by its code, which events' texts are already."""
+        if side.step >= 0:
+            return side
+        return side._replace(value=self.strings.find(self.texts[-1 - side.value]))
+
+
+def _mirrored(outcomes: int) -> int:
+    """The outcomes seen from the other side; other bits stay."""
+    kept = outcomes & ~(LESS | MORE)
+    less, more = outcomes & LESS, outcomes & MORE
+    return kept | (MORE if less else 0) | (LESS if more else 0)

@@ -1,0 +1,423 @@
+"""A query as tables of records, which the kernel walks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Generic, TypeVar
+
+import numpy as np
+from msgspec import Struct
+
+from engine.core.errors import UserError
+from engine.core.timeline import ANY_TYPE
+from engine.kernels.records import NONE
+from engine.operators.match.compiled.records import BY_START, HIGH, LOW, Tables
+from engine.operators.match.compiled.relations import (
+    END,
+    START,
+    Joins,
+    Related,
+    closed,
+    closed_with,
+    counts_when,
+    reads,
+    relations_of,
+    soon_after,
+    starts_before,
+)
+from engine.operators.match.compiled.table_builder import Builder, Read, exact_and_clocked
+from engine.query.clocked import is_clocked
+from engine.query.endpoints.joins import IBP, check_index, in_order
+from engine.query.fields import attributes_in
+from engine.query.plan import (
+    Attribute,
+    Comparison,
+    Logic,
+    Plan,
+    Predicate,
+    SeqPlan,
+    Step,
+    conjunction,
+)
+from engine.query.shape import Between, Shape, of_intervals, shape_of
+
+# The scope of a negated step while a query's tables are made.
+
+
+def after_first(plan: SeqPlan, between: Between) -> Predicate:
+    """That the negated step begins after the first of some: no range of starts says so."""
+    alias = [step.alias for step in plan.steps]
+    mine = Attribute("ts", alias[between.step])
+    terms = [Comparison("<", Attribute("ts", alias[x]), mine) for x in between.after_first]
+    return Logic("or", tuple(terms))
+
+
+class CompiledScope(Struct, frozen=True):
+    """A negated step's scope: its row, the groups it is joined by, how its ends bound it."""
+
+    number: int
+    step: int
+    groups: list[int]
+    ends: list[Related]
+    joined: bool
+
+    def related(self, step: int) -> list[Related]:
+        """How its event is related to a positive step that bounds it."""
+        return [end for end in self.ends if step in (end.left, end.right)]
+
+    @property
+    def low(self) -> int | None:
+        """The one step that bounds it below, if nothing but keys joins it with others."""
+        return self._one(below=True)
+
+    @property
+    def high(self) -> int | None:
+        return self._one(below=False)
+
+    def _one(self, *, below: bool) -> int | None:
+        lower = [end.left for end in self.ends if end.right == self.step]
+        upper = [end.right for end in self.ends if end.left == self.step]
+        if len(lower) != 1 or len(upper) != 1 or self.joined:
+            return None
+        return lower[0] if below else upper[0]
+
+
+def check_negated(plan: SeqPlan) -> None:
+    """Texts are checked before, with a caret (``engine.query``); this is for plans from Python."""
+    if all(step.negated for step in plan.steps):
+        raise UserError(f"query {plan.name!r}: every step is negated; leave one positive")
+    if of_intervals(plan):
+        return
+    for end in (plan.steps[0], plan.steps[-1]):
+        if end.negated and plan.within_ns is None:
+            raise UserError(f"query {plan.name!r}: {end.alias!r} is negated at an end: add WITHIN")
+
+
+# A query as tables of records, which the kernel walks (``search.construction``).
+#
+# A *join order* says in which order the other positive steps are found once an event of one step is
+# there: backwards from it and then forwards; from an event of a negated step, the later ones first,
+# as in a stream that is nearly in order there are none yet and the search ends at once. A *probe*
+# finds one step: in which index, by which key, how it is related to the steps already found, which
+# conditions can be tested from here on, and which scopes of negated steps bound it.
+#
+# The branches of an OR share steps (by alias), events and indexes; each has its own join orders.
+
+
+_P = TypeVar("_P", bound=Plan)
+
+
+@dataclass(slots=True, eq=False)
+class Layout:
+    """Tables, and what their numbers mean.
+
+    ``steps``: of all branches, each alias once. ``shapes`` and ``places``: per branch; the latter
+    say which of ``steps`` its own are. ``reads``: what each register of conditions has; ``keyed``:
+    names by register of keys. ``predicates``: by number. ``own``: per step, what is asked of its
+    event alone and no clock error changes. ``by_ends``: an ISEQ, whose intervals come and are
+    ordered by their ends. ``place``: step by alias; ``register``: by what it has. ``negated``: the
+    steps of the scopes, and whether they stand at the front, as those of an ISEQ may.
+    """
+
+    tables: Tables
+    steps: tuple[Step, ...]
+    branches: tuple[SeqPlan, ...]
+    shapes: list[Shape]
+    places: list[tuple[int, ...]]
+    reads: list[Read]
+    keyed: list[str]
+    predicates: list[Predicate]
+    own: list[Predicate | None]
+    by_ends: bool
+    place: dict[str, int]
+    register: dict[Read, int]
+    negated: list[tuple[int, bool]] = field(init=False, default_factory=list)
+
+    def __post_init__(self) -> None:
+        for number, scope in enumerate(self.tables.scopes):
+            step, ends = int(scope["step"]), relations_in(self.tables, number)
+            leading = (ends["right"] == step) & (ends["strict"] == 0)
+            self.negated.append((step, self.by_ends or bool(leading.any())))
+
+
+def members_of(tables: Tables, branch: int) -> np.ndarray:
+    """The positive steps of a branch."""
+    of = tables.branches[branch]
+    return np.asarray(tables.members["step"][of["members_from"] : of["members_to"]])
+
+
+def relations_in(tables: Tables, scope: int) -> np.ndarray:
+    """What bounds a scope."""
+    of = tables.scopes[scope]
+    return tables.relations[of["relations_from"] : of["relations_to"]]
+
+
+def layout_of(plan: Plan, index: str = IBP) -> Layout:
+    """The tables of a plan; the same ones for each of a run's sites, and never changed.
+
+    ``index``: how an ISEQ is searched (``engine.query.endpoints.joins``).
+
+    Raises:
+        UserError: no such index, or negated steps without bounds.
+    """
+    return _layout_of(SamePlan(plan), index)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SamePlan(Generic[_P]):
+    """A plan that only itself is equal to: plans with 1 and with 1.0 are equal, and differ."""
+
+    plan: _P
+
+    def __hash__(self) -> int:
+        return id(self.plan)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SamePlan) and other.plan is self.plan
+
+
+@lru_cache(maxsize=64)
+def _layout_of(key: SamePlan[Plan], index: str) -> Layout:
+    plan = key.plan
+    check_index(index)
+    branches = plan.branches
+    for each in branches:
+        check_negated(each)
+    steps = {step.alias: step for step in plan.steps}
+    builder = Builder(steps)
+    made = [_Branch(builder, number, plan, index) for number, plan in enumerate(branches)]
+    for branch in made:
+        branch.build()
+    reads = list(builder.registers)
+    return Layout(
+        builder.tables(), tuple(steps.values()), tuple(branches), [b.shape for b in made],
+        [b.places for b in made], reads, list(builder.keyed), builder.predicates,
+        [conjunction(exact_and_clocked(step)[0]) for step in steps.values()],
+        of_intervals(branches[0]), {alias: number for number, alias in enumerate(steps)},
+        {read: number for number, read in enumerate(reads)},
+    )  # fmt: skip
+
+
+class _Branch:
+    """Adds one plan; from here on steps have the numbers of all branches' steps."""
+
+    def __init__(self, builder: Builder, number: int, plan: SeqPlan, index: str) -> None:
+        self.builder, self.number, self.plan = builder, number, plan
+        self.shape = shape_of(plan)
+        self.places = tuple(builder.place(step.alias) for step in plan.steps)
+        self.positive = tuple(self.places[step] for step in self.shape.positive)
+        self.before = {(self.places[x], self.places[y]) for x, y in self.shape.before}
+        self.joins = Joins(plan, self.shape, index) if of_intervals(plan) else None
+        inferred = closed(plan, self.shape, self.places) if of_intervals(plan) else []
+        self.relations = relations_of(plan, self.shape, self.places, inferred)
+        self.groups = [
+            {builder.place(a.alias): a for a in group if a.alias is not None}
+            for group in plan.equalities
+        ]
+        self.alone = {
+            place: exact_and_clocked(step)[1]
+            for place, step in zip(self.places, plan.steps, strict=True)
+        }
+        """By step, conditions on its event alone that clock errors change."""
+        self.scopes: dict[int, CompiledScope] = {}
+
+    def build(self) -> None:
+        add = self.builder.add
+        first_scope = len(self.builder.rows["scopes"])
+        for between in self.shape.between:
+            self._scope(between)
+        first_pair, first_relation = (len(self.builder.rows[t]) for t in ("pairs", "relations"))
+        for number, mine in enumerate(self.positive):
+            related = self._related(mine, self.positive[number + 1 :])
+            self.builder.pairs(mine, {other: found for other, found in related.items() if found})
+        pairs = (first_pair, len(self.builder.rows["pairs"]))
+        relations = (first_relation, len(self.builder.rows["relations"]))
+        members = add("members", [(step,) for step in self.positive])
+        scopes = (first_scope, len(self.builder.rows["scopes"]))
+        asked = [p for place in self.positive for p in self.alone[place]]
+        asked += [
+            p for p in self.plan.others if is_clocked(p) and self._steps_of(p) <= {*self.positive}
+        ]
+        conditions = add("conditions", [self.builder.condition(p) for p in asked])
+        add("branches", [(*scopes, *pairs, *members, *conditions, *relations)])
+        for place, step in zip(self.places, self.plan.steps, strict=True):
+            self._join_order(place, negated=step.negated)
+
+    def _related(self, mine: int, others: Sequence[int]) -> dict[int, list[Related]]:
+        """How a positive step is related to other ones."""
+        return {
+            other: [each for each in self.relations if {each.left, each.right} == {mine, other}]
+            for other in others
+        }
+
+    def _scope(self, between: Between) -> None:
+        step = self.places[between.step]
+        joined = [
+            number for number, group in enumerate(self.groups)
+            if step in group and any(p in group for p in self.positive)
+        ]  # fmt: skip
+        others = [p for p in self.plan.others if step in self._steps_of(p)]
+        others += self.alone[step]
+        if between.after_first:
+            others.append(after_first(self.plan, between))
+        ends = self._ends(between)
+        more = (
+            bool(others)
+            or of_intervals(self.plan)
+            or any(self._may_lie(p, step, ends) for p in self.positive)
+        )
+        scope = CompiledScope(len(self.builder.rows["scopes"]), step, joined, ends, more)
+        self.scopes[step] = scope
+        related: dict[int, list[Related]] = {}
+        for end in ends:
+            related.setdefault(end.right if end.left == step else end.left, []).append(end)
+        pairs, relations = self.builder.pairs(step, related)
+        self.builder.add("scopes", [(
+            self.number, step, self._index(step, joined), *self._keys(step, joined, self.positive),
+            *pairs, *self.builder.add("conditions", [self.builder.condition(p) for p in others]),
+            *relations,
+        )])  # fmt: skip
+
+    def _may_lie(self, positive: int, negated: int, ends: list[Related]) -> bool:
+        """Whether an event of the positive step may lie in the scope as one of the negated step: it
+        does not count, so it must not end a search either.
+        """
+        steps = list(self.builder.steps.values())
+        outside = [
+            (end.right, positive) if end.left == negated else (positive, end.left)
+            for end in ends
+            if end.strict
+        ]
+        apart = any(x == y or (x, y) in self.before for x, y in outside)
+        one, two = steps[positive], steps[negated]
+        apart = apart or (None not in {one.stream, two.stream} and one.stream != two.stream)
+        kinds, others = ({*step.types} or {step.type} for step in (one, two))
+        alike = ANY_TYPE in kinds | others or not kinds.isdisjoint(others)
+        return alike and not apart
+
+    def _ends(self, between: Between) -> list[Related]:
+        """Relations of an event that lies in the scope."""
+        if of_intervals(self.plan):
+            inferred = closed_with(self.plan, self.shape, self.places, between.step)
+            mine = self.places[between.step]
+            return counts_when(self.plan, self.shape, self.places, mine, inferred)
+        at, within_ns, mine = self.places, self.plan.within_ns or 0, self.places[between.step]
+        found = [starts_before(at[step], mine) for step in between.left]
+        if between.leading:
+            found += [soon_after(mine, at[step], within_ns) for step in self.shape.lasts]
+        found += [starts_before(mine, at[step]) for step in between.right]
+        if not between.right and not between.anywhere:
+            found += [soon_after(at[step], mine, within_ns) for step in self.shape.firsts]
+        return found
+
+    def _keys(self, step: int, groups: list[int], known: Sequence[int]) -> tuple[int, int]:
+        """Per group the register of ``step``, and a known step with its register."""
+        register, rows = self.builder.key, []
+        for number in groups:
+            group = self.groups[number]
+            other = next(k for k in known if k in group)
+            rows.append((register(group[step].name), other, register(group[other].name)))
+        return self.builder.add("keys", rows)
+
+    def _index(self, step: int, groups: list[int], by_end: int = 0) -> int:
+        own = [self.groups[group][step] for group in groups]
+        return self.builder.index(step, own, by_end)
+
+    def _steps_of(self, predicate: Predicate) -> set[int]:
+        return {self.builder.place(a.alias) for a in attributes_in(predicate)}
+
+    def _join_order(self, start: int, *, negated: bool) -> None:
+        earlier = [step for step in reversed(self.positive) if step < start]
+        later = [step for step in self.positive if step > start]
+        known, pending = [start], list(self.plan.others)
+        pending += [p for place in {start, *self.positive} for p in self.alone[place]]
+        probes: list[tuple[int, ...]] = []
+        steps = later + earlier if negated else earlier + later
+        if self.plan.joins:
+            mine = in_order(self.plan, self.plan.joins, self.places.index(start))
+            steps = [self.places[n] for n in mine]
+        if self.joins is not None:
+            steps = [self.places[n] for n in self.joins.order(self.places.index(start))]
+        for step in steps:
+            ready = [p for p in pending if self._steps_of(p) <= {*known, step}]
+            pending = [p for p in pending if p not in ready]
+            pivot = self.scopes[start] if negated else None
+            probes.append(self._probe(step, known, ready, pivot))
+            known.append(step)
+        scope = self.scopes[start].number if negated else NONE
+        range_ = self.builder.add("probes", probes)
+        floors = self.builder.add("floors", [] if negated else self._floors(start, probes))
+        self.builder.add("join_orders", [(self.number, start, scope, *range_, *floors)])
+
+    def _floors(self, start: int, probes: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """The places of an ISEQ's indexed chain that follow from the event that came."""
+        found: list[tuple[int, ...]] = []
+        index_of = {probe[0]: probe[1] for probe in probes}
+        for at, by_end, strict in self.joins.chain() if self.joins is not None else ():
+            step = self.places[at]
+            if step == start:
+                found.append((step, NONE, 0, 0, by_end, strict))
+                continue
+            groups = [n for n, group in enumerate(self.groups) if step in group and start in group]
+            own = [self.groups[group][step] for group in groups]
+            if self.builder.known_index(step, own, by_end) == index_of[step]:
+                keys = self._keys(step, groups, [start])
+                found.append((step, index_of[step], *keys, by_end, strict))
+        return found
+
+    def _probe(
+        self, step: int, known: list[int], ready: list[Predicate], pivot: CompiledScope | None
+    ) -> tuple[int, ...]:
+        groups = [
+            number for number, group in enumerate(self.groups)
+            if step in group and any(k in group for k in known)
+        ]  # fmt: skip
+        others = [k for k in known if not pivot or k != pivot.step]
+        related = self._related(step, others)
+        if self.joins is not None:
+            related = self._fewest(step, others, related)
+        if pivot is not None and (ends := pivot.related(step)):
+            related[pivot.step] = ends
+        relations = [each for of in related.values() for each in of]
+        by = BY_START
+        if self.joins is not None:
+            by = self.joins.sorted_by(self.places.index(step), relations, step)
+        by_end = int(by != BY_START)
+        return (
+            step, self._index(step, groups, by_end), *self._keys(step, groups, known),
+            *self.builder.pairs(step, related).pairs,
+            *self.builder.add("conditions", [self.builder.condition(p) for p in ready]),
+            *self.builder.add("bounds", self._bounds(step, known, pivot)),
+            int(reads(START if by_end else END, step, relations)), by,
+        )  # fmt: skip
+
+    def _fewest(
+        self, step: int, others: list[int], related: dict[int, list[Related]]
+    ) -> dict[int, list[Related]]:
+        """``related``, of an ISEQ, without what others of these relations imply."""
+        assert self.joins is not None
+        at = self.places.index
+        asked = self.joins.of_probe(at(step), [at(other) for other in others], self.places)
+        kept = {
+            other: [each for each in of if each.bound or each in asked]
+            for other, of in related.items()
+        }
+        return {other: of for other, of in kept.items() if of}
+
+    def _bounds(
+        self, step: int, known: list[int], pivot: CompiledScope | None
+    ) -> list[tuple[int, ...]]:
+        """Scopes of which ``step`` is one end while the other end, or their event, is known."""
+        found: list[tuple[int, ...]] = []
+        for scope in self.scopes.values():
+            keyed = all(any(k in self.groups[g] for k in known) for g in scope.groups)
+            own = pivot is scope
+            if scope.low is None or not keyed or (scope.low == scope.high and not own):
+                continue
+            for side, end, other in ((LOW, scope.low, scope.high), (HIGH, scope.high, scope.low)):
+                if end == step and (own or other in known):
+                    keys = self._keys(scope.step, scope.groups, known)
+                    found.append((scope.number, side, int(own), *keys))
+        return found

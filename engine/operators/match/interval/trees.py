@@ -1,0 +1,325 @@
+"""SEQ/PAL trees of intervals whose halves may arrive apart (Z10)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import combinations
+from typing import Any, Final
+
+import numpy as np
+from msgspec.structs import replace
+
+from edge_agent import records as r
+from edge_agent.records import DEFAULT_SITE
+from engine.barrier.base import Changes, MatcherOutput
+from engine.core.columns import Columns
+from engine.core.released import Released, Strings
+from engine.core.timeline import Moved, Steps
+from engine.operators.match.compiled.tables import SamePlan
+from engine.operators.match.interval.half_intervals import (
+    END,
+    ID_VALID,
+    REPEATED,
+    START,
+    WHOLE,
+    Announced,
+    Waiting,
+    half_of,
+    id_of,
+    with_halves,
+)
+from engine.operators.match.match_results import HALF_COLUMN
+from engine.operators.match.seq import SeqMatcher
+from engine.operators.match.settings import PatternSettings
+from engine.query.endpoints.joins import IBP, check_joins
+from engine.query.plan import (
+    Attribute,
+    Comparison,
+    Constant,
+    Logic,
+    Predicate,
+    Scope,
+    SeqPlan,
+    Step,
+    TreePlan,
+)
+
+# ISEQ: the matcher of patterns whose steps are related by their end points (L10 5.3, 5.4).
+#
+# It finds what ``seq`` finds, with the same kernel; here is what IBPs add. An IBP
+# never changes a result: it tells, under ``purge=promises``, which intervals can be dropped.
+
+
+class IseqMatcher(SeqMatcher):
+    """Operator of an ISEQ.
+
+    Args:
+        plan: the query (``engine.query.shape.of_intervals``).
+        settings: certainty, bounds, and how it is searched.
+        site: named in results.
+    """
+
+    def __init__(
+        self, plan: SeqPlan, settings: PatternSettings | None = None, site: str = DEFAULT_SITE
+    ) -> None:
+        super().__init__(plan, settings, site)
+        self._listens = self.settings.purge == "promises" and self.settings.intervals == IBP
+        kinds = [step.type for step in self._layout.steps]
+        self._announced = Announced(kinds, self._within_ns)
+
+    def required_columns(self) -> set[str]:
+        """An interval's IBP is found by its ``id``."""
+        more = {r.ID, r.INCARNATION} if self._listens else set()
+        return super().required_columns() | more
+
+    def begins(self, begun: Columns) -> None:
+        """As ``engine.operators.match.interval.half_intervals.Announced``."""
+        if self._listens:
+            self._announced.begins(begun)
+
+    def process(self, released: Released) -> Iterator[MatcherOutput]:
+        moved = released.moved
+        if self._listens and moved is not None:
+            heard = self._announced.before(released, moved.first, moved.rows.horizon)
+            self._kernel.hear(heard.begun, heard.heard, heard.lost)
+        return super().process(released)
+
+    def counters(self) -> dict[str, int]:
+        """Besides those of ``SeqMatcher``: ``dropped`` intervals were put in no stack as promises
+        and IBPs left them no partner, ``cascaded`` ones lost theirs; ``ibp`` were heard, and
+        ``unannounced`` intervals came whose IBP had not; ``ibp_late`` came when intervals may have
+        been dropped for want of them; ``ibp_forgotten`` were too many with nothing released, and
+        ended what is dropped by IBPs.
+        """
+        counts = super().counters() | self._kernel.dropped()
+        if self._listens:
+            counts |= {"ibp": self._announced.count, "unannounced": self._announced.missing}
+            counts["ibp_late"] = self._announced.late
+            counts["ibp_forgotten"] = self._announced.forgotten
+        return counts
+
+    def codes(self) -> np.ndarray | None:
+        held = super().codes()
+        return None if held is None else np.concatenate((held, self._announced.codes()))
+
+    def snapshot(self) -> dict[str, Any]:
+        return super().snapshot() | {"announced": self._announced.snapshot()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        self._announced.restore(state["announced"])
+
+
+# A tree's plan with what its halves ask: each step that takes half an interval gets a negated
+# step, which is the whole of that interval.
+#
+# So the pattern kernel needs to know nothing of halves: a match with a half is invalidated by the
+# event that completes the half, and the completed event makes a match of its own, if it does.
+
+
+_WHOLE: Final = "\0whole"
+"""No query can write such a name."""
+STEPS_MAX: Final = 62
+"""An event says in so many bits which steps it can be."""
+
+
+def takes_halves(plan: TreePlan) -> tuple[set[str], set[str]]:
+    """Steps, positive ones and others, of which the start (the end) is enough in every branch."""
+
+    def everywhere(which: str) -> set[str]:
+        aliases = {step.alias for step in plan.steps}
+        for branch in plan.branches:
+            own = {step.alias for step in branch.steps}
+            aliases -= own - set(getattr(branch, which))
+        return aliases
+
+    return everywhere("starts"), everywhere("ends")
+
+
+def completed(plan: TreePlan, joins: str) -> tuple[TreePlan, set[str], set[str]]:
+    """``with_completions``; the same plan for each of a run's sites."""
+    return _completed(SamePlan(plan), joins)
+
+
+@lru_cache(maxsize=64)
+def _completed(key: SamePlan[TreePlan], joins: str) -> tuple[TreePlan, set[str], set[str]]:
+    found, starts, ends = with_completions(key.plan)
+    branches = tuple(replace(branch, joins=joins) for branch in found.branches)
+    return replace(found, branches=branches), starts, ends
+
+
+def with_completions(plan: TreePlan) -> tuple[TreePlan, set[str], set[str]]:
+    """The plan for the kernel, and the steps that take start halves and end halves.
+
+    Where there are too many steps for that, no positive step takes halves.
+    """
+    starts, ends = takes_halves(plan)
+    some = [step for step in plan.steps if not step.negated and step.alias in starts | ends]
+    if len(plan.steps) + len(some) > STEPS_MAX:
+        positive = {step.alias for step in plan.steps if not step.negated}
+        return plan, starts - positive, ends - positive
+    whole = {step.alias: _whole_of(step) for step in some}
+    branches = tuple(_completing(branch, whole) for branch in plan.branches)
+    return replace(plan, steps=(*plan.steps, *whole.values()), branches=branches), starts, ends
+
+
+def completed_by(step: Step, steps: Sequence[Step]) -> Step | None:
+    """The step of ``steps`` whose half ``step`` completes; None: it is one of the query."""
+    if not step.alias.endswith(_WHOLE):
+        return None
+    return next(each for each in steps if each.alias + _WHOLE == step.alias)
+
+
+def _whole_of(step: Step) -> Step:
+    alias = step.alias + _WHOLE
+    return Step(alias, step.type, negated=True, where=_is(alias, WHOLE))
+
+
+def _is(alias: str, which: int) -> Predicate:
+    return Comparison("=", half_of(alias), Constant(which))
+
+
+def _completing(branch: SeqPlan, whole: dict[str, Step]) -> SeqPlan:
+    mine = [step for step in branch.steps if step.alias in whole]
+    steps, scopes = list(branch.steps), list(branch.scopes)
+    equalities, others = list(branch.equalities), list(branch.others)
+    for step in mine:
+        other = whole[step.alias]
+        scopes.append(Scope(len(steps), (), ()))
+        steps.append(other)
+        equalities.append((id_of(step.alias), id_of(other.alias)))
+        others.append(_same_source(step.alias, other.alias))
+        others.append(Comparison(">", half_of(step.alias), half_of(other.alias)))
+    positive = [step for step in branch.steps if not step.negated]
+    for one, two in combinations(positive, 2):
+        if one.type == two.type and {one.alias, two.alias} & whole.keys():
+            halved = Logic("or", (_half(one.alias), _half(two.alias)))
+            others.append(_apart(one.alias, two.alias, halved))
+    for absent in [step for step in branch.steps if step.negated]:
+        # What a match is made of does not stand against it, nor does a half of that.
+        same = [step for step in positive if step.type == absent.type]
+        others += [_apart(step.alias, absent.alias) for step in same]
+    return replace(
+        branch, steps=tuple(steps), scopes=tuple(scopes), equalities=tuple(equalities),
+        others=tuple(others),
+    )  # fmt: skip
+
+
+def _same_source(one: str, two: str) -> Predicate:
+    return Comparison("=", Attribute("source", one), Attribute("source", two))
+
+
+def _apart(one: str, two: str, *unless: Predicate) -> Predicate:
+    """That two events are not of one interval; ``unless``: it is no matter if they are."""
+    both = Comparison("=", id_of(one), id_of(two)), _same_source(one, two)
+    return Logic("not", (Logic("and", (*both, *unless)),))
+
+
+def _half(alias: str) -> Predicate:
+    return Comparison(">", half_of(alias), Constant(WHOLE))
+
+
+# Trees of intervals on the pattern kernel, with halves of intervals (Z10 4 and 5).
+#
+# ``engine.query.analysis.spans`` has made relations of end points of the tree; here come the
+# halves. A half takes the place of a step as soon as what is known of it is enough: it stands for
+# the interval as a point, which says as much as the interval does of every order that the step
+# needs (``SeqPlan.starts``, ``SeqPlan.ends``). WITHIN counts what is known. The other half
+# completes it: the match with the half is taken back, and the one with the whole given, if it is
+# one.
+#
+# When not to use: results that must not be taken back, unless with a barrier that waits (REALTIME
+# 0).
+
+
+_NEVER: Final = 2**62
+"""No promise comes to this: only the other half, or the end of the input, lets such matches go."""
+
+
+class TreeMatcher(SeqMatcher):
+    """Operator of a ``TreePlan``; see ``engine.operators.match.seq.SeqMatcher``."""
+
+    def __init__(
+        self,
+        plan: TreePlan,
+        settings: PatternSettings | None = None,
+        site: str = DEFAULT_SITE,
+    ) -> None:
+        settings = settings or PatternSettings()
+        complete, starts, ends = completed(plan, check_joins(settings.joins))
+        super().__init__(complete, settings, site)
+        self.takes_halves = True
+        self._waiting = Waiting()
+        self._halves = 0
+        steps, scopes = self._layout.steps, self._layout.tables.scopes["step"].tolist()
+        place = self._layout.place
+        self._completes = {
+            number: place[step.alias]
+            for number, scope in enumerate(scopes)
+            if (step := completed_by(steps[scope], steps)) is not None
+        }
+        """By scope of a half's completion, the step that the half is."""
+        self._takes = {
+            which: sum(1 << place for place, step in enumerate(steps) if step.alias in aliases)
+            for which, aliases in ((START, starts), (END, ends))
+        }
+
+    def required_columns(self) -> set[str]:
+        return super().required_columns() | {r.KIND, r.ID, ID_VALID}
+
+    def counters(self) -> dict[str, int]:
+        """``halves``: records of halves that came; ``halves_waiting``: that wait for the other."""
+        more = {"halves": self._halves, "halves_waiting": self._waiting.n}
+        return super().counters() | more
+
+    def process(self, released: Released) -> Iterator[MatcherOutput]:
+        released = with_halves(released)
+        self._halves += int((released.columns[HALF_COLUMN] != WHOLE).sum())
+        released = self._waiting.joined(released)
+        yield from super().process(released)
+        if self._keep_ns is not None:
+            self._waiting.forget(self._horizon - self._keep_ns)
+
+    def _members(self, released: Released) -> np.ndarray:
+        """Halves can be those steps alone of which such a half is enough."""
+        found = super()._members(released)
+        half = released.columns[HALF_COLUMN]
+        found[half == REPEATED] = 0
+        for which, steps in self._takes.items():
+            found[half == which] &= steps
+        return found
+
+    def _changes(
+        self,
+        released: Released,
+        moved: Moved,
+        promised: dict[str, Steps],  # noqa: ARG002
+    ) -> Changes | None:
+        # Promises are of ends, and the purge by promises asks when an event may still begin.
+        return self._waits_for_halves(super()._changes(released, moved, {}))
+
+    def _matches(self, strings: Strings) -> Changes | None:
+        return self._waits_for_halves(super()._matches(strings))
+
+    def _waits_for_halves(self, found: Changes | None) -> Changes | None:
+        if found is None:
+            return None
+        half = self.table.columns[HALF_COLUMN]
+        for scope, step in self._completes.items():
+            rows = found.rows[:, step]
+            waits = (rows >= 0) & (half[rows] != WHOLE)
+            found.closes[waits, scope] = _NEVER
+        return found
+
+    def codes(self) -> np.ndarray | None:
+        held = super().codes()
+        return None if held is None else np.union1d(held, self._waiting.codes())
+
+    def snapshot(self) -> dict[str, Any]:
+        return super().snapshot() | {"waiting": self._waiting.snapshot(), "halves": self._halves}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        self._waiting.restore(state["waiting"])
+        self._halves = state["halves"]

@@ -1,0 +1,436 @@
+"""Matches as results: columns that read like the list of DESIGN's results, and as an Arrow table.
+
+A result is a dict only where somebody looks at it one by one; sinks take the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from copy import copy
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from edge_agent.records import CLOCK
+from engine.barrier.base import ReleasedMatches
+from engine.core.clocks.epochs import CLOCK_STATUS, STATUSES
+from engine.core.clocks.seen import MIXED, STAMPED_BY
+from engine.core.columns import VALID_PREFIX
+from engine.core.errors import ContractViolation
+from engine.core.frame import ATTR_PREFIX
+from engine.core.operator import Result, ResultColumns
+from engine.core.released import Strings
+from engine.core.timeline import UNKNOWN
+from engine.operators.match.compiled.tables import Layout
+from engine.operators.match.store import REF_END, UNC_END, Store
+from engine.output.json_lines import json_text, one_kind, woven
+from engine.output.schema import (
+    EVENT_FIELDS,
+    MATCH_SCHEMA,
+    MATCHES,
+    MORE,
+    as_json,
+    decoded,
+    one_of,
+    same_for_all,
+)
+from engine.query.expression import View, computed_values, join_value, python_values
+from engine.query.fields import (
+    FIELDS,
+    asked_of_results,
+    attributes_in,
+    own_attribute,
+    released_columns,
+    shows_everything,
+)
+from engine.query.plan import APART, RESULT, Attribute, Expression, SeqPlan
+from engine.query.values import NULL, Value
+
+_CODED = ("stream", "source", "type")
+INTERNAL = "$"
+"""Begins names of attributes that no query can name."""
+HALF_COLUMN = ATTR_PREFIX + "$half"
+START_HALF = 1
+END_HALF = 2
+EVENT_COLUMNS = ("stream", "source", "seq", "type", "ts", "te", "ref")
+CERTAINTIES = ("uncertain", "confirmed", "unknown")
+UNCERTAINTY = "unc"
+"""Of an event's time; not shown, but who reads matches as events asks for it."""
+
+
+@lru_cache(maxsize=64)
+def shown_attributes(layout: Layout) -> list[tuple[str, ...] | None]:
+    """Per step the own attributes that RETURN selects; None = all that the event has."""
+    if all(map(shows_everything, layout.branches)):
+        return [None] * len(layout.steps)
+    chosen = {a for plan in layout.branches for a in plan.returns}
+    return [
+        tuple(sorted({n for a in chosen if a.alias == step.alias and (n := own_attribute(a.name))}))
+        for step in layout.steps
+    ]
+
+
+@lru_cache(maxsize=64)
+def _computed_columns(layout: Layout) -> set[str]:
+    """Columns that RETURN's expressions read, besides own attributes."""
+    used = [a for plan in layout.branches for one in plan.computed
+            for a in attributes_in(one.expression) if own_attribute(a.name) is None]  # fmt: skip
+    asked = [a for plan in layout.branches for a in asked_of_results(plan.checks)]
+    return released_columns(used + [a for a in asked if a.alias not in APART and a.name in FIELDS])
+
+
+def _distinct(rows: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The rows (of ``n``) that occur, ascending, and which of them each one is; -1 stays."""
+    first = int(rows.min(where=rows >= 0, initial=n))
+    if rows.size * 16 < n - first:
+        distinct, which = np.unique(np.append(rows, -1), return_inverse=True)
+        return distinct[1:], which.reshape(-1)[:-1].reshape(rows.shape) - 1
+    # Of what the store holds, that from the first to occur on; at the end what -1 is.
+    at = np.where(rows < 0, -1, rows - first)
+    occurs = np.zeros(n - first + 1, np.bool_)
+    occurs[at] = True
+    occurs[-1] = False
+    place = np.cumsum(occurs) - 1
+    place[-1] = -1
+    return np.flatnonzero(occurs) + first, place[at]
+
+
+def _nowhere(_name: str) -> None:
+    """The mask of an attribute that is not there."""
+
+
+class Matches(ResultColumns):
+    """Results of one query and site, of the kind ``matches``.
+
+    Events are copied from the store, each once.
+
+    Args:
+        given: what to show.
+        store: where its rows are.
+        layout: of the query.
+        strings: the site's table.
+        query: its name.
+        site: named in results.
+    """
+
+    kind = MATCHES
+
+    def __init__(
+        self, given: ReleasedMatches, store: Store, layout: Layout, strings: Strings, query: str,
+        site: str
+    ) -> None:  # fmt: skip
+        self.given, self.layout, self.strings = given, layout, strings
+        self.query, self.site = query, site
+        distinct, self.which = _distinct(given.rows, store.n)
+        """``which``: (results, steps): places in ``columns``, -1 for steps the match has not."""
+        self.attr_types = {n: kind for n, kind in store.attr_types.items() if n[:1] != INTERNAL}
+        names = [*EVENT_COLUMNS, UNCERTAINTY, CLOCK, CLOCK_STATUS]
+        names += [*_computed_columns(layout) - {*EVENT_COLUMNS}]
+        if MIXED in store.columns:
+            names += [MIXED, STAMPED_BY, "epoch"]  # as events, matches are of these clocks
+        for attr in self.attr_types:
+            names += [ATTR_PREFIX + attr, VALID_PREFIX + attr]
+        columns = {n: c[distinct] for n in names if (c := store.columns.get(n)) is not None}
+        columns["te"] = store.columns[REF_END][distinct] - (columns["ref"] - columns["ts"])
+        columns[UNCERTAINTY] = np.maximum(columns[UNCERTAINTY], store.columns[UNC_END][distinct])
+        self.columns = columns
+        self.shown = shown_attributes(layout)
+        half = store.columns.get(HALF_COLUMN)
+        self.lacks: dict[str, np.ndarray] = {}
+        """By time, the events of which it is not known: of halves of intervals."""
+        if half is not None:
+            self.lacks["te"] = half[distinct] == START_HALF
+            self.lacks["ts"] = self.lacks["ref"] = half[distinct] == END_HALF
+
+    @classmethod
+    def tables(cls, pieces: Sequence[Matches]) -> Iterator[pa.Table]:
+        return map(columns_table, pieces)
+
+    def taken(self, rows: np.ndarray, plus: np.ndarray, at: np.ndarray) -> Matches:
+        """The results ``rows``, given (``plus``) or taken back at instants ``at``."""
+        found, of = copy(self), self.given
+        found.which = self.which[rows]
+        found.given = ReleasedMatches(
+            of.rows[rows], of.branch[rows], plus, at, of.known_at[rows], of.confirmed[rows],
+            of.chance[rows],
+        )  # fmt: skip
+        return found
+
+    def __len__(self) -> int:
+        return len(self.given.at)
+
+    def __iter__(self) -> Iterator[Result]:
+        if not len(self):
+            return
+        given, bare = self.given, self._bare_events()
+        attrs = {shown: self._attrs(shown) for shown in set(self.shown)}
+        steps = [(step, attrs[shown]) for step, shown in enumerate(self.shown)]
+        clocks = [{} if name is None else {CLOCK: name} for name in self.other_clocks()]
+        facts = zip(
+            given.plus.tolist(), given.at.tolist(), given.known_at.tolist(),
+            certainties_of(given).tolist(), _chances(given).to_pylist(), self.which.tolist(),
+            self.values(), self.statuses().tolist(), strict=True,
+        )  # fmt: skip
+        for plus, at, known_at, sure, chance, events, value, status in facts:
+            result = {
+                "op": "+" if plus else "-",
+                "query": self.query,
+                "site": self.site,
+                "at": at,
+                "known_at": known_at,
+                "certainty": CERTAINTIES[sure],
+                "probability": chance,
+                "events": [
+                    bare[events[step]] | {"attrs": dict(shown[events[step]])} | clocks[events[step]]
+                    for step, shown in steps
+                    if events[step] >= 0
+                ],
+            }
+            if value is not None:
+                result["value"] = value
+            yield result | {CLOCK_STATUS: STATUSES[status]} if status else result
+
+    def statuses(self) -> np.ndarray:
+        """Per result the worst status of its clocks, as its events were released: a place in
+        ``STATUSES``. A clock of which nothing is known matters where it is compared with another.
+        """
+        known = self.columns.get(CLOCK_STATUS)
+        found = np.zeros(len(self), np.int64)
+        if known is not None:
+            found = np.where(self.which >= 0, known[self.which], 0).max(axis=1, initial=0)
+        return np.where(self.given.chance == UNKNOWN, STATUSES.index("unknown"), found)
+
+    def values(self) -> list[dict[str, Any] | None]:
+        """Per result what RETURN computes; None where it computes nothing."""
+        found: list[dict[str, Any] | None] = [None] * len(self)
+        for mine, columns in self.value_columns():
+            values = {
+                label: python_values(value, len(mine), self.strings)
+                for label, value in columns.items()
+            }
+            for place, *of_one in zip(mine.tolist(), *values.values(), strict=True):
+                found[place] = dict(zip(values, of_one, strict=True))
+        return found
+
+    def value_columns(
+        self, branches: Sequence[SeqPlan] | None = None
+    ) -> Iterator[tuple[np.ndarray, dict[str, Value]]]:
+        """Of each branch that computes anything, which results are its, and by label their values:
+        as of ``engine.query.expression.computed_values``. ``branches``: the query's, which compute
+        something else.
+        """
+        for branch, plan in enumerate(branches or self.layout.branches):
+            mine = np.flatnonzero(self.given.branch == branch)
+            if not plan.computed or not len(mine):
+                continue
+            used = [a for one in plan.computed for a in attributes_in(one.expression)]
+            yield mine, computed_values(plan, self._branch_views(branch, mine, used), len(mine))
+
+    def _branch_views(
+        self, branch: int, mine: np.ndarray, used: Sequence[Attribute]
+    ) -> dict[str, View]:  # fmt: skip
+        """By alias the events of the results ``mine``, which are of ``branch``."""
+        views = {}
+        steps = self.layout.branches[branch].steps
+        for own, step in zip(steps, self.layout.places[branch], strict=True):
+            if own.negated:
+                views[own.alias] = View({}, _nowhere, {}, self.strings, absent=True)
+            else:
+                rows = self.which[mine, step]
+                read = released_columns(a for a in used if a.alias == own.alias)
+                columns = {name: self.columns[name][rows] for name in read & self.columns.keys()}
+                views[own.alias] = View.of(columns, self.attr_types, self.strings)
+        return views
+
+    def attribute_values(self, asked: Sequence[Attribute]) -> list[Value]:
+        """Values of attributes ``alias.name``, and of the result's own probability, per result."""
+        return [
+            Value("float", self.given.chance, None)
+            if attribute.alias == RESULT
+            else self._value(attribute)
+            for attribute in asked
+        ]
+
+    def history_keys(self, key: Sequence[Expression]) -> pa.Array:
+        """Per result the values of ``key``, as a JSON list."""
+        parts: list[str | pa.Array] = ["["]
+        for expression in key:
+            value = self._value(expression)
+            parts += [", " if len(parts) > 1 else "", json_text(_array(value, len(self), self))]
+        return woven(*parts, "]") if key else same_for_all("[]", len(self)).cast(pa.string())
+
+    def _value(self, expression: Expression) -> Value:
+        """Of every result; null where its branch has not the events."""
+        found, used = NULL, list(attributes_in(expression))
+        for branch, plan in enumerate(self.layout.branches):
+            mine = np.flatnonzero(self.given.branch == branch)
+            present = {step.alias for step in plan.steps if not step.negated}
+            if not len(mine) or not {a.alias for a in used} <= present:
+                continue
+            value = join_value(expression, self._branch_views(branch, mine, used))
+            if value.kind == "null":
+                continue
+            if found.kind == "null":
+                data = np.zeros(len(self), np.asarray(value.data).dtype)
+                found = Value(value.kind, data, np.zeros(len(self), np.bool_))
+            assert found.valid is not None
+            found.data[mine] = value.data
+            found.valid[mine] = True if value.valid is None else value.valid
+        return found
+
+    def _bare_events(self) -> list[dict[str, Any]]:
+        columns: dict[str, list[Any]] = {}
+        for name in EVENT_COLUMNS:
+            values: list[Any] = self.columns[name].tolist()
+            if name in _CODED:
+                values = [self.strings.text(code) for code in values]
+            if name in self.lacks:
+                missing = self.lacks[name].tolist()
+                values = [None if no else v for v, no in zip(values, missing, strict=True)]
+            columns[name] = [None if name == "seq" and v < 0 else v for v in values]
+        return [
+            {"site": self.site, **dict(zip(columns, values, strict=True))}
+            for values in zip(*columns.values(), strict=True)
+        ]
+
+    def other_clocks(self) -> list[str | None]:
+        """Per event the clock that stamped it; None: its source's own."""
+        clock, source = self.columns[CLOCK], self.columns["source"]
+        if (clock == source).all():
+            return [None] * len(clock)
+        return [self.strings.text(code) for code in np.where(clock == source, -1, clock)]
+
+    def _attrs(self, shown: tuple[str, ...] | None) -> list[dict[str, Any]]:
+        """Of each event; what it lacks is left out."""
+        found: list[dict[str, Any]] = [{} for _ in self.columns["ref"]]
+        for name in sorted(self.attr_types) if shown is None else shown:
+            if name not in self.attr_types:
+                continue
+            values = self.columns[ATTR_PREFIX + name].tolist()
+            valid = self.columns[VALID_PREFIX + name].tolist()
+            for attrs, value, known in zip(found, values, valid, strict=True):
+                if known:
+                    is_text = self.attr_types[name] == "str"
+                    attrs[name] = self.strings.text(value) if is_text else value
+        return found
+
+
+def columns_table(matches: Matches) -> pa.Table:
+    """The results as a table; ``position`` counts from 0.
+
+    Raises:
+        ContractViolation: an attribute is a NaN or an infinity, which JSON does not have.
+    """
+    given = matches.given
+    n = len(given.at)
+    computes = any(plan.computed for plan in matches.layout.branches)
+    statuses, more = matches.statuses(), [f'{{"{CLOCK_STATUS}": "{name}"}}' for name in STATUSES]
+    columns = [
+        pa.array(np.arange(n)),
+        one_of(("-", "+"), given.plus),
+        same_for_all(matches.query, n),
+        same_for_all(matches.site, n),
+        pa.array(given.at),
+        pa.array(given.known_at),
+        one_of(CERTAINTIES, certainties_of(given)),
+        _chances(given),
+        _events(matches),
+        _computed(matches) if computes else pa.nulls(n, pa.string()),
+        one_of(more, statuses, statuses == 0).cast(pa.string()),
+    ]
+    return pa.table(columns, names=MATCH_SCHEMA.names)
+
+
+def certainties_of(given: ReleasedMatches) -> np.ndarray:
+    """Places in ``CERTAINTIES``."""
+    return np.where(given.chance == UNKNOWN, 2, given.confirmed.astype(np.int64))
+
+
+def _chances(given: ReleasedMatches) -> pa.Array:
+    """The probabilities; null where nobody knows."""
+    unknown = np.isnan(given.chance) | (given.chance == UNKNOWN)
+    return pa.array(given.chance, mask=unknown if unknown.any() else None)
+
+
+def _array(value: Value, n: int, matches: Matches) -> pa.Array:
+    """A value of ``n`` matches."""
+    if value.kind == "null":
+        return pa.nulls(n)
+    absent = None if value.valid is None else ~value.valid
+    if value.kind == "str":
+        none = np.zeros(n, np.bool_)
+        return decoded(value.data, none if absent is None else absent, matches.strings.text)
+    return pa.array(value.data, mask=absent)
+
+
+def _computed(matches: Matches) -> pa.Array:
+    """What RETURN computes; null where it computes nothing."""
+    rows, before = np.full(len(matches), -1), 0
+    parts = []
+    for mine, columns in matches.value_columns():
+        n = len(mine)
+        parts.append({name: _array(one, n, matches) for name, one in columns.items()})
+        rows[mine] = np.arange(before, before + n)
+        before += n
+    if not parts:
+        return pa.nulls(len(matches), pa.string())
+    found = pa.concat_arrays(one_kind(parts))
+    in_order = len(parts) == 1 and before == len(matches)
+    return found if in_order else found.take(pa.array(rows, mask=rows < 0))
+
+
+def _events(matches: Matches) -> pa.Array:
+    """One list of structs per result, of the steps that its match has."""
+    present = matches.which >= 0
+    row = pa.array(matches.which[present])
+    n, text = len(row), matches.strings.texts.__getitem__
+    fields = {
+        name: decoded(matches.columns[name], matches.columns[name] < 0, text).take(row)
+        for name in ("stream", "source", "type")
+    }
+    fields |= {
+        name: pa.array(matches.columns[name], mask=matches.lacks.get(name)).take(row)
+        for name in ("ts", "te", "ref")
+    }
+    seq = matches.columns["seq"]
+    fields["seq"] = pa.array(seq, mask=seq < 0).take(row)
+    fields["site"] = same_for_all(matches.site, n)
+    fields["attrs"] = _attrs(matches, present, row)
+    clock = matches.columns[CLOCK]
+    own = clock == matches.columns["source"]
+    named = decoded(clock, own, lambda code: as_json({CLOCK: text(code)}))
+    fields[MORE] = named.cast(pa.string()).take(row)
+    names = [*EVENT_FIELDS, MORE]
+    events = pa.StructArray.from_arrays([fields[name] for name in names], names)
+    ends = np.concatenate(([0], np.cumsum(present.sum(axis=1)))).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(ends), events)
+
+
+def _attrs(matches: Matches, present: np.ndarray, row: pa.Array) -> pa.Array:
+    """Each event's attributes as a struct: those that its step shows, null where it lacks one."""
+    shown = [matches.attr_types.keys() if names is None else names for names in matches.shown]
+    fields = {}
+    for name in sorted(set[str]().union(*shown) & matches.attr_types.keys()):
+        of_step = np.array([name in names for names in shown])
+        values = _values(matches, name)
+        if of_step.all():
+            fields[name] = values.take(row)
+        else:
+            hidden = ~np.broadcast_to(of_step, present.shape)[present]
+            fields[name] = values.take(pa.array(np.asarray(row), mask=hidden))
+    if not fields:
+        return same_for_all("{}", len(row))
+    return pa.StructArray.from_arrays(list(fields.values()), names=list(fields))
+
+
+def _values(matches: Matches, name: str) -> pa.Array:
+    """An attribute of every event; null where it is lacking."""
+    values = matches.columns[ATTR_PREFIX + name]
+    valid = matches.columns[VALID_PREFIX + name]
+    if matches.attr_types[name] == "str":
+        return decoded(values, ~valid, matches.strings.texts.__getitem__)
+    if values.dtype.kind == "f" and not np.isfinite(values[valid]).all():
+        raise ContractViolation(f"a result holds a NaN or an infinity as {name!r}")
+    return pa.array(values, mask=~valid)

@@ -1,0 +1,287 @@
+"""Conditions on events on their way into a match: their order, WITHIN, and WHERE.
+
+Certain, possible or impossible, as ``engine.operators.match.search.state`` has it (SPEC 4.3).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from engine.kernels.jit import inline, kernel
+from engine.operators.match.repetition.compiled import (
+    ALL_OF,
+    AVG,
+    CUR,
+    HEAD,
+    LEAST,
+    MOST,
+    NUMBER,
+    PREV,
+    ROLES,
+    SUM,
+    TAIL,
+    SearchState,
+)
+from engine.operators.match.search.machine import CERTAINLY, FLOAT, POSSIBLY, Errors, holds
+from engine.operators.match.search.state import (
+    CERTAIN,
+    IMPOSSIBLE,
+    POSSIBLE,
+    apart_error,
+    lasts_within,
+)
+from engine.operators.match.verdict.outcomes import bits_of, real_of
+
+HALF: Final = 32
+LOW_HALF: Final = 2**32 - 1
+"""Sums are made in two halves, so that one beyond int64 is seen."""
+
+
+@inline
+def role_of(step: int, role: int) -> int:
+    """The place of a step's role in what programs read."""
+    return ROLES * step + role
+
+
+@inline
+def error_of(s: SearchState, one: int, one_end: int, two: int, two_end: int, t_a: int) -> int:
+    """How far the difference of two events' times may be off [ns]; 1: of their ends."""
+    if s.setting[0].max_delay:
+        return t_a
+    return int(apart_error(s.events[one], one_end, s.events[two], two_end))
+
+
+@inline
+def spread_of(s: SearchState) -> int:
+    """How far the difference of any two times may be off [ns]."""
+    now = s.setting[0]
+    return int(now.widest_t_a if now.max_delay else 2 * now.widest)
+
+
+@inline
+def order_of(s: SearchState, one: int, two: int, t_a: int) -> int:
+    """Whether the first begins before the second does."""
+    return _later(s.events[two].ref - s.events[one].ref, error_of(s, one, 0, two, 0, t_a))
+
+
+@inline
+def succession_of(s: SearchState, one: int, two: int, t_a: int) -> int:
+    """Whether the first has ended before the second begins, as events of a match must."""
+    return _later(s.events[two].ref - s.events[one].ref_end, error_of(s, one, 1, two, 0, t_a))
+
+
+@inline
+def _later(apart: int, error: int) -> int:
+    if apart > error:
+        return CERTAIN
+    return IMPOSSIBLE if apart < -error or error == 0 else POSSIBLE
+
+
+@inline
+def near(s: SearchState, one: int, two: int, end: int, t_a: int) -> int:
+    """Whether the second event begins, or (``end``) ends, at most WITHIN after the first begins."""
+    within = s.setting[0].within
+    if within < 0:
+        return CERTAIN
+    if end and one == two:
+        return int(lasts_within(s.events[one], within))
+    time = s.events[two].ref_end if end else s.events[two].ref
+    apart, error = time - s.events[one].ref, error_of(s, one, 0, two, end, t_a)
+    if apart <= within - error:
+        return CERTAIN
+    return IMPOSSIBLE if apart > within + error or error == 0 else POSSIBLE
+
+
+@inline
+def asked(s: SearchState, which: int, present: int, t_a: int) -> int:
+    """Whether a condition holds of the events in ``rows``; ``present``: bits of their steps."""
+    of = s.t.conditions[which]
+    if of.needs & ~present:
+        return CERTAIN
+    by_delay = t_a if s.setting[0].max_delay else -1
+    if of.collects:
+        errors = Errors(s.made_events, by_delay, s.open)
+        rows, raw, ok = s.itself, s.made_raw, s.made_ok
+    else:
+        errors = Errors(s.events, by_delay, s.open)
+        rows, raw, ok = s.rows, s.raw, s.ok
+    program = 2 * of.predicate
+    if not holds(s.programs, s.ranks, program + POSSIBLY, rows, raw, ok, errors):
+        return IMPOSSIBLE
+    if of.clocked and not holds(s.programs, s.ranks, program + CERTAINLY, rows, raw, ok, errors):
+        return POSSIBLE
+    return CERTAIN
+
+
+@inline
+def tried(s: SearchState, step: int, row: int, before: int, present: int, t_a: int) -> int:
+    """``taken``, as part of the search itself."""
+    s.rows[role_of(step, CUR)], s.rows[role_of(step, PREV)] = row, before
+    of, found = s.t.steps[step], CERTAIN
+    for c in range(of.take_from, of.take_to):
+        if found != IMPOSSIBLE and (before >= 0 or not s.t.conditions[c].again):
+            found = min(found, asked(s, c, present | 1 << step, t_a))
+    return found
+
+
+@kernel
+def taken(s: SearchState, step: int, row: int, before: int, present: int, t_a: int) -> int:
+    """Whether ``row`` may be taken as ``step``, which its bits allow; ``before``: the event of the
+    step before it, or -1. Puts it among ``rows``.
+    """
+    return int(tried(s, step, row, before, present, t_a))
+
+
+@kernel
+def placed(s: SearchState, path: np.ndarray, from_: int, size: int) -> int:
+    """Puts the events of a match among ``rows``; gives the bits of its steps."""
+    present = 0
+    for i in range(from_, from_ + size):
+        step, row = path[i].step, path[i].row
+        if not present >> step & 1:
+            s.rows[role_of(step, HEAD)] = row
+            s.rows[role_of(step, PREV)] = -1
+        present |= 1 << step
+        s.rows[role_of(step, CUR)] = s.rows[role_of(step, TAIL)] = row
+    return present
+
+
+@kernel
+def copied(s: SearchState, place: int) -> None:
+    """Puts the event at a place of ``rows`` where programs read that name what is collected."""
+    row = s.rows[place]
+    for register in range(len(s.raw)):
+        s.made_raw[register, place] = s.raw[register, row]
+        s.made_ok[register, place] = s.ok[register, row]
+    s.made_events[place] = s.events[row]
+
+
+@kernel
+def collected(s: SearchState, path: np.ndarray, from_: int, size: int, present: int) -> None:
+    """Makes what programs read that name what is made of all events of a step."""
+    for step in range(len(s.t.steps)):
+        if present >> step & 1:
+            for role in (CUR, HEAD, TAIL):
+                copied(s, role_of(step, role))
+    for c in range(len(s.t.collections)):
+        of = s.t.collections[c]
+        n, known, whole, high, low, real = 0, 0, 0, 0, 0, 0.0
+        as_float = s.kinds[of.source] == FLOAT
+        for i in range(from_, from_ + size):
+            row = path[i].row
+            if path[i].step != of.step:
+                continue
+            n += 1
+            if of.function == NUMBER or not s.ok[of.source, row]:
+                continue
+            value = s.raw[of.source, row]
+            number = real_of(value) if as_float else float(value)
+            first, known = known == 0, known + 1
+            if of.function == LEAST:
+                whole, real = (
+                    (value if first else min(whole, value)),
+                    (number if first else min(real, number)),
+                )
+            elif of.function == MOST:
+                whole, real = (
+                    (value if first else max(whole, value)),
+                    (number if first else max(real, number)),
+                )
+            else:
+                high, low, real = high + (value >> HALF), low + (value & LOW_HALF), real + number
+        if of.function == SUM:
+            high += low >> HALF
+            whole = (high << HALF) | (low & LOW_HALF)
+            if not as_float and high != whole >> HALF:
+                known = 0  # it has no room, as what is calculated with + has none
+        place = role_of(of.step, ALL_OF)
+        s.made_ok[of.target, place] = of.function == NUMBER or known > 0
+        if of.function == NUMBER:
+            s.made_raw[of.target, place] = n
+        elif of.function == AVG:
+            s.made_raw[of.target, place] = bits_of(real / max(known, 1))
+        else:
+            s.made_raw[of.target, place] = bits_of(real) if as_float else whole
+
+
+@kernel
+def _hold(
+    s: SearchState, path: np.ndarray, from_: int, size: int, present: int, first: int, to: int,
+    taken: int, t_a: int,
+) -> int:  # fmt: skip
+    """Whether the conditions ``first`` to ``to`` hold of a match. ``taken``: the step of its last
+    event, as the events of it before that have been asked; -1: all are asked.
+    """
+    found, made = CERTAIN, False
+    again = taken >= 0 and size > 1 and path[from_ + size - 2].step == taken
+    for c in range(first, to):
+        of = s.t.conditions[c]
+        if found == IMPOSSIBLE or of.needs & ~present or (again and of.each != taken):
+            continue
+        if of.collects and not made:
+            collected(s, path, from_, size, present)
+            made = True
+        if of.each < 0:
+            found = min(found, asked(s, c, present, t_a))
+            continue
+        before, start = -1, from_
+        if again:
+            before, start = path[from_ + size - 2].row, from_ + size - 1
+        for i in range(start, from_ + size):
+            if path[i].step == of.each:
+                here, earlier = role_of(of.each, CUR), role_of(of.each, PREV)
+                s.rows[here], s.rows[earlier] = path[i].row, before
+                if of.collects:
+                    copied(s, here)
+                    if before >= 0:
+                        copied(s, earlier)
+                if found != IMPOSSIBLE and (before >= 0 or not of.again):
+                    found = min(found, asked(s, c, present, t_a))
+                before = path[i].row
+    return found
+
+
+@kernel
+def finals_hold(s: SearchState, from_: int, size: int, present: int, t_a: int) -> int:
+    """Whether all conditions on whole matches hold."""
+    now = s.setting[0]
+    return int(_hold(s, s.path, from_, size, present, now.finals_from, now.finals_to, -1, t_a))
+
+
+@inline
+def has_beside(s: SearchState, step: int) -> bool:
+    """Whether an event that is taken as ``step`` is asked beside all those before."""
+    return bool(s.t.steps[step].beside_from < s.t.steps[step].beside_to)
+
+
+@kernel
+def trial_holds(s: SearchState, size: int, t_a: int) -> int:
+    """Whether the last of the ``size`` events in ``trial`` may be taken, by what is asked of it
+    beside all those before. Puts them among ``rows``.
+    """
+    step = s.trial[size - 1].step
+    of, present = s.t.steps[step], placed(s, s.trial, 0, size)
+    return int(_hold(s, s.trial, 0, size, present, of.beside_from, of.beside_to, step, t_a))
+
+
+@kernel
+def takes_hold(s: SearchState, from_: int, size: int, t_a: int) -> int:
+    """Whether the conditions checked as each event was taken hold for certain as well."""
+    found, present, before, last = CERTAIN, 0, -1, -1
+    for i in range(from_, from_ + size):
+        step, row = s.path[i].step, s.path[i].row
+        found = min(found, taken(s, step, row, before if step == last else -1, present, t_a))
+        present |= 1 << step
+        before, last = row, step
+    return found
+
+
+@inline
+def key_equal(s: SearchState, one: int, two: int) -> bool:
+    """Whether both are of one partition."""
+    for k in range(s.setting[0].keys):
+        if s.tag[k, one] == 0 or s.tag[k, one] != s.tag[k, two] or s.same[k, one] != s.same[k, two]:
+            return False
+    return True

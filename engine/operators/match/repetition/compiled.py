@@ -1,0 +1,468 @@
+"""A plan with repetition as tables of records, which the kernel walks.
+
+What a condition names has a place of its own by its role (``repetition.compiled.ROLES``), so
+that the programs of patterns read ``a[i].v``, ``a[i - 1].v``, ``first(a.v)`` and ``sum(a.v)`` as
+they read attributes of steps. A condition is asked as soon as the event is taken that it names
+last; what names the first or the last event of a step, what is made of all, or a later step beside
+each event, is asked of whole matches, and before that where it names no event behind the one taken.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import numpy as np
+from msgspec.structs import replace
+
+from engine.core.timeline import ANY_TYPE
+from engine.kernels.records import record
+from engine.operators.match.compiled.table_builder import Builder, exact_and_clocked
+from engine.operators.match.compiled.tables import Layout, SamePlan
+from engine.operators.match.search.machine import FLOAT, INT, TEXT, Programs
+from engine.operators.match.search.stacks import Stacks
+from engine.query.fields import attributes_in, with_alias, with_attributes
+from engine.query.plan import Attribute, Predicate, Step, conjunction
+from engine.query.repeat_plan import (
+    BEFORE,
+    COLLECTED,
+    COUNT,
+    EACH,
+    FIRST,
+    LAST,
+    ROLE,
+    Contiguity,
+    RepeatPlan,
+    Skip,
+    partitioned,
+    step_and_role,
+    with_role,
+)
+from engine.query.shape import Shape
+
+# Records that the kernels of repetition read by name; each field is an int64.
+
+
+ROLES: Final = 5
+"""Places of a step in what programs read: its event, the one before that, its first and its last
+event, and what is collected of all. Those of step k begin at ``ROLES * k``."""
+CUR: Final = 0
+PREV: Final = 1
+HEAD: Final = 2
+TAIL: Final = 3
+ALL_OF: Final = 4
+
+REPEATED: Final = record(
+    "least", "most", "negated", "until", "take_from", "take_to", "beside_from", "beside_to",
+    "later", "counts_from", "counts_to",
+)  # fmt: skip
+"""A step. ``most``: a large number for any. ``until``: the bit of events that end it, or -1.
+``take``: conditions asked when an event is taken as it. ``beside``: those asked of it and of all
+events of the steps before it, of whole matches again. ``later``: bits of the steps that may
+follow an event of it, itself too if it repeats. ``counts``: of a negated step, conditions on which
+an event counts.
+"""
+ASKED_OF: Final = record("predicate", "clocked", "again", "each", "needs", "collects")
+"""A condition. ``again``: 1: it names the event before, so it is not asked of the first. ``each``:
+the step of whose events each is asked, or -1. ``needs``: bits of the steps that it names: where one
+is missing, it is not asked. ``collects``: 1: it names what is made of all events of a step.
+"""
+COLLECTION: Final = record("step", "function", "source", "target")
+"""What is made of all events of a step: from register ``source`` into ``target``."""
+SUM: Final = 0
+AVG: Final = 1
+LEAST: Final = 2
+MOST: Final = 3
+NUMBER: Final = 4
+
+SETTING: Final = record(
+    # what is asked
+    "max_delay", "within", "keep", "steps", "contiguity", "rule", "limit", "breakable",
+    "trailing", "leading", "finals_from", "finals_to", "keys", "firsts", "lasts", "positive",
+    "fewest", "readings",
+    # what changes
+    "widest", "widest_t_a", "inserted", "found_n", "path_n", "doubts_n", "looked", "is_open",
+    "reach", "doubted", "lacks_path",
+)  # fmt: skip
+"""``contiguity``: ANY, NEXT or STRICT; ``rule``: which matches are asked for. ``breakable``: bits
+of events that may forbid a match when they lie between two of its events; ``trailing``,
+``leading``: behind or before it. ``firsts``, ``lasts``, ``positive``: bits of the steps that a
+match may begin and end with, and of all that it may have; ``fewest``: how many events it has at
+least. ``readings``: 1: the same events may be its steps in several ways, of which one is given.
+``widest``: the largest uncertainty yet; ``widest_t_a``: the largest T_a in force at an event.
+``inserted``: the last row put in the stacks. ``found_n``, ``path_n``, ``doubts_n``: rows written.
+``is_open``: 1: a later event may go on with what was walked last; ``reach``: if not, an event
+beyond this time has nothing to do with it. ``doubted``: 1: an event held may not have happened.
+``lacks_path``: 1: where there was no room, it was for events of matches.
+"""
+ANY: Final = 0
+NEXT: Final = 1
+STRICT: Final = 2
+ALL_MATCHES: Final = 0
+"""Rules: every match,"""
+FIRST_OF_END: Final = 1
+"""the first few with one last event,"""
+FIRST_OF_START: Final = 2
+"""the first with one first event,"""
+APART: Final = 3
+"""or those that begin after the one before has ended."""
+
+LEVEL: Final = record(
+    "row", "step", "count", "place", "at", "option", "stop", "ended", "relevant", "fresh"
+)
+"""An event taken: as which ``step``, as its ``count``-th. ``place``: where it stands in the stack.
+``at``, ``option``: the next candidate, and the step that it is next tried as. ``stop``, ``ended``:
+times beyond which no candidate can follow, and none can as the same step again.
+"""
+READING: Final = record("step", "count")
+"""An event of a match taken in another way: as the ``count``-th event of a ``step``."""
+RUN: Final = record(
+    "cause", "completing", "new", "sure_before", "sure", "stands", "t_a_before", "t_a_now", "from_",
+    "size",
+)  # fmt: skip
+"""What is done to a match, whose events are ``size`` of the path from ``from_`` on. As
+``engine.operators.match.search.construction.FOUND``."""
+EVENT_OF: Final = record("row", "step")
+GAP_DOUBT: Final = record("match", "event", "gap")
+"""The event at a row may lie in a gap of a match and break it: behind its event number ``gap``
+(from 0); -1: before the first."""
+
+FAR: Final = 2**62
+
+KEPT: Final = 1
+"""Bits of ``SearchState.chosen``: of a match that is chosen this is the event that the rule goes
+by;"""
+KEPT_NOW: Final = 2
+"""in the sweep at hand."""
+MARK: Final = record(
+    "open", "ended", "known", "kept", "alike", "first_run", "last_run", "seen"
+)  # fmt: skip
+"""Of a stack, places counted from its first entry. ``open``: below it all matches have ended, and
+that before ``ended``. ``kept``: from it on no event is marked KEPT, if that is ``known``.
+``alike``: whether it is of one partition; ``first_run``, ``last_run``: 1 + the first and the last
+event whose run is open, ``seen``: 1 + the row with which all of them went on last
+(``engine.operators.match.repetition.runs``).
+"""
+STANDING: Final = record(
+    "status", "step", "count", "present", "last", "end", "closed", "expires", "seen", "begun",
+    "next", "link", "size",
+)  # fmt: skip
+"""Where the run stands that begins with an event. ``step``, ``count``: its last event, the row
+``last``, is the ``count``-th of the step; ``end``: when that ends. ``present``: bits of its steps.
+``closed``: 1: no more events of that step. ``expires``: when the first event is forgotten that it
+has looked at. ``seen``: 1 + the row that it looked at last. ``begun``: the time of its first event;
+``next``: 1 + the event whose run is the next open one of the stack. ``link``: where its last event
+stands among the links, ``size``: how many it has.
+"""
+LINK: Final = record("row", "step", "before")
+"""An event of a run, and the place of the link of the one before. Of link 0 ``row`` is the place of
+the last link in use.
+"""
+
+
+class RepeatTables(NamedTuple):
+    """What the kernel knows of a query."""
+
+    steps: np.ndarray
+    conditions: np.ndarray
+    collections: np.ndarray
+
+
+class SearchState(NamedTuple):
+    """All that the kernel reads and writes.
+
+    ``t``: the query's tables; ``setting``: one SETTING. ``events``: EVENT records. ``raw``, ``ok``:
+    (registers, events). ``same``, ``tag``: (registers of keys, events). ``rows``: by place of a
+    role, the event there, or -1. ``made_raw``, ``made_ok``: (registers, places), ``made_events``:
+    EVENT by place, ``itself``: 0, 1, ...: what programs read that name what is collected.
+    ``runs``: STANDING by event; ``links``: LINK; ``ready``: of ``repetition.runs.go_on``;
+    ``taken``: (events, steps), the last row that a run has taken as a
+    step; ``own``: (stacks, 2 registers of keys), what ``same`` and ``tag`` are of a stack.
+    ``levels``: of LEVEL; ``reading``: of READING, by level; ``trial``: EVENT_OF, events taken and
+    one that could be taken next. ``chosen``: by event, what the rule keeps of it; ``ended``: the
+    time at which the matches that begin with it have ended (``starts``), or FAR; ``marks``: MARK by
+    stack.
+    ``found``: RUN; ``path``: EVENT_OF; ``doubts``: GAP_DOUBT.
+    """
+
+    t: RepeatTables
+    setting: np.ndarray
+    events: np.ndarray
+    raw: np.ndarray
+    ok: np.ndarray
+    same: np.ndarray
+    tag: np.ndarray
+    programs: Programs
+    ranks: np.ndarray
+    open: np.ndarray
+    stacks: Stacks
+    rows: np.ndarray
+    made_raw: np.ndarray
+    made_ok: np.ndarray
+    made_events: np.ndarray
+    itself: np.ndarray
+    kinds: np.ndarray
+    levels: np.ndarray
+    reading: np.ndarray
+    trial: np.ndarray
+    chosen: np.ndarray
+    ended: np.ndarray
+    marks: np.ndarray
+    runs: np.ndarray
+    links: np.ndarray
+    ready: np.ndarray
+    taken: np.ndarray
+    own: np.ndarray
+    found: np.ndarray
+    path: np.ndarray
+    doubts: np.ndarray
+
+
+_PLACES: Final = {"": CUR, EACH: CUR, BEFORE: PREV, FIRST: HEAD, LAST: TAIL}
+_MADE: Final = "made"
+"""The role of what is collected, in programs."""
+_FUNCTIONS: Final = {"sum": SUM, "avg": AVG, "min": LEAST, "max": MOST, "count": NUMBER}
+_CONTIGUITY: Final = {Contiguity.ANY: ANY, Contiguity.NEXT: NEXT, Contiguity.STRICT: STRICT}
+_RULES: Final = {Skip.PAST_LAST: APART, Skip.TO_NEXT: FIRST_OF_START}
+
+
+@dataclass(slots=True, eq=False)
+class RepeatLayout:
+    """``layout``: what the store and the membership of patterns read; its steps are the plan's,
+    then events that end a repetition, then those of any type that STRICT looks at.
+
+    ``partition``: attributes that all events of a match have equal. ``untils``: by step that has
+    UNTIL, the bit of events that end it. ``settings``: one SETTING, as it begins. ``collections``:
+    registers as (step, function, source, target) in ``tables``. ``place``: by alias in programs.
+    """
+
+    plan: RepeatPlan
+    layout: Layout
+    tables: RepeatTables
+    setting: np.ndarray
+    partition: tuple[str, ...]
+    untils: dict[int, int]
+
+
+def repeat_layout(plan: RepeatPlan) -> RepeatLayout:
+    """The tables of a plan; the same ones for each of a run's sites, and never changed."""
+    return _layout_of(SamePlan(plan))
+
+
+@lru_cache(maxsize=64)
+def _layout_of(key: SamePlan[RepeatPlan]) -> RepeatLayout:
+    return _Compiling(key.plan).layout()
+
+
+class _Compiling:
+    """Makes one plan's tables."""
+
+    def __init__(self, plan: RepeatPlan) -> None:
+        self.plan = plan
+        self.steps = plan.steps
+        self.places = {step.alias: number for number, step in enumerate(plan.steps)}
+        self.negated = {step.alias for step in plan.steps if step.negated}
+        self.partition, self.others = partitioned(plan)
+        self.builder = Builder({step.alias: step for step in plan.steps})
+        self.conditions: list[tuple[int, ...]] = []
+        self.collections: list[tuple[int, ...]] = []
+
+    def layout(self) -> RepeatLayout:
+        own, rows = [], []
+        named = [(other, self._named(other)) for other in self.others]
+        for number, step in enumerate(self.steps):
+            exact, clocked = exact_and_clocked(step)
+            own.append(conjunction(exact))
+            takes = self._add(
+                [(c, {(step.alias, "")}) for c in clocked] if not step.negated else []
+            )
+            mine = [each for each in named if self._taken_at(each[1]) == number]
+            takes = takes[0], self._add(mine)[1]
+            counts = [each for each in named if self._negated(each[1]) == step.alias]
+            counts += [(c, {(step.alias, "")}) for c in clocked] if step.negated else []
+            rows.append((number, takes, self._add(counts)))
+        finals = [
+            (predicate, names)
+            for predicate, names in named
+            if self._taken_at(names) is None and self._negated(names) is None
+        ]
+        besides = [
+            self._add([each for each in finals if self._known_at(each[1]) == number])
+            for number in range(len(self.steps))
+        ]
+        rest = self._add([each for each in finals if self._known_at(each[1]) is None])
+        asked_last = besides[0][0], rest[1]
+        for name in self.partition:
+            self.builder.key(name)
+        extra, untils = self._extra_steps()
+        steps = np.array(
+            [self._step(*row, beside, untils) for row, beside in zip(rows, besides, strict=True)],
+            REPEATED,
+        )
+        own += [step.where for step in extra]
+        setting = self._setting(steps, asked_last, len(self.steps) + len(extra))
+        return RepeatLayout(
+            self.plan, self._as_of_patterns(tuple(extra), own),
+            RepeatTables(
+                steps, np.array(self.conditions, ASKED_OF), np.array(self.collections, COLLECTION)
+            ),
+            setting, self.partition, untils,
+        )  # fmt: skip
+
+    def _as_of_patterns(self, extra: tuple[Step, ...], own: list[Predicate | None]) -> Layout:
+        builder, plan = self.builder, self.plan
+        place = {
+            _alias(step.alias, role): ROLES * number + at
+            for number, step in enumerate(self.steps)
+            for role, at in [*_PLACES.items(), (_MADE, ALL_OF)]
+        }
+        reads = list(builder.registers)
+        register = {read: number for number, read in enumerate(reads)}
+        steps = (*self.steps, *extra)
+        bare = replace(plan, steps=steps, others=())
+        return Layout(
+            builder.tables(), steps, (bare,), [Shape((), frozenset(), (), (), (), ())],
+            [tuple(range(len(steps)))], reads, list(builder.keyed), builder.predicates, own, False,
+            place, register,
+        )  # fmt: skip
+
+    def _extra_steps(self) -> tuple[list[Step], dict[int, int]]:
+        extra, untils = list[Step](), dict[int, int]()
+        for number, (step, often) in enumerate(zip(self.steps, self.plan.often, strict=True)):
+            if often.until is not None:
+                untils[number] = len(self.steps) + len(extra)
+                alias = f"{step.alias}{ROLE}until"
+                where = with_alias(often.until, alias)
+                extra.append(replace(step, alias=alias, where=where, negated=True))
+        if self.plan.contiguity is Contiguity.STRICT:
+            extra.append(Step(f"{ROLE}any", ANY_TYPE, negated=True))
+        return extra, untils
+
+    def _step(
+        self, number: int, takes: tuple[int, int], counts: tuple[int, int],
+        beside: tuple[int, int], untils: dict[int, int],
+    ) -> tuple[int, ...]:  # fmt: skip
+        often = self.plan.often[number]
+        later = sum(
+            1 << other for other, step in enumerate(self.steps)
+            if not step.negated and (other > number or (other == number and often.repeats))
+        )  # fmt: skip
+        most = FAR if often.most is None else often.most
+        negated = int(self.steps[number].negated)
+        return often.least, most, negated, untils.get(number, -1), *takes, *beside, later, *counts
+
+    def _setting(self, steps: np.ndarray, finals: tuple[int, int], bits: int) -> np.ndarray:
+        plan, made = self.plan, np.zeros(1, SETTING)
+        now = made[0]
+        needed = [n for n, step in enumerate(self.steps)
+                  if not step.negated and plan.often[n].least]  # fmt: skip
+        positive = [n for n, step in enumerate(self.steps) if not step.negated]
+        negated = [n for n, step in enumerate(self.steps) if step.negated]
+        now["within"] = -1 if plan.within_ns is None else plan.within_ns
+        now["steps"], now["keys"] = len(self.steps), len(self.partition)
+        now["contiguity"] = _CONTIGUITY[plan.contiguity]
+        now["rule"] = _RULES.get(plan.skip, ALL_MATCHES)
+        now["limit"] = FAR if plan.limit is None else plan.limit
+        if plan.skip is Skip.NONE and plan.limit is not None:
+            now["rule"] = FIRST_OF_END
+        now["readings"] = plan.ambiguous
+        if plan.ambiguous and now["rule"] == ALL_MATCHES:
+            now["rule"] = (
+                FIRST_OF_END  # any number of them, as one reading may make way for another
+            )
+        now["positive"] = _bits(positive)
+        now["firsts"] = _bits(n for n in positive if n <= needed[0])
+        now["lasts"] = _bits(n for n in positive if n >= needed[-1])
+        now["fewest"] = sum(plan.often[n].least for n in needed)
+        now["leading"] = _bits(n for n in negated if n < needed[0])
+        now["trailing"] = _bits(n for n in negated if n > needed[-1])
+        between = [n for n in negated if positive[0] < n < positive[-1]]
+        breakable = _bits(between) | _bits(int(bit) for bit in steps["until"] if bit >= 0)
+        if plan.contiguity is Contiguity.NEXT:
+            breakable |= _bits(positive)
+        if plan.contiguity is Contiguity.STRICT:
+            breakable |= 1 << bits - 1
+        now["breakable"] = breakable
+        now["finals_from"], now["finals_to"] = finals
+        now["inserted"] = -1
+        return made
+
+    # ---- conditions --------------------------------------------------------------------------
+    def _named(self, predicate: Predicate) -> set[tuple[str, str]]:
+        return {step_and_role(attribute.alias) for attribute in attributes_in(predicate)}
+
+    def _negated(self, named: set[tuple[str, str]]) -> str | None:
+        return next((alias for alias, _ in named if alias in self.negated), None)
+
+    def _taken_at(self, named: set[tuple[str, str]]) -> int | None:
+        """The step whose events it is asked of as they are taken; None: it is asked later."""
+        if self._negated(named) is not None or any(
+            role not in {"", EACH, BEFORE} for _, role in named
+        ):
+            return None
+        last = max(self.places[alias] for alias, _ in named)
+        each = {self.places[alias] for alias, role in named if role}
+        return last if each <= {last} else None
+
+    def _known_at(self, named: set[tuple[str, str]]) -> int | None:
+        """The step whose events it names beside those of steps before, but none behind them; None:
+        there is no such step.
+        """
+        if self._negated(named) is not None:
+            return None
+        last = max(self.places[alias] for alias, _ in named)
+        roles = {role for alias, role in named if self.places[alias] == last}
+        return last if roles <= {"", EACH, BEFORE, FIRST} else None
+
+    def _add(self, asked: list[tuple[Predicate, set[tuple[str, str]]]]) -> tuple[int, int]:
+        """Appends conditions; gives their range."""
+        first = len(self.conditions)
+        for predicate, named in asked:
+            roles = {role for _, role in named}
+            collects = bool(roles & {*COLLECTED})
+            number, clocked = self.builder.condition(with_attributes(predicate, self._in_programs))
+            each = next((self.places[alias] for alias, role in named if role in {EACH, BEFORE}), -1)
+            needs = _bits(self.places[alias] for alias, role in named
+                          if role != COUNT and alias not in self.negated)  # fmt: skip
+            again = int(BEFORE in roles)
+            self.conditions.append((number, clocked, again, each, needs, int(collects)))
+        return first, len(self.conditions)
+
+    def _in_programs(self, attribute: Attribute) -> Attribute:
+        alias, role = step_and_role(attribute.alias)
+        if role not in COLLECTED:
+            return dataclasses.replace(attribute, alias=_alias(alias, role))
+        made = f"{role}{ROLE}{attribute.name}"
+        registers = self.builder.registers
+        source = registers.setdefault(attribute.name, len(registers))
+        target = registers.setdefault(made, len(registers))
+        row = (self.places[alias], _FUNCTIONS[role], source, target)
+        if row not in self.collections:
+            self.collections.append(row)
+        return Attribute(made, with_role(alias, _MADE))
+
+
+def _alias(alias: str, role: str) -> str:
+    """In programs, the event itself and each event are one."""
+    return alias if role in {"", EACH} else with_role(alias, role)
+
+
+def _bits(numbers: Iterable[int]) -> int:
+    return sum(1 << number for number in {*numbers})
+
+
+def made_kinds(tables: RepeatTables, kinds: np.ndarray) -> np.ndarray:
+    """The kinds of registers, with those of what is collected (``program_machine``)."""
+    found = kinds.copy()
+    for each in tables.collections:
+        source = int(kinds[each["source"]])
+        if each["function"] == NUMBER:
+            found[each["target"]] = INT
+        elif source != TEXT:
+            found[each["target"]] = (
+                FLOAT if each["function"] == AVG and source in (INT, FLOAT) else source
+            )
+    return found

@@ -1,0 +1,280 @@
+"""Which events break a match: by lying between two of its events, before the first or behind the
+last.
+
+Between two neighbours of a match the contiguity, UNTIL and negated steps forbid events; each event
+that does so for certain ends the match, one that may do so puts it in doubt. That is as with the
+scopes of negated steps (L09 WinNeg; ``search.construction``), and so is which
+events are looked at: those that were held when the later of the match and the event came.
+"""
+
+from __future__ import annotations
+
+from engine.kernels.jit import inline, kernel
+from engine.operators.match.repetition.asking import (
+    asked,
+    collected,
+    copied,
+    has_beside,
+    key_equal,
+    near,
+    order_of,
+    placed,
+    role_of,
+    spread_of,
+    succession_of,
+    taken,
+    trial_holds,
+)
+from engine.operators.match.repetition.compiled import CUR, NEXT, PREV, STRICT, SearchState
+from engine.operators.match.search.construction import FOR_EVER
+from engine.operators.match.search.machine import widest_of
+from engine.operators.match.search.stacks import first_not_below
+from engine.operators.match.search.state import CERTAIN, IMPOSSIBLE
+
+
+@inline
+def follows(s: SearchState, step: int, count: int, next_step: int) -> bool:
+    """Whether an event of ``next_step`` may come right behind the ``count``-th of ``step``."""
+    if next_step == step:
+        return bool(count < s.t.steps[step].most)
+    if count < s.t.steps[step].least or next_step < step or s.t.steps[next_step].negated:
+        return False
+    for between in range(step + 1, next_step):
+        if s.t.steps[between].least and not s.t.steps[between].negated:
+            return False
+    return True
+
+
+@inline
+def among_path(s: SearchState, from_: int, size: int, row: int) -> bool:
+    """Whether ``row`` is an event of the match."""
+    for i in range(from_, from_ + size):  # noqa: SIM110 - compiled code has no any()
+        if s.path[i].row == row:
+            return True
+    return False
+
+
+@kernel
+def _ends_repetition(s: SearchState, from_: int, size: int, at: int, row: int, t_a: int) -> int:
+    """Whether ``row`` ends the repetition that event ``at`` of the path and the one behind it are
+    of: it comes behind its first event and before its last.
+    """
+    step, end, begun, goes_on = s.path[at].step, from_ + size, IMPOSSIBLE, IMPOSSIBLE
+    until = s.t.steps[step].until
+    if until < 0 or not s.events[row].member >> until & 1 or s.path[at + 1].step != step:
+        return IMPOSSIBLE
+    first = at
+    while first > from_ and s.path[first - 1].step == step:
+        first -= 1
+    i = first
+    while i < end and s.path[i].step == step:
+        if i + 1 < end and s.path[i + 1].step == step:
+            begun = max(begun, order_of(s, s.path[i].row, row, t_a))
+        if i > first:
+            goes_on = max(goes_on, order_of(s, row, s.path[i].row, t_a))
+        i += 1
+    return min(begun, goes_on)
+
+
+@kernel
+def breaks_run(
+    s: SearchState, from_: int, size: int, at: int, count: int, present: int, row: int, t_a: int
+) -> int:
+    """Whether ``row``, between event ``at`` of the path, the ``count``-th of its step, and the one
+    behind it, breaks the contiguity of a match. ``present``: bits of the steps so far.
+    """
+    now, step, member = s.setting[0], s.path[at].step, s.events[row].member
+    if now.contiguity == STRICT:
+        return CERTAIN
+    found, so_far = IMPOSSIBLE, at - from_ + 1
+    if now.contiguity == NEXT:
+        for q in range(step, now.steps):
+            if member >> q & 1 and found != CERTAIN and follows(s, step, count, q):
+                here, earlier = role_of(q, CUR), role_of(q, PREV)
+                own, its = s.rows[here], s.rows[earlier]
+                before = s.path[at].row if q == step else -1
+                fits = taken(s, q, row, before, present, t_a)
+                if fits != IMPOSSIBLE and has_beside(s, q):
+                    for i in range(so_far):
+                        taken_before = s.path[from_ + i]
+                        s.trial[i].row, s.trial[i].step = taken_before.row, taken_before.step
+                    s.trial[so_far].row, s.trial[so_far].step = row, q
+                    fits = min(fits, trial_holds(s, so_far + 1, t_a))
+                    placed(s, s.path, from_, size)
+                found = max(found, min(fits, succession_of(s, s.path[at].row, row, t_a)))
+                s.rows[here], s.rows[earlier] = own, its
+    return found
+
+
+@kernel
+def breaks_scope(
+    s: SearchState, from_: int, size: int, low: int, high: int, present: int, row: int, t_a: int
+) -> int:
+    """Whether ``row`` counts as one of the negated steps between steps ``low`` and ``high``."""
+    found, member = IMPOSSIBLE, s.events[row].member
+    for n in range(low + 1, high):
+        of = s.t.steps[n]
+        if not of.negated or not member >> n & 1 or found == CERTAIN:
+            continue
+        s.rows[role_of(n, CUR)] = row
+        counts = CERTAIN
+        for c in range(of.counts_from, of.counts_to):
+            if counts != IMPOSSIBLE and s.t.conditions[c].collects:
+                collected(s, s.path, from_, size, present)
+                copied(s, role_of(n, CUR))
+            if counts != IMPOSSIBLE:
+                counts = min(counts, asked(s, c, present | 1 << n, t_a))
+        found = max(found, counts)
+    return found
+
+
+@inline
+def note(s: SearchState, row: int, gap: int) -> bool:
+    """Notes a doubt about the match that is being written; False if there is no room."""
+    now = s.setting[0]
+    if now.doubts_n == len(s.doubts):
+        return False
+    doubt = s.doubts[now.doubts_n]
+    doubt.match, doubt.event, doubt.gap = now.found_n, row, gap
+    now.doubts_n += 1
+    return True
+
+
+@inline
+def alive_until(s: SearchState, from_: int, size: int) -> int:
+    """The last progress at which a new event still changes the match (as of patterns)."""
+    keep = s.setting[0].keep
+    if keep < 0:
+        return FOR_EVER
+    first, slack = FOR_EVER, 0
+    for i in range(from_, from_ + size):
+        event = s.events[s.path[i].row]
+        first, slack = min(first, event.ref), max(slack, widest_of(event), event.t_a)
+    return int(first - slack + keep)
+
+
+@inline
+def _meeting(s: SearchState, row: int, completing: int, until: int) -> int:
+    """The later of an event and a match, if the earlier one was held then; else -1."""
+    e = s.events
+    if not key_equal(s, row, completing):
+        return -1
+    if e[row].order < e[completing].order:
+        return completing if e[row].expires >= e[completing].horizon else -1
+    return row if until >= e[row].horizon else -1
+
+
+@inline
+def _breaks(s: SearchState, lies: int, row: int, gap: int) -> int:
+    """1: broken; 0: not for certain, as by an event that may not have happened; -1: no room."""
+    if lies == CERTAIN and not s.events[row].doubted:
+        return 1
+    return -1 if lies != IMPOSSIBLE and not note(s, row, gap) else 0
+
+
+@kernel
+def _one_between(
+    s: SearchState, from_: int, size: int, at: int, count: int, present: int, whole: int, row: int,
+    t_a: int,
+) -> int:  # fmt: skip
+    """Whether ``row`` breaks the match behind event ``at`` of the path."""
+    ends = _ends_repetition(s, from_, size, at, row, t_a)
+    lies = min(order_of(s, s.path[at].row, row, t_a), order_of(s, row, s.path[at + 1].row, t_a))
+    if lies == IMPOSSIBLE or ends == CERTAIN:
+        return ends
+    step, behind = s.path[at].step, s.path[at + 1].step
+    found = IMPOSSIBLE
+    if behind > step + 1:
+        found = breaks_scope(s, from_, size, step, behind, whole, row, t_a)
+    if found != CERTAIN:
+        found = max(found, breaks_run(s, from_, size, at, count, present, row, t_a))
+    return max(ends, min(lies, found))
+
+
+@kernel
+def _one_outside(
+    s: SearchState, from_: int, size: int, whole: int, row: int, t_a: int, behind: bool
+) -> int:
+    """Whether ``row`` breaks the match before its first event, or ``behind`` its last."""
+    first, last = s.path[from_], s.path[from_ + size - 1]
+    if behind:
+        lies = min(order_of(s, last.row, row, t_a), near(s, first.row, row, 0, t_a))
+        low, high = last.step, s.setting[0].steps
+    else:
+        lies = min(order_of(s, row, first.row, t_a), near(s, row, last.row, 0, t_a))
+        low, high = -1, first.step
+    if lies == IMPOSSIBLE:
+        return IMPOSSIBLE
+    return min(lies, breaks_scope(s, from_, size, low, high, whole, row, t_a))
+
+
+@kernel
+def scan(
+    s: SearchState, from_: int, size: int, stack: int, completing: int, left_out: int, whole: int
+) -> int:
+    """Looks at the events held that may break the match, and notes the doubts.
+
+    Args:
+        s: the search.
+        from_: of its path; the match has ``size`` events.
+        size: how many.
+        stack: of its partition.
+        completing: the row that completed it.
+        left_out: a row that is not looked at, or -1.
+        whole: bits of the steps that it has; its events are among ``rows``.
+
+    Returns:
+        1 if one certainly does, 0 if none, -1 without room for doubts.
+    """
+    now, of, until = s.setting[0], s.stacks.stack[stack], alive_until(s, from_, size)
+    spread, entry, e = spread_of(s), s.stacks.entry, s.events
+    count, present, stop, broken = 0, 0, of.start + of.size, 0
+    for i in range(from_, from_ + size - 1):
+        count = count + 1 if present and s.path[i].step == s.path[i - 1].step else 1
+        present |= 1 << s.path[i].step
+        low, high = e[s.path[i].row].ref - spread, e[s.path[i + 1].row].ref + spread
+        if not spread:  # nothing at the time of an event lies beside it, but a repetition may end
+            low, high = low + int(s.t.steps[s.path[i].step].until < 0), high - 1
+        at = first_not_below(entry, of.start, of.size, low)
+        while at < stop and entry[at].time <= high and broken == 0:
+            row = entry[at].row
+            at += 1
+            meets = _meeting(s, row, completing, until)
+            if row != left_out and meets >= 0 and not among_path(s, from_, size, row):
+                lies = _one_between(s, from_, size, i, count, present, whole, row, e[meets].t_a)
+                broken = _breaks(s, lies, row, i - from_)
+        if broken != 0:
+            return broken
+    for behind in (False, True):
+        if not (now.trailing if behind else now.leading):
+            continue
+        first, last = e[s.path[from_].row].ref, e[s.path[from_ + size - 1].row].ref
+        low, high = (last, first + now.within) if behind else (last - now.within, first)
+        at = first_not_below(entry, of.start, of.size, low - spread)
+        while at < stop and entry[at].time <= high + spread and broken == 0:
+            row = entry[at].row
+            at += 1
+            meets = _meeting(s, row, completing, until)
+            if row != left_out and meets >= 0 and not among_path(s, from_, size, row):
+                lies = _one_outside(s, from_, size, whole, row, e[meets].t_a, behind)
+                broken = _breaks(s, lies, row, size - 1 if behind else -1)
+    return broken
+
+
+@kernel
+def effect_of(s: SearchState, from_: int, size: int, row: int, whole: int) -> int:
+    """What ``row``, which has just come, does to a match without it, and notes the doubts: 1: it
+    breaks it; 0: nothing or a doubt; -1: no room.
+    """
+    now, t_a, count, present, broken = s.setting[0], s.events[row].t_a, 0, 0, 0
+    for i in range(from_, from_ + size - 1):
+        count = count + 1 if present and s.path[i].step == s.path[i - 1].step else 1
+        present |= 1 << s.path[i].step
+        if broken == 0:
+            lies = _one_between(s, from_, size, i, count, present, whole, row, t_a)
+            broken = _breaks(s, lies, row, i - from_)
+    for behind in (False, True):
+        if broken == 0 and (now.trailing if behind else now.leading):
+            lies = _one_outside(s, from_, size, whole, row, t_a, behind)
+            broken = _breaks(s, lies, row, size - 1 if behind else -1)
+    return broken

@@ -1,0 +1,150 @@
+"""SEQ with repeated and optional steps, contiguity, SKIP and LIMIT.
+
+A match is a sequence of events in strictly increasing reference time, each of one step; which ones
+are matches, ``docs/repetition.md`` says. Like that of other patterns the matcher says what each
+released row does to them: completing new ones, breaking older ones or putting them in doubt, and,
+where only some are chosen, choosing others. Events are kept as there
+(``engine.operators.match.seq``); matches are kept while the barrier holds them.
+
+When not to use: a fixed number of steps without contiguity, which ``SeqMatcher`` finds faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from edge_agent.records import DEFAULT_SITE
+from engine.barrier.base import BarrierRequirements, Changes, ReleasedMatches
+from engine.core.errors import UserError
+from engine.core.operator import Result, ResultPieces
+from engine.core.released import Released, Strings
+from engine.core.timeline import Moved, Steps
+from engine.operators.match.compiled.membership import step_filters
+from engine.operators.match.compiled.tables import Layout
+from engine.operators.match.repetition.compiled import repeat_layout
+from engine.operators.match.repetition.kernel import RepeatKernel
+from engine.operators.match.repetition.matches import MatchTable, RepeatJudge, scopes_of
+from engine.operators.match.repetition.results import shown_runs
+from engine.operators.match.replay import one_of_each
+from engine.operators.match.seq import SeqMatcher
+from engine.operators.match.settings import PatternSettings
+from engine.operators.match.store import EXPIRES, widest_unc
+from engine.query.repeat_plan import RepeatPlan
+
+_LEAST_MATCHES = 1 << 10
+
+
+class RepeatMatcher(SeqMatcher):
+    """Operator of a ``RepeatPlan``; see ``engine.operators.match.seq.SeqMatcher``.
+
+    Args:
+        plan: the query.
+        settings: certainty and bounds; of ``stacks``, ``intervals`` and ``joins`` none is used.
+        site: named in results.
+
+    Raises:
+        UserError: an unknown certainty, or a purge by promises.
+    """
+
+    plan: RepeatPlan
+    _kernel: RepeatKernel  # type: ignore[assignment]
+
+    def __init__(
+        self, plan: RepeatPlan, settings: PatternSettings | None = None, site: str = DEFAULT_SITE
+    ) -> None:
+        self._repeat = repeat_layout(plan)
+        super().__init__(plan, settings, site)
+        if self.settings.purge == "promises":
+            raise UserError(
+                f"query {plan.name!r}: events of steps that repeat are kept by their time; leave "
+                "--purge promises out, or use --purge slack:K"
+            )
+        positive = [step.type for step in plan.steps if not step.negated]
+        self.asked = BarrierRequirements(
+            tuple(scope.type for scope in scopes_of(plan)), tuple(dict.fromkeys(positive)),
+            len(plan.steps),
+        )  # fmt: skip
+        self._filters = step_filters(self._layout, tuple(self._repeat.partition))
+        self._found = MatchTable(by_step=plan.shows_steps)
+
+    def _made_layout(self) -> Layout:
+        return self._repeat.layout
+
+    def _made_kernel(self) -> RepeatKernel:  # type: ignore[override]
+        return RepeatKernel(self._repeat, self._rule, self._keep_ns, self.settings.matches_max)
+
+    def _members(self, released: Released) -> np.ndarray:
+        """An event that ends a repetition is none of its step's."""
+        found = super()._members(released)
+        if self.plan.sources:
+            wanted = [released.strings.find(each) for each in self.plan.sources]
+            known = [code for code in wanted if code >= 0]
+            found[~np.isin(released.columns["stream"], known)] = 0
+        for step, until in self._repeat.untils.items():
+            found[found >> until & 1 == 1] &= ~(1 << step)
+        return found
+
+    def _expiry(self, released: Released, member: np.ndarray) -> np.ndarray:
+        found = super()._expiry(released, member)
+        if self._keep_ns is None:
+            return found
+        # No match that an event may have broken is changed by another one once it is gone.
+        error = np.maximum(widest_unc(released), self._t_a(released))
+        found = np.maximum(found, released.columns["ref"] + error + self._keep_ns)
+        leading = int(self._repeat.setting["leading"][0])
+        longer = (member & leading != 0) * (self._within_ns or 0)
+        return np.asarray(found + longer)
+
+    def _changes(
+        self,
+        released: Released,
+        moved: Moved,
+        promised: dict[str, Steps],  # noqa: ARG002 - events are kept by their time
+    ) -> Changes | None:
+        first_new, rows = self.table.n, self._taken_in(released, moved)
+        if not len(rows):
+            return None
+        self._most = max(self._most, self.table.n)
+        runs = self._kernel.construct(self.table, first_new, released.strings)
+        return RepeatJudge(self.plan, self._rule, self.table, self._found).changes(runs)
+
+    def _matches(self, strings: Strings) -> Changes | None:
+        kernel = self._made_kernel()
+        found = kernel.construct(self.table, 0, strings)
+        self._kernel.choose_as(kernel, self.table.n)
+        judge = RepeatJudge(self.plan, self._rule, self.table, self._found)
+        return one_of_each(judge.changes(found))
+
+    def shown(self, given: ReleasedMatches) -> Sequence[Result]:
+        return ResultPieces(list(shown_runs(
+            given, self._found, self.table, self._repeat, self._strings, self.site
+        )))  # fmt: skip
+
+    def purge(self, held_rows: Callable[[], np.ndarray]) -> np.ndarray | None:
+        """Drop matches that the barrier does not hold, and expired events once they are half."""
+        if self._has_cause:
+            self._drop_cause()
+        number: np.ndarray | None = None
+        held = held_rows()
+        if len(self._found) > max(_LEAST_MATCHES, 2 * len(held)):
+            number = self._found.keep(held)
+        n = self.table.n
+        alive = self.table.columns[EXPIRES][:n] >= self._horizon
+        if n and 2 * int(alive.sum()) <= n:
+            if number is None:
+                number = self._found.keep(held)
+            alive[self._found.path["row"]] = True
+            events = self.table.keep(alive)
+            self._found.renumber(events)
+            self._kernel.renumber(events, self.table)
+        return number
+
+    def snapshot(self) -> dict[str, Any]:
+        return super().snapshot() | {"matches": self._found.snapshot()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        self._found.restore(state["matches"])

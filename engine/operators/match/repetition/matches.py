@@ -1,0 +1,398 @@
+"""Matches with repeated steps as changes in columns, with certainty and probability."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from engine.barrier.base import Changes, Verdicts
+from engine.core.timeline import ANY_TYPE, LONG_AGO, UNKNOWN
+from engine.kernels.jit import kernel
+from engine.kernels.records import numbers_of, record
+from engine.kernels.tables import mixed, numbered, places_of
+from engine.operators.match.compiled.records import RELATION, SCOPE
+from engine.operators.match.repetition.compiled import EVENT_OF
+from engine.operators.match.repetition.kernel import FoundRuns
+from engine.operators.match.settings import Rule
+from engine.operators.match.store import Store
+from engine.operators.match.verdict.certainty import errors_of_pair, leaders_of, shares_clock
+from engine.operators.match.verdict.matches import as_sure
+from engine.operators.match.verdict.probability import (
+    SCOPE_END,
+    Doubtful,
+    pair_probability,
+    sampled_probability,
+    shared_by_doubts,
+)
+from engine.operators.match.verdict.unknown import may_be_unknown, of_runs
+from engine.query.repeat_plan import Contiguity, RepeatPlan, compares_others
+
+# The matches that a batch is about and those that the barrier holds, each with a number.
+#
+# A match with repeated steps has any number of events, so a barrier knows it by its number here,
+# where the barriers of other patterns know the places of its events.
+
+
+NAME: Final = record("size", "one", "two")
+"""What tells a match from others: how many events, and two hashes of what they are."""
+
+
+@kernel
+def _named(
+    start: np.ndarray, size: np.ndarray, path: np.ndarray, order: np.ndarray, by_step: bool,
+    name: np.ndarray,
+) -> None:  # fmt: skip
+    for m in range(len(start)):
+        one, two = 1, 2
+        for i in range(start[m], start[m] + size[m]):
+            step = path[i].step if by_step else 0
+            one = mixed(mixed(one, order[path[i].row]), step)
+            two = mixed(mixed(two, step + 7), order[path[i].row])
+        name[m].size, name[m].one, name[m].two = size[m], one, two
+
+
+class MatchTable:
+    """``start``, ``size``: where the events of each match lie in ``path`` (EVENT_OF); ``name``:
+    what tells it from others.
+
+    Args:
+        by_step: whether matches of the same events as other steps are others.
+    """
+
+    def __init__(self, *, by_step: bool) -> None:
+        self._by_step = by_step
+        self.start = self.size = np.empty(0, np.int64)
+        self.name = np.empty((0, 3), np.int64)
+        self.path = np.empty(0, EVENT_OF)
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def numbers(
+        self, start: np.ndarray, size: np.ndarray, path: np.ndarray, order: np.ndarray
+    ) -> np.ndarray:
+        """The numbers of some matches; those that are not here are put in.
+
+        Args:
+            start: where the events of each begin in ``path``; the same match may come twice.
+            size: how many it has.
+            path: EVENT_OF.
+            order: of each row of the store, its number in the stream.
+        """
+        names = np.empty(len(start), NAME)
+        _named(start, size, path, order, self._by_step, names)
+        name = numbers_of(names)
+        which = numbered(name)
+        highest = np.maximum.accumulate(which)
+        once = np.flatnonzero(np.diff(highest, prepend=-1))
+        found = places_of(self.name, name[once])
+        new = once[found < 0]
+        found[found < 0] = len(self) + np.arange(len(new))
+        self.start = np.concatenate((self.start, start[new] + len(self.path)))
+        self.size = np.concatenate((self.size, size[new]))
+        self.name = np.concatenate((self.name, name[new]))
+        self.path = np.concatenate((self.path, path))
+        return np.asarray(found[which])
+
+    def events(self, matches: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of ``matches`` all EVENT_OF one behind the other, and where each one's begin and end."""
+        size = self.size[matches]
+        ends = np.concatenate(([0], np.cumsum(size)))
+        within = np.arange(ends[-1]) - np.repeat(ends[:-1], size)
+        return self.path[np.repeat(self.start[matches], size) + within], ends
+
+    def keep(self, held: np.ndarray) -> np.ndarray:
+        """Forgets all but ``held``; gives the new number of each, -1 of those that are gone."""
+        kept = np.unique(held)
+        number = np.full(len(self), -1)
+        number[kept] = np.arange(len(kept))
+        self.path, ends = self.events(kept)
+        self.start, self.size, self.name = ends[:-1], self.size[kept], self.name[kept]
+        return number
+
+    def renumber(self, number: np.ndarray) -> None:
+        """Row i of the store is now called ``number[i]``."""
+        self.path["row"] = number[self.path["row"]]
+
+    def snapshot(self) -> list[np.ndarray]:
+        """Plain data."""
+        return [part.copy() for part in (self.start, self.size, self.name, self.path)]
+
+    def restore(self, state: Any) -> None:
+        """Takes over a snapshot."""
+        self.start, self.size, self.name, self.path = (part.copy() for part in state)
+
+
+# The probability of matches with repeated steps that depend on the clocks (SPEC 4.3).
+#
+# By the number of their events, as of other matches (``verdict.probability``): the
+# order of each event and the next one, WITHIN, and the events that may lie in a gap. Conditions on
+# times that clocks leave open are not weighed: they make a match uncertain, and its probability is
+# that of its order.
+
+
+def chances_of(
+    within_ns: int | None,
+    rule: Rule,
+    store: Store,
+    runs: FoundRuns,
+    which: np.ndarray,
+    t_a: np.ndarray,
+) -> np.ndarray:
+    """Per match of ``which`` (places in ``runs.found``) the probability that it is true.
+
+    Args:
+        within_ns: WITHIN, or None.
+        rule: how uncertain a pair is.
+        store: the events.
+        runs: the matches, and the doubts about them.
+        which: of them.
+        t_a: in force, per match of ``runs``.
+    """
+    found = np.ones(len(which))
+    doubted = np.zeros(len(runs.found), np.bool_)
+    doubted[runs.doubts["match"]] = True
+    kind = 2 * runs.found["size"][which] + doubted[which]
+    for each in np.unique(kind).tolist():
+        some = np.flatnonzero(kind == each)
+        found[some] = _of_size(
+            each // 2, within_ns, rule, store, runs, which[some], t_a[which[some]]
+        )
+    # Of events whose length is inexact nobody knows it.
+    lasting = np.zeros(len(runs.found), np.bool_)
+    sizes = runs.found["size"][which]
+    lasting[np.repeat(which, sizes)[_inexact(store, runs, which, sizes)]] = True
+    lasting[runs.doubts["match"][store.clock(runs.doubts["event"]).inexact]] = True
+    found[lasting[which]] = np.nan
+    return found
+
+
+def _inexact(store: Store, runs: FoundRuns, which: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Of the events of matches ``which``, one after another, those of inexact length."""
+    first = np.cumsum(sizes) - sizes
+    places = np.arange(int(sizes.sum())) + np.repeat(runs.found["from_"][which] - first, sizes)
+    return store.clock(runs.path["row"][places]).inexact
+
+
+def _of_size(
+    size: int, within_ns: int | None, rule: Rule, store: Store, runs: FoundRuns, which: np.ndarray,
+    t_a: np.ndarray,
+) -> np.ndarray:  # fmt: skip
+    """Of matches with ``size`` events each."""
+    rows = runs.path["row"][runs.found["from_"][which][:, None] + np.arange(size)]
+    clocks, by_max_delay = store.clock(rows), rule.by_delay
+    half = np.broadcast_to(t_a[:, None] / 2, rows.shape) if by_max_delay else clocks.unc
+    half, long = half.astype(np.float64), clocks.ref_end - clocks.ref
+    number = np.full(len(runs.found), -1)
+    number[which] = np.arange(len(which))
+    doubts = runs.doubts[number[runs.doubts["match"]] >= 0]
+    leader = leaders_of(clocks, by_max_delay=by_max_delay)
+    if size == 2 and not len(doubts):
+        # By this match alone, whatever is asked about with it: exact, so a cut changes nothing.
+        diff = clocks.ref[:, 1] - clocks.ref[:, 0]
+        longest = None if within_ns is None else within_ns - long[:, 1]
+        chance = pair_probability(diff, *errors_of_pair(half, leader), longest, long[:, 0])
+        exact = (leader[:, 1] == 0) & (half[:, 0] == half[:, 1])
+        return np.where(exact, 1.0, chance)  # of one clock: in this order for certain
+    match, event = number[doubts["match"]], store.clock(doubts["event"])
+    places = np.lexsort((doubts["gap"], store.columns["order"][doubts["event"]], match))
+    doubts, match, event = doubts[places], match[places], event.take(places)
+    exact, shares = (np.zeros((len(match), size), np.bool_) for _ in range(2))
+    for step in range(0 if by_max_delay else size):
+        other = clocks.take((match, np.full(len(match), step)))
+        shares[:, step] = shares_clock(other, event)
+        exact[:, step] = shares[:, step] & (other.unc == event.unc)
+    error = t_a[match] / 2 if by_max_delay else event.unc
+    order = store.columns["order"][doubts["event"]]
+    of_step = np.where(shares.any(axis=1), leader[match, shares.argmax(axis=1)], -1)
+    if not by_max_delay:
+        of_step = shared_by_doubts(match, order, event.clock, event.epoch, of_step, size)
+    scopes, ends = _gaps(size, within_ns or 0)
+    doubtful = Doubtful(
+        np.searchsorted(match, np.arange(len(which) + 1)),
+        order, (event.ref - clocks.ref[match, 0]).astype(np.float64), error.astype(np.float64),
+        of_step, doubts["gap"] + 1, exact, np.arange(size + 1), scopes, ends,
+        (event.ref_end - event.ref).astype(np.float64), store.chances(doubts["event"]),
+    )  # fmt: skip
+    return sampled_probability(
+        clocks.ref, half, leader, _relations(size, within_ns), long, doubtful
+    )
+
+
+def _relations(size: int, within_ns: int | None) -> np.ndarray:
+    """Each event before the next, and all within WITHIN of the first."""
+    rows = [(n, 1, 1, n + 1, 0, 0) for n in range(size - 1)]
+    if within_ns is not None:
+        rows += [(n, 1, 0, 0, 0, within_ns) for n in range(1, size)]
+    return np.array(rows, RELATION)
+
+
+def _gaps(size: int, within_ns: int) -> tuple[np.ndarray, np.ndarray]:
+    """The scopes of a match of ``size`` events, from that before the first on, and their ends."""
+    bounds = [(size - 1, 0, 0, within_ns), (0, 1, 1, 0)]
+    for step in range(size - 1):
+        bounds += [(step, 0, 1, 0), (step + 1, 1, 1, 0)]
+    bounds += [(size - 1, 0, 1, 0), (0, 1, 0, within_ns)]
+    ends = np.zeros(len(bounds), SCOPE_END)
+    for column, name in enumerate(("step", "above", "strict", "bound")):
+        ends[name] = [bound[column] for bound in bounds]
+    scopes = np.zeros(size + 1, SCOPE)
+    scopes["relations_from"] = 2 * np.arange(size + 1)
+    scopes["relations_to"] = scopes["relations_from"] + 2
+    return scopes, ends
+
+
+# What the kernel of repetition has found, as changes in columns (``engine.barrier.base``).
+
+
+_NEVER = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class GapScope:
+    """What a match waits for: that no event of ``type`` may come any more, up to the end of the
+    scope of the negated step ``negated``, or (None) up to its own last event.
+    """
+
+    type: str
+    negated: int | None
+
+
+def scopes_of(plan: RepeatPlan) -> list[GapScope]:
+    """All that later events may change a match by."""
+    found = [GapScope(step.type, n) for n, step in enumerate(plan.steps) if step.negated]
+    kinds: list[str] = []
+    if plan.contiguity is Contiguity.STRICT:
+        kinds = [ANY_TYPE]
+    elif plan.chooses or plan.contiguity is Contiguity.NEXT:
+        kinds = [step.type for step in plan.steps]
+    else:
+        kinds = [
+            step.type for step, often in zip(plan.steps, plan.often, strict=True) if often.until
+        ]
+    return found + [GapScope(kind, None) for kind in dict.fromkeys(kinds)]
+
+
+def _is_chosen(plan: RepeatPlan) -> bool:
+    """Whether a match may make way for another, or for another reading of its events."""
+    return plan.chooses or plan.ambiguous
+
+
+@dataclass(slots=True)
+class RepeatJudge:
+    """Makes changes of what the kernel has found; gives matches their numbers."""
+
+    plan: RepeatPlan
+    rule: Rule
+    store: Store
+    matches: MatchTable
+
+    def changes(self, runs: FoundRuns) -> Changes | None:
+        """None if nothing changes."""
+        if not len(runs.found):
+            return None
+        found, columns = runs.found, self.store.columns
+        number = self.matches.numbers(found["from_"], found["size"], runs.path, columns["order"])
+        if _is_chosen(self.plan):
+            places, before, after = self._chosen(runs, number)
+        else:
+            places = np.arange(len(found))
+            new = found["new"] == 1
+            before = self._verdicts(runs, ~new, found["sure_before"], "t_a_before", old=True)
+            after = self._verdicts(runs, found["stands"] == 1, found["sure"], "t_a_now")
+        same = as_sure(before, after)
+        seen = np.flatnonzero(~(before.stands & after.stands & same))
+        if not len(seen):
+            return None
+        of = found[places[seen]]
+        mine = number[places[seen]]
+        closes, known_at, last_ns = self._times(mine)
+        completing = of["completing"]
+        if _is_chosen(self.plan):
+            completing = of["cause"]
+        return Changes(
+            mine[:, None].copy(), np.zeros(len(seen), np.int64), completing.copy(),
+            of["cause"].copy(), before.take(seen), after.take(seen), closes, known_at, last_ns,
+        )  # fmt: skip
+
+    def _chosen(self, runs: FoundRuns, number: np.ndarray) -> tuple[np.ndarray, Verdicts, Verdicts]:
+        """Of matches chosen without an event and with it, one entry each."""
+        found = runs.found
+        every = np.ones(len(found), np.bool_)
+        own = self._verdicts(runs, every, found["sure"], "t_a_now")
+        key = np.column_stack([found["cause"], number])
+        old, new = np.flatnonzero(found["new"] == 0), np.flatnonzero(found["new"] == 1)
+        its_new = places_of(key[new], key[old])
+        fresh = new[places_of(key[old], key[new]) < 0]
+        places = np.concatenate((old, fresh))
+        stays = np.concatenate((its_new >= 0, np.ones(len(fresh), np.bool_)))
+        which = np.concatenate((new[its_new] if len(new) else old, fresh))
+        which = np.where(stays, which, places)
+        stood = np.arange(len(places)) < len(old)
+        order = np.argsort(found["cause"][places], kind="stable")
+        before = Verdicts(stood, own.confirmed[places], own.chance[places])
+        after = Verdicts(stays, own.confirmed[which], own.chance[which])
+        return places[order], before.take(order), after.take(order)
+
+    def _verdicts(
+        self, runs: FoundRuns, stands: np.ndarray, sure: np.ndarray, t_a: str, *, old: bool = False
+    ) -> Verdicts:
+        """``old``: without the events that cause the changes."""
+        doubts = runs.doubts
+        if old:
+            doubts = doubts[doubts["event"] != runs.found["cause"][doubts["match"]]]
+        doubted = np.zeros(len(stands), np.bool_)
+        doubted[doubts["match"]] = True
+        confirmed = (sure == 1) & ~doubted
+        chance = np.ones(len(stands))
+        unknown = self._unknown(runs)
+        if unknown is not None:
+            confirmed &= ~unknown
+            chance[unknown] = UNKNOWN
+        unsure = np.flatnonzero(stands & ~confirmed & (chance != UNKNOWN))
+        if len(unsure):
+            chance[unsure] = chances_of(
+                self.plan.within_ns, self.rule, self.store, runs._replace(doubts=doubts), unsure,
+                runs.found[t_a],
+            )  # fmt: skip
+        return Verdicts(stands, confirmed, chance)
+
+    def _unknown(self, runs: FoundRuns) -> np.ndarray | None:
+        """Which matches compare an unknown clock; None: all clocks are exact."""
+        if not may_be_unknown(self.store) or not len(runs.found):
+            return None
+        size = runs.found["size"]
+        starts = np.cumsum(size) - size
+        place = np.repeat(runs.found["from_"] - starts, size) + np.arange(size.sum())
+        events = runs.path["row"][place]
+        by_others = compares_others(self.plan)
+        return of_runs(self.store, starts, events, runs.found["completing"], by_others)
+
+    def _times(self, matches: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """When the scopes of ``matches`` close, when they are known, and their last events' times.
+
+        An end x that is open is closed by a promise of x, a closed one by x + 1; where clocks err,
+        by as much more as the match's own events may be wrong.
+        """
+        events, ends = self.matches.events(matches)
+        columns, starts, rows = self.store.columns, ends[:-1], events["row"]
+        ref = columns["ref"][rows]
+        until = ref if self.rule.by_delay else ref + columns["unc"][rows]
+        last = np.maximum.reduceat(ref, starts)
+        scopes = scopes_of(self.plan)
+        found = np.full((len(matches), len(scopes) + 1), LONG_AGO)
+        for place, scope in enumerate(scopes):
+            if scope.negated is None:
+                # Among events of one time the chosen ones depend on all.
+                found[:, place] = np.maximum.reduceat(until, starts) + self.plan.chooses
+                continue
+            behind = np.where(events["step"] > scope.negated, until, _NEVER)
+            closes = np.minimum.reduceat(behind, starts)
+            trails = closes == _NEVER
+            found[:, place] = np.where(
+                trails, until[starts] + (self.plan.within_ns or 0) + 1, closes
+            )
+        found[:, -1] = last
+        return found, np.maximum.reduceat(columns["arrival"][rows], starts), last

@@ -1,0 +1,330 @@
+"""State of the matches that begin with an event, while events come in order.
+
+Under contiguity, with exact clocks, what begins with an event is one run: each event is taken as
+the one step that it can be, breaks the run or is skipped. Such a run is not walked again when an
+event comes: it continues from its last state, as an automaton with its registers (Agrawal et al.
+2008, 4.2), and its events are the match. Where an event can be taken in two ways, times are equal
+or what a run has looked at is not held any more, it is given up, and its start is walked; after a
+late event it is rebuilt. Where an event may not have happened, all starts are walked.
+
+Runs are derived from the stack: snapshots do not contain them, and a restore rebuilds them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from engine.kernels.jit import inline, kernel
+from engine.operators.match.repetition.asking import (
+    has_beside,
+    key_equal,
+    placed,
+    role_of,
+    trial_holds,
+    tried,
+)
+from engine.operators.match.repetition.compiled import ANY, CUR, FAR, STRICT, SearchState
+from engine.operators.match.repetition.gaps import follows, scan
+from engine.operators.match.repetition.walk import (
+    MatchFilter,
+    has_room,
+    is_exact,
+    is_scanned,
+    note_match,
+    verdict_of,
+)
+from engine.operators.match.search.stacks import first_not_below
+from engine.operators.match.search.state import CERTAIN, IMPOSSIBLE, POSSIBLE
+
+UNKNOWN: Final = 0
+"""What is known of a run: it is to be made from its first event on,"""
+RUNNING: Final = 1
+"""it is in step with its stack,"""
+GIVEN_UP: Final = 2
+"""it is not kept: its start is walked,"""
+OVER: Final = 3
+"""or no later event is of it."""
+
+_ALIKE: Final = 1
+_MIXED: Final = 2
+
+
+@inline
+def keeps_runs(s: SearchState) -> bool:
+    """Whether runs are kept at all."""
+    now = s.setting[0]
+    return bool(now.contiguity != ANY and not now.leading and is_exact(s))
+
+
+@inline
+def is_alike(s: SearchState, stack: int, row: int) -> bool:
+    """Whether all events of the stack are of the partition of ``row``, its newest."""
+    mark, of, keys = s.marks[stack], s.stacks.stack[stack], s.setting[0].keys
+    if mark.alike == _ALIKE:
+        for k in range(keys):
+            if s.own[stack, 2 * k] != s.same[k, row] or s.own[stack, 2 * k + 1] != s.tag[k, row]:
+                mark.alike = _MIXED
+    elif not mark.alike:
+        mark.alike = _ALIKE
+        for at in range(of.start, of.start + of.size):
+            if not key_equal(s, s.stacks.entry[at].row, row):
+                mark.alike = _MIXED
+        for k in range(keys):
+            s.own[stack, 2 * k], s.own[stack, 2 * k + 1] = s.same[k, row], s.tag[k, row]
+    return bool(mark.alike == _ALIKE)
+
+
+@inline
+def stands(s: SearchState, w: MatchFilter, run: int) -> bool:
+    """Whether all that begins with the event ``run`` is known, for matches with the newest."""
+    its = s.runs[run]
+    return bool(w.last >= 0 and w.last == w.cause and its.seen == w.last + 1
+                and its.status != GIVEN_UP)  # fmt: skip
+
+
+@inline
+def may_end(s: SearchState, run: int, row: int) -> bool:
+    """Whether a valid run may be a match that ends with ``row``, the newest."""
+    its, now = s.runs[run], s.setting[0]
+    ends = now.lasts >> its.step & 1 and its.count >= s.t.steps[its.step].least
+    return bool(its.last == row and ends)
+
+
+@inline
+def _begin(s: SearchState, run: int) -> None:
+    its = s.runs[run]
+    its.status, its.step, its.count, its.present, its.closed = RUNNING, 0, 0, 0, 0
+    its.last, its.end, its.expires, its.begun = -1, -FAR, FAR, s.events[run].ref
+    its.link, its.size = 0, 0
+
+
+@inline
+def _end(s: SearchState, run: int, time: int) -> None:
+    """No event beyond ``time`` is of the run."""
+    s.runs[run].status = OVER
+    s.ended[run] = min(s.ended[run], time)
+
+
+@inline
+def _linked(s: SearchState, link: int, path: np.ndarray, from_: int, size: int) -> None:
+    """Writes the ``size`` events that end with a link to ``path``."""
+    for i in range(from_ + size - 1, from_ - 1, -1):
+        path[i].row, path[i].step = s.links[link].row, s.links[link].step
+        link = s.links[link].before
+
+
+@kernel
+def _beside(s: SearchState, run: int, row: int, step: int) -> int:
+    """Whether ``row`` may be taken next as ``step``, by what is asked of it beside all of a run."""
+    its = s.runs[run]
+    _linked(s, its.link, s.trial, 0, its.size)
+    s.trial[its.size].row, s.trial[its.size].step = row, step
+    return int(trial_holds(s, its.size + 1, s.setting[0].widest_t_a))
+
+
+@inline
+def _options(s: SearchState, run: int, row: int) -> tuple[int, int]:
+    """In how many ways ``row`` can be taken next, and the step of the last of them; -1: in none,
+    and it could have been one more of a repetition that has ended.
+    """
+    its, now, member = s.runs[run], s.setting[0], s.events[row].member
+    ways, taken, shut = 0, -1, 0
+    if row == run:
+        member &= now.firsts
+    elif s.events[row].ref <= its.end:
+        return 0, -1
+    for q in range(its.step, now.steps):
+        if not member >> q & 1:
+            continue
+        again = its.present and q == its.step
+        if its.present and not follows(s, its.step, its.count, q):
+            continue
+        if s.t.steps[q].take_from < s.t.steps[q].take_to:
+            for p in range(its.step + 1):
+                if its.present >> p & 1:
+                    s.rows[role_of(p, CUR)] = s.taken[run, p]
+        fits = tried(s, q, row, its.last if again else -1, its.present, now.widest_t_a)
+        if fits != IMPOSSIBLE and has_beside(s, q):
+            fits = min(fits, _beside(s, run, row, q))
+        if fits == POSSIBLE:
+            return 2, q
+        if fits == CERTAIN and again and its.closed:
+            shut = -1
+        elif fits == CERTAIN:
+            ways, taken = ways + 1, q
+    return ways or shut, taken
+
+
+@inline
+def _take(s: SearchState, run: int, row: int, step: int) -> None:
+    its, event, link = s.runs[run], s.events[row], s.links[0].row + 1
+    if link == len(s.links):
+        its.status = GIVEN_UP
+        return
+    s.links[0].row = link
+    s.links[link].row, s.links[link].step, s.links[link].before = row, step, its.link
+    its.link, its.size = link, its.size + 1
+    its.count = its.count + 1 if its.present and step == its.step else 1
+    its.step, its.last, its.end, its.closed = step, row, event.ref_end, 0
+    its.present |= 1 << step
+    s.taken[run, step] = row
+    later = s.t.steps[step].later
+    if its.count == s.t.steps[step].most:
+        later &= ~(1 << step)
+    if not later:
+        _end(s, run, event.ref)
+
+
+@inline
+def _pass(s: SearchState, run: int, row: int) -> None:
+    """``row``, which comes behind what was taken, is not taken."""
+    its, event = s.runs[run], s.events[row]
+    until = s.t.steps[its.step].until
+    if until >= 0 and event.member >> until & 1:
+        its.closed = 1
+    if s.setting[0].contiguity == STRICT:
+        _end(s, run, event.ref)
+
+
+@inline
+def _goes_on(s: SearchState, run: int, row: int) -> None:
+    """The run with ``row``, which is its next."""
+    its, event, within = s.runs[run], s.events[row], s.setting[0].within
+    if within >= 0 and event.ref > its.begun + within:
+        _end(s, run, its.begun + within)
+        return
+    its.expires = min(its.expires, event.expires)
+    ways, step = _options(s, run, row)
+    if ways > 1:
+        its.status = GIVEN_UP
+    elif ways > 0:
+        _take(s, run, row, step)
+    elif ways or row == run:
+        _end(s, run, event.ref)
+    else:
+        _pass(s, run, row)
+
+
+@inline
+def place_of(s: SearchState, stack: int, row: int, after: int) -> int:
+    """Place of an event in its stack, behind the place ``after``."""
+    of, entry = s.stacks.stack[stack], s.stacks.entry
+    place = max(after + 1, first_not_below(entry, of.start, of.size, s.events[row].ref))
+    while entry[place].row != row:
+        place += 1
+    return int(place)
+
+
+@inline
+def _listed(s: SearchState, stack: int, row: int) -> None:
+    """Puts the run that begins with ``row`` behind those that are open."""
+    mark = s.marks[stack]
+    s.runs[row].next = 0
+    if mark.last_run:
+        s.runs[mark.last_run - 1].next = row + 1
+    else:
+        mark.first_run = row + 1
+    mark.last_run = row + 1
+
+
+@kernel
+def _list_anew(s: SearchState, stack: int) -> None:
+    """All runs of the stack that are open, but for its newest event."""
+    mark, of = s.marks[stack], s.stacks.stack[stack]
+    mark.first_run = mark.last_run = 0
+    for place in range(of.start + mark.open, of.start + of.size - 1):
+        row = s.stacks.entry[place].row
+        if s.events[row].member & s.setting[0].firsts and s.ended[row] == FAR:
+            _listed(s, stack, row)
+
+
+@inline
+def _is_over(s: SearchState, run: int, time: int) -> bool:
+    its, within = s.runs[run], s.setting[0].within
+    if its.status == GIVEN_UP and s.ended[run] != FAR:
+        its.status = OVER
+    if its.status != UNKNOWN and within >= 0 and time > its.begun + within:
+        _end(s, run, its.begun + within)
+    return bool(its.status == OVER)
+
+
+@inline
+def go_on(s: SearchState, stack: int, row: int) -> bool:
+    """All open runs of the stack go on with ``row``, its newest, which is later than all others.
+
+    ``SearchState.ready``: how many may end with it or are to be walked, and those, the first ones
+    first.
+
+    Returns:
+        whether there are any.
+    """
+    entry, of, mark, ready = s.stacks.entry, s.stacks.stack[stack], s.marks[stack], s.ready
+    if mark.seen == row + 1:
+        return bool(ready[0])  # it was here before, and then there was no room for matches
+    stop, event = of.start + of.size, s.events[row]
+    before = entry[stop - 2].row + 1 if of.size > 1 else 0
+    if mark.seen != before:
+        _list_anew(s, stack)
+    if event.member & s.setting[0].firsts:
+        s.runs[row].status = UNKNOWN
+        _listed(s, stack, row)
+    mark.seen, ready[0] = row + 1, 0
+    last, run = -1, mark.first_run - 1
+    while run >= 0:
+        its = s.runs[run]
+        over = _is_over(s, run, event.ref)
+        if not over:
+            at = stop - 1
+            if its.status == UNKNOWN or (its.seen != before and its.status != GIVEN_UP):
+                _begin(s, run)
+                _goes_on(s, run, run)
+                at = first_not_below(entry, of.start, of.size, its.begun + 1)
+            while at < stop and its.status == RUNNING:
+                new = entry[at].row
+                if entry[at].time == entry[at - 1].time:
+                    its.status = GIVEN_UP
+                else:
+                    _goes_on(s, run, new)
+                at += 1
+            its.seen = row + 1
+            if its.expires < event.horizon:
+                its.status = GIVEN_UP
+            if its.status == GIVEN_UP or may_end(s, run, row):
+                ready[0] += 1
+                ready[ready[0]] = run
+            over = its.status == OVER
+        if not over:
+            last = run
+        elif last >= 0:
+            s.runs[last].next = its.next
+        else:
+            mark.first_run = its.next
+        run = its.next - 1
+    mark.last_run = last + 1
+    return bool(ready[0])
+
+
+@kernel
+def match_of(s: SearchState, w: MatchFilter, run: int) -> int:
+    """Writes the match that the run is with the newest event, if it is one: 1: written; 0: none;
+    -1: no room.
+    """
+    its, now = s.runs[run], s.setting[0]
+    from_, first_doubt, size = now.path_n, now.doubts_n, its.size
+    if not has_room(s, size):
+        return -1
+    _linked(s, its.link, s.path, from_, size)
+    present = placed(s, s.path, from_, size)
+    verdict = verdict_of(s, from_, size, present, now.widest_t_a)
+    if verdict == IMPOSSIBLE:
+        return 0
+    if is_scanned(s, w, w.cause, True):
+        broken = scan(s, from_, size, w.stack, w.cause, w.left_out, present)
+        if broken:
+            now.doubts_n = first_doubt
+            return -1 if broken < 0 else 0
+    t_a = int(s.events[w.cause].t_a)
+    note_match(s, w, w.cause, size, verdict, verdict, 1, t_a, t_a)
+    return 1

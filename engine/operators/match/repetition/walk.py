@@ -1,0 +1,470 @@
+"""Goes through the matches that begin with one event, depth first, forwards in time.
+
+Each level holds an event taken; its candidates are the later events of the partition, each as
+every step that may follow. Where contiguity or UNTIL say so, the first event that certainly ends
+the gap ends the search behind it; what may lie in a gap by the clocks' grace is looked at when a
+match is whole (``engine.operators.match.repetition.gaps``).
+
+The order in which matches are found is that of their events' times, the first ones first: at one
+last event, what takes the earliest events comes before the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from engine.kernels.jit import inline, kernel
+from engine.operators.match.repetition.asking import (
+    finals_hold,
+    has_beside,
+    key_equal,
+    near,
+    order_of,
+    placed,
+    spread_of,
+    succession_of,
+    takes_hold,
+    trial_holds,
+    tried,
+)
+from engine.operators.match.repetition.compiled import FAR, NEXT, STRICT, SearchState
+from engine.operators.match.repetition.gaps import alive_until, effect_of, follows, scan
+from engine.operators.match.search.construction import FOR_EVER
+from engine.operators.match.search.stacks import first_not_below
+from engine.operators.match.search.state import CERTAIN, IMPOSSIBLE, POSSIBLE
+
+NEW: Final = 1
+OLD: Final = 0
+
+
+class MatchFilter(NamedTuple):
+    """Which matches are looked for: all of the partition ``stack``.
+
+    ``cause``: the event that has come. ``row``: only those with this event, ``last``: only those
+    that end with this one; -1: any. ``left_out``: an event that is taken for one that has not come,
+    or -1. ``changed``: 1: only those that ``cause`` changes. ``most``: so many. ``phase``: what is
+    written of them. ``reach``: only those that reach to this time.
+    """
+
+    stack: int
+    cause: int
+    row: int
+    last: int
+    left_out: int
+    changed: int
+    most: int
+    phase: int
+    reach: int
+
+
+@inline
+def _opened(s: SearchState, w: MatchFilter, depth: int) -> None:
+    """Set the candidates of a level."""
+    level, of = s.levels[depth], s.stacks.stack[w.stack]
+    level.fresh, level.option, level.relevant = 0, level.step, 0
+    level.stop = level.ended = FAR
+    if level.count > 1:
+        level.ended = s.levels[depth - 1].ended
+    level.at = level.place + 1
+    spread, entry, time = spread_of(s), s.stacks.entry, s.events[level.row].ref
+    ended_before = level.count > 1 and s.t.steps[level.step].until >= 0
+    if spread:
+        level.at = first_not_below(entry, of.start, of.size, time - spread)
+    elif level.at < of.start + of.size and entry[level.at].time == time and not ended_before:
+        level.at = first_not_below(entry, of.start, of.size, time + 1)
+
+
+@inline
+def _pushed(s: SearchState, depth: int, row: int, step: int, count: int, place: int) -> None:
+    level = s.levels[depth]
+    level.row, level.step, level.count, level.place, level.fresh = row, step, count, place, 1
+
+
+@inline
+def _possible(s: SearchState, depth: int, row: int, t_a: int) -> bool:
+    """Whether ``row`` may come behind all events taken, and soon enough."""
+    if not spread_of(s):
+        return bool(s.events[row].ref > s.events[s.levels[depth].row].ref_end)
+    for d in range(depth + 1):
+        mine = s.levels[d].row
+        if mine == row or succession_of(s, mine, row, t_a) == IMPOSSIBLE:
+            return False
+    return True
+
+
+@inline
+def _leads_on(s: SearchState, w: MatchFilter, step: int, row: int, has: bool) -> bool:
+    """Whether the event that must be in the match is, or may still come."""
+    if has or row == w.row:
+        return True
+    later, target = s.t.steps[step].later, s.events[w.row].member
+    return bool(later & target)
+
+
+@kernel
+def _beside(s: SearchState, depth: int, row: int, step: int, t_a: int) -> int:
+    """Whether ``row`` may be taken as ``step``, by what is asked of it beside all events taken."""
+    for d in range(depth + 1):
+        s.trial[d].row, s.trial[d].step = s.levels[d].row, s.levels[d].step
+    s.trial[depth + 1].row, s.trial[depth + 1].step = row, step
+    return int(trial_holds(s, depth + 2, t_a))
+
+
+@inline
+def _next_option(s: SearchState, w: MatchFilter, depth: int, row: int, t_a: int, has: bool) -> int:
+    """The next step that ``row`` can be taken as behind the event at ``depth``, or -1."""
+    level, now, member = s.levels[depth], s.setting[0], s.events[row].member
+    if not _possible(s, depth, row, t_a):
+        return -1
+    present, before = 0, level.row
+    for d in range(depth + 1):
+        present |= 1 << s.levels[d].step
+    while level.option < now.steps:
+        q = level.option
+        level.option += 1
+        if not member >> q & 1 or not follows(s, level.step, level.count, q):
+            continue
+        ended = q == level.step and s.events[row].ref > level.ended
+        if ended and now.contiguity != NEXT:
+            continue
+        fits = tried(s, q, row, before if q == level.step else -1, present, t_a)
+        if fits != IMPOSSIBLE and has_beside(s, q):
+            fits = min(fits, _beside(s, depth, row, q, t_a))
+        if fits == CERTAIN:
+            level.relevant = 1
+        if fits != IMPOSSIBLE and not ended:
+            now.reach = max(now.reach, s.events[row].ref)
+            if w.row < 0 or _leads_on(s, w, q, row, has):
+                return int(q)
+            if s.t.steps[q].later:
+                now.is_open = 1
+    return -1
+
+
+@inline
+def _passed(s: SearchState, depth: int, row: int, t_a: int) -> None:
+    """What an event means for candidates beyond it, once it has been tried."""
+    level, now = s.levels[depth], s.setting[0]
+    level.option = level.step
+    relevant, level.relevant = level.relevant, 0
+    until = s.t.steps[level.step].until
+    ends = until >= 0 and s.events[row].member >> until & 1
+    if now.contiguity == NEXT and relevant and spread_of(s):
+        # It breaks what it could have followed, so not as long as it may begin before the end.
+        relevant = int(succession_of(s, level.row, row, t_a) == CERTAIN)
+    breaks = now.contiguity == STRICT or (now.contiguity == NEXT and relevant)
+    beyond, follows_it = s.events[row].ref + spread_of(s), order_of(s, level.row, row, t_a)
+    if s.events[row].doubted:
+        return
+    if breaks and follows_it == CERTAIN:
+        level.stop = min(level.stop, beyond)
+    if ends:  # a repetition that has begun before it
+        first = s.levels[depth - level.count + 1].row
+        if max(follows_it, order_of(s, first, row, t_a)) == CERTAIN:
+            level.ended = min(level.ended, beyond)
+
+
+@kernel
+def _latest_t_a(s: SearchState, completing: int, first_doubt: int) -> int:
+    """T_a in force when the match changed last."""
+    latest = completing
+    for d in range(first_doubt, s.setting[0].doubts_n):
+        row = s.doubts[d].event
+        if s.events[row].order > s.events[latest].order:
+            latest = row
+    return int(s.events[latest].t_a)
+
+
+@kernel
+def verdict_of(s: SearchState, from_: int, size: int, present: int, t_a: int) -> int:
+    """Whether the events are a match, as far as clocks can say, gaps apart."""
+    found, first = CERTAIN, s.path[from_].row
+    if spread_of(s):
+        for i in range(from_, from_ + size):
+            row = s.path[i].row
+            found = min(found, near(s, first, row, 1, t_a))
+            for j in range(from_, i):
+                found = min(found, succession_of(s, s.path[j].row, row, t_a))
+        if found != IMPOSSIBLE:
+            found = min(found, takes_hold(s, from_, size, t_a))
+        placed(s, s.path, from_, size)
+    elif s.setting[0].within >= 0:
+        last = s.path[from_ + size - 1].row
+        found = near(s, first, last, 1, t_a)
+    if found != IMPOSSIBLE:
+        found = min(found, finals_hold(s, from_, size, present, t_a))
+        placed(s, s.path, from_, size)
+    return found
+
+
+@inline
+def note_match(
+    s: SearchState, w: MatchFilter, completing: int, size: int, sure_before: int, sure: int,
+    stands: int, t_a_before: int, t_a: int,
+) -> None:  # fmt: skip
+    """Writes what is done to the match whose ``size`` events are next in the path."""
+    now = s.setting[0]
+    run = s.found[now.found_n]
+    run.cause, run.completing, run.new = w.cause, completing, w.phase
+    run.sure_before, run.sure, run.stands = sure_before == CERTAIN, sure == CERTAIN, stands
+    run.t_a_before, run.t_a_now = t_a_before, t_a
+    run.from_, run.size = now.path_n, size
+    now.path_n += size
+    now.found_n += 1
+
+
+@inline
+def is_exact(s: SearchState) -> bool:
+    """Whether all events held have happened for sure, and when is known exactly."""
+    return bool(not spread_of(s) and not s.setting[0].doubted)
+
+
+@inline
+def is_scanned(s: SearchState, w: MatchFilter, completing: int, exact: bool) -> bool:
+    """Whether events may break a match that has been walked.
+
+    With exact clocks the walk itself has looked at all events in gaps for what is not negated, if
+    all were there before the match was complete.
+    """
+    now = s.setting[0]
+    between = now.breakable
+    if exact and completing == w.cause and w.left_out < 0:
+        between &= ~now.positive & ((1 << now.steps) - 1)
+    return bool(between or now.leading or now.trailing)
+
+
+@kernel
+def _read_as(s: SearchState, w: MatchFilter, from_: int, size: int, completing: int) -> int:
+    """Whether the events of the path are a match as the steps of ``reading``, as far as clocks can
+    say; -1: no room.
+    """
+    now, first_doubt, t_a = s.setting[0], s.setting[0].doubts_n, s.setting[0].widest_t_a
+    for i in range(size):
+        s.path[from_ + i].step = s.reading[i].step
+    found = takes_hold(s, from_, size, t_a)
+    present = placed(s, s.path, from_, size)
+    if found != IMPOSSIBLE:
+        found = min(found, verdict_of(s, from_, size, present, t_a))
+    if found != IMPOSSIBLE:
+        broken = scan(s, from_, size, w.stack, completing, w.left_out, present)
+        doubtful = now.doubts_n > first_doubt
+        now.doubts_n = first_doubt
+        if broken < 0:
+            return -1
+        found = IMPOSSIBLE if broken else min(found, POSSIBLE) if doubtful else found
+    return int(found)
+
+
+@inline
+def _may_read(s: SearchState, row: int, place: int, step: int) -> bool:
+    """Whether ``row``, in this place of a reading, may be of ``step`` by its type and number."""
+    if not s.events[row].member >> step & 1:
+        return False
+    if not place:
+        return bool(s.setting[0].firsts >> step & 1)
+    return follows(s, s.reading[place - 1].step, s.reading[place - 1].count, step)
+
+
+@kernel
+def _is_outdone(
+    s: SearchState, w: MatchFilter, from_: int, size: int, completing: int, own: int
+) -> int:
+    """Whether the same events are a match in another way that is given instead of the one walked: a
+    surer one, or one as sure whose steps come first. -1: no room.
+    """
+    now, place, own_has_come, found = s.setting[0], 0, False, 0
+    s.reading[0].step = -1
+    while place >= 0 and not found:
+        row, step = s.path[from_ + place].row, s.reading[place].step + 1
+        while step < now.steps and not _may_read(s, row, place, step):
+            step += 1
+        if step == now.steps:
+            place -= 1
+            continue
+        again = place > 0 and s.reading[place - 1].step == step
+        count = s.reading[place - 1].count + 1 if again else 1
+        s.reading[place].step, s.reading[place].count = step, count
+        if place + 1 < size:
+            place += 1
+            s.reading[place].step = step - 1
+            continue
+        if count < s.t.steps[step].least or not now.lasts >> step & 1:
+            continue
+        same = True
+        for d in range(size):
+            same = same and s.reading[d].step == s.levels[d].step
+        if same and own == CERTAIN:
+            break
+        if same:
+            own_has_come = True
+            continue
+        other = _read_as(s, w, from_, size, completing)
+        if other < 0:
+            found = -1
+        elif other > own or (other == own and not own_has_come):
+            found = 1
+    for d in range(size):
+        s.path[from_ + d].step = s.levels[d].step
+    placed(s, s.path, from_, size)
+    return found
+
+
+@inline
+def has_room(s: SearchState, size: int) -> bool:
+    """Whether a match of ``size`` events can be written."""
+    now = s.setting[0]
+    now.lacks_path = int(now.path_n + size > len(s.path))
+    return bool(now.found_n < len(s.found) and not now.lacks_path)
+
+
+@kernel
+def _whole(s: SearchState, w: MatchFilter, depth: int) -> int:
+    """Writes the match that ends at ``depth``, if it is one: 1: written; 0: none; -1: no room."""
+    now, e, size = s.setting[0], s.events, depth + 1
+    from_, first_doubt = now.path_n, now.doubts_n
+    if not has_room(s, size):
+        return -1
+    completing = s.levels[0].row
+    for d in range(size):
+        s.path[from_ + d].row, s.path[from_ + d].step = s.levels[d].row, s.levels[d].step
+        if e[s.levels[d].row].order > e[completing].order:
+            completing = s.levels[d].row
+    until = alive_until(s, from_, size)
+    for d in range(size):
+        if e[s.levels[d].row].expires < e[completing].horizon:
+            return 0
+    if w.cause != completing and until < e[w.cause].horizon:
+        return 0
+    t_a = now.widest_t_a
+    present = placed(s, s.path, from_, size)
+    verdict = verdict_of(s, from_, size, present, t_a)
+    if verdict == IMPOSSIBLE:
+        return 0
+    exact = is_exact(s)
+    if is_scanned(s, w, completing, exact):
+        broken = scan(s, from_, size, w.stack, completing, w.left_out, present)
+        if broken:
+            now.doubts_n = first_doubt
+            return -1 if broken < 0 else 0
+    t_a_before = _latest_t_a(s, completing, first_doubt)
+    stands, before = 1, now.doubts_n
+    if w.changed:
+        broken = effect_of(s, from_, size, w.cause, present)
+        stands = int(broken == 0)
+        if broken < 0 or (stands and now.doubts_n == before):
+            now.doubts_n = first_doubt
+            return -1 if broken < 0 else 0
+    t_a = _latest_t_a(s, completing, first_doubt)
+    sure_before = sure = verdict
+    if not exact:
+        sure_before = sure = verdict_of(s, from_, size, present, t_a_before)
+        if t_a != t_a_before:
+            sure = verdict_of(s, from_, size, present, t_a)
+    if sure_before == IMPOSSIBLE:
+        now.doubts_n = first_doubt
+        return 0
+    if now.readings:
+        own = sure if now.doubts_n == first_doubt else min(sure, POSSIBLE)
+        outdone = _is_outdone(s, w, from_, size, completing, own)
+        if outdone:
+            now.doubts_n = first_doubt
+            return -1 if outdone < 0 else 0
+    note_match(s, w, completing, size, sure_before, sure, stands, t_a_before, t_a)
+    return 1
+
+
+@inline
+def _goes_on(s: SearchState, depth: int) -> bool:
+    """Whether an event behind all others may follow the one at ``depth``."""
+    level = s.levels[depth]
+    if level.stop != FAR:
+        return False
+    later = s.t.steps[level.step].later
+    if level.count == s.t.steps[level.step].most:
+        later &= ~(1 << level.step)
+    return bool(later)
+
+
+@inline
+def _may_end(s: SearchState, w: MatchFilter, depth: int, has: bool) -> bool:
+    """Whether the events taken are all of a match."""
+    level = s.levels[depth]
+    if level.count < s.t.steps[level.step].least or not s.setting[0].lasts >> level.step & 1:
+        return False
+    return (has or w.row < 0) and (w.last < 0 or level.row == w.last)
+
+
+@inline
+def _beyond(s: SearchState, depth: int, time: int, within: int, until: int, asked: bool) -> bool:
+    """Whether no event from ``time`` on is looked at behind the one at ``depth``; ``until``: where
+    ``asked``, as it would be none of the matches wanted.
+    """
+    level, now = s.levels[depth], s.setting[0]
+    if time > level.stop or time > within:
+        now.reach = max(now.reach, min(level.stop, within) - spread_of(s))
+        return True
+    if asked and time > until:
+        now.is_open = 1
+        return True
+    return False
+
+
+@kernel
+def walk(s: SearchState, w: MatchFilter, place: int, step: int) -> int:
+    """The matches that begin with the entry at ``place`` of the stack, taken as ``step``.
+
+    Returns:
+        how many were written; -1: there is no room.
+    """
+    now, e, entry, of = s.setting[0], s.events, s.stacks.entry, s.stacks.stack[w.stack]
+    row, stop, spread, written = entry[place].row, of.start + of.size, spread_of(s), 0
+    t_a = now.widest_t_a
+    if tried(s, step, row, -1, 0, t_a) == IMPOSSIBLE:
+        return 0
+    _pushed(s, 0, row, step, 1, place)
+    within = FOR_EVER if now.within < 0 else e[row].ref + now.within + spread
+    until = FOR_EVER if w.row < 0 else e[w.row].ref + spread
+    depth, has_from = 0, 0 if row == w.row else FAR
+    while depth >= 0:
+        level = s.levels[depth]
+        if level.fresh:
+            if _may_end(s, w, depth, has_from <= depth):
+                made = _whole(s, w, depth)
+                if made < 0:
+                    return -1
+                written += made
+                if written >= w.most:
+                    now.is_open = 1
+                    return written
+            _opened(s, w, depth)
+        next_step = -1
+        while level.at < stop and next_step < 0:
+            time, candidate = entry[level.at].time, entry[level.at].row
+            if _beyond(s, depth, time, within, until, w.last >= 0 or has_from > depth):
+                break
+            now.looked += 1
+            held = e[candidate].expires >= e[w.cause].horizon
+            if candidate != w.left_out and held and key_equal(s, candidate, w.cause):
+                next_step = _next_option(s, w, depth, candidate, t_a, has_from <= depth)
+                if next_step < 0:
+                    _passed(s, depth, candidate, t_a)
+            if next_step < 0:
+                level.at += 1
+                level.option = level.step
+        if next_step < 0:
+            if level.at == stop:
+                if _goes_on(s, depth):
+                    now.is_open = 1
+                elif level.stop < FAR:
+                    now.reach = max(now.reach, level.stop - spread)
+            if has_from == depth:
+                has_from = FAR
+            depth -= 1
+            continue
+        candidate, at = entry[level.at].row, level.at
+        count = level.count + 1 if next_step == level.step else 1
+        depth += 1
+        _pushed(s, depth, candidate, next_step, count, at)
+        if candidate == w.row:
+            has_from = depth
+    return written

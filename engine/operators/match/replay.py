@@ -1,0 +1,152 @@
+"""What a matcher would have found, had it known late events or wider bounds from the start.
+
+Events once held and gone take no part, neither in what was found nor in what would have been.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from engine.barrier.base import Changes, Verdicts
+from engine.core.released import Strings
+from engine.kernels.tables import numbered
+from engine.operators.match.compiled.tables import Layout
+from engine.operators.match.search.host import Kernel
+from engine.operators.match.settings import Rule
+from engine.operators.match.store import MEMBER, Store
+from engine.operators.match.verdict.matches import Judge, as_sure
+
+# What late events change, found afterwards: the matches with them against those without them.
+#
+# Events that were put off are not the last of the stream when their turn comes: others, released
+# later, have been matched since. What they do is defined by the order of release (which events were
+# still held when they met, which T_a was in force), so the events in reach go once more through an
+# empty kernel in that order: those before the first late one only into its stacks, and the rest
+# with the late ones and, where these can take matches back, without. So the work for matches is
+# that of what was released since the first late event came.
+
+
+_Columns = TypeVar("_Columns", Changes, Verdicts)
+
+
+@dataclass(slots=True)
+class Replay:
+    """``store``: all events in reach, in release order; ``late``: marks those that are new among
+    them.
+    """
+
+    layout: Layout
+    rule: Rule
+    within_ns: int | None
+    keep_ns: int | None
+    store: Store
+    strings: Strings
+
+    def changes(self, late: np.ndarray) -> Changes | None:
+        """What the events marked in ``late`` change, as if all at once; rows of ``store``.
+
+        ``cause`` and ``completing`` are 0 and say nothing.
+        """
+        store = self.store
+        first = int(np.argmax(late))
+        stacks = Kernel(self.layout, self.rule, self.within_ns, self.keep_ns)
+        stacks.take_in(store, 0, first, self.strings)
+        member = store.columns[MEMBER][: store.n]
+        negated = sum({1 << step for step, _ in self.layout.negated})
+        if not (member[late] & negated).any():
+            after = self._since(stacks, first)
+            if after is None:
+                return None
+            mine = (late[after.rows] & (after.rows >= 0)).any(axis=1)
+            return difference(None, after.take(np.flatnonzero(mine & after.after.stands)))
+        there = stacks.snapshot()
+        after = self._since(stacks, first)
+        stacks.restore(there)
+        mine = member.copy()
+        member[late] = 0
+        before = self._since(stacks, first)
+        member[:] = mine
+        return difference(before, after)
+
+    def _since(self, stacks: Kernel, first: int) -> Changes | None:
+        """What the rows from ``first`` on do to matches, one change for each."""
+        judge = Judge(self.layout, self.rule, self.store, self.strings)
+        return one_of_each(judge.changes(*stacks.construct(self.store, first, self.strings, {})))
+
+    def matches(self) -> Changes | None:
+        """What all events together do, one change for each match."""
+        kernel = Kernel(self.layout, self.rule, self.within_ns, self.keep_ns)
+        return self._since(kernel, 0)
+
+
+def one_of_each(changes: Changes | None) -> Changes | None:
+    """From how each match stood before the first of its changes to how it stands after the last."""
+    if changes is None or not len(changes):
+        return None
+    which = _which(changes.rows, changes.branch)
+    begins, ends = np.empty((2, int(which.max()) + 1), np.int64)
+    places = np.arange(len(which))
+    ends[which] = places
+    begins[which[::-1]] = places[::-1]
+    found = changes.take(begins)
+    found.after = changes.after.take(ends)
+    return found
+
+
+def _which(rows: np.ndarray, branch: np.ndarray) -> np.ndarray:
+    """Equal numbers, from 0 on in order of appearance, for equal matches."""
+    return numbered(np.column_stack([branch, rows]))
+
+
+def difference(before: Changes | None, after: Changes | None) -> Changes | None:
+    """From the matches as they stand in the end after ``before`` to how they do after ``after``.
+
+    Both start alike: what one of them does not change is there as it was when the other began.
+    """
+    parts = [part for part in (before, after) if part is not None and len(part)]
+    if not parts:
+        return None
+    both = all_of(parts)
+    which = _which(both.rows, both.branch)
+    n, places = int(which.max()) + 1, np.arange(len(which))
+    old = len(before) if before is not None else 0
+    at_first, was, now = np.empty((3, n), np.int64)
+    at_first[which] = places
+    was[:] = now[:] = -1
+    was[which[:old]] = places[:old]
+    now[which[old:]] = places[old:]
+    # A new match has ``closes`` in the part where it is new.
+    new = np.flatnonzero(~both.before.stands)
+    at_first[which[new]] = new
+    found = both.take(at_first)
+    found.cause, found.completing = np.zeros((2, n), np.int64)
+    found.before = _either(was, both, at_first)
+    found.after = _either(now, both, at_first)
+    was_, now_ = found.before, found.after
+    same = (was_.stands == now_.stands) & (as_sure(was_, now_) | ~now_.stands)
+    changed = np.flatnonzero(~same)
+    return found.take(changed) if len(changed) else None
+
+
+def _either(place: np.ndarray, both: Changes, at_first: np.ndarray) -> Verdicts:
+    """Verdicts after the changes at ``place``, or (-1) before those at ``at_first``."""
+    there = place >= 0
+    columns = (
+        np.where(there, getattr(both.after, name)[place], getattr(both.before, name)[at_first])
+        for name in ("stands", "confirmed", "chance")
+    )
+    return Verdicts(*columns)
+
+
+def all_of(parts: Sequence[_Columns]) -> _Columns:
+    """One below the other."""
+    first = parts[0]
+    columns: list[Any] = []
+    for name in first.__struct_fields__:
+        of = [getattr(part, name) for part in parts]
+        columns.append(all_of(of) if isinstance(of[0], Verdicts) else np.concatenate(of))
+    return type(first)(*columns)

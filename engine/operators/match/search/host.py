@@ -1,0 +1,321 @@
+"""Host of the kernel: keeps the stacks, hands it its arrays, bounds how many matches it finds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from engine.core.errors import OverBudget
+from engine.core.released import ClockBound, Strings
+from engine.core.timeline import ALL, LONG_AGO, Steps
+from engine.kernels.records import copy_of, numbers_of
+from engine.operators.match.compiled.membership import step_filters
+from engine.operators.match.compiled.program import (
+    awaits_text,
+    compile_programs,
+    text_constants,
+    text_ranks,
+    uses_text_order,
+)
+from engine.operators.match.compiled.tables import Layout
+from engine.operators.match.search import construction as c
+from engine.operators.match.search import construction as scopes
+from engine.operators.match.search import stacks
+from engine.operators.match.search import state as search
+from engine.operators.match.search.machine import Programs
+from engine.operators.match.settings import Rule
+from engine.operators.match.store import UNC_END, Store
+from engine.query.purge_settings import MATCHES_MAX, MATCHES_TOGETHER
+
+# How many matches a query may find: by one event, and in one call of a kernel.
+#
+# The bound of one event does not depend on how the stream is cut; that of a call is of its memory.
+
+
+@dataclass(frozen=True, slots=True)
+class MatchBudget:
+    """Of the query ``name``, of which one event may complete or change ``most`` matches."""
+
+    name: str
+    most: int
+
+    def larger(self, room: int, causes: np.ndarray) -> int:
+        """The next larger room for matches; ``causes``: of those found by the events before the one
+        that had no room, as in ``check``.
+
+        Raises:
+            OverBudget: there is enough.
+        """
+        self.check(causes)
+        if room - len(causes) >= self.most:
+            raise self._of_one()
+        together = MATCHES_TOGETHER * self.most
+        if len(causes) > together:
+            raise self.exceeded(f"events of one call complete more than {together:,} matches")
+        return min(4 * room, together + self.most)
+
+    def check(self, causes: np.ndarray) -> None:
+        """``causes``: of the matches found, in order, the events that complete or change them.
+
+        Raises:
+            OverBudget: they are too many.
+        """
+        ends = np.flatnonzero(np.diff(causes, append=-1))
+        if np.diff(ends, prepend=-1).max(initial=0) > self.most:
+            raise self._of_one()
+
+    def _of_one(self) -> OverBudget:
+        return self.exceeded(f"one event completes or changes more than {self.most:,} matches")
+
+    def exceeded(self, does: str) -> OverBudget:
+        """The error to raise; ``does``: what the query does."""
+        return OverBudget.of(self.name, does, self.most)
+
+
+# Host of the kernel: keeps the stacks, hands it its arrays, and makes them larger when full.
+
+
+_LEAST: Final = 1 << 10
+_FITS: Final = 8
+_NEVER: Final = 2**63 - 1
+_OPEN: Final = np.empty(0, np.float64)
+_NO_PROGRAMS: Final = compile_programs((), {}, {}, np.empty(0, np.int8), Strings())
+_NO_MOVES: Final = np.empty(0, search.MOVE)
+
+
+class Kernel:
+    """Stacks of one query, and what they are searched with.
+
+    Args:
+        layout: of the query.
+        rule: how uncertain the order of two events is.
+        within_ns: WITHIN, or None.
+        keep_ns: how long beyond its ref an event is kept, or None.
+        divider: stacks are searched from where the window begins.
+        most: matches that one event may complete or change.
+        drops: intervals are dropped as promises say (``engine.operators.match.search.purge``).
+    """
+
+    def __init__(
+        self, layout: Layout, rule: Rule, within_ns: int | None, keep_ns: int | None,
+        *, divider: bool = True, most: int = MATCHES_MAX, drops: bool = False,
+    ) -> None:  # fmt: skip
+        self._budget = MatchBudget(layout.branches[0].name, most)
+        self._layout = layout
+        self._state = np.zeros(1, search.STATE)
+        now = self._state[0]
+        now["max_delay"] = rule.by_delay
+        now["within"] = -1 if within_ns is None else within_ns
+        filters = step_filters(layout)
+        for name, negated in (("longest", False), ("longest_negated", True)):
+            bounds = [each.longest_ns for each in filters if each.step.negated == negated]
+            now[name] = max((-1 if one is None else one for one in bounds), default=-1)
+        now["keep"] = -1 if keep_ns is None else keep_ns
+        now["join_orders_n"] = len(layout.tables.join_orders)
+        now["indexes_n"] = len(layout.tables.indexes)
+        now["divider"] = divider
+        now["drops"] = drops
+        self._begun = np.empty(0, search.BEGUN)
+        steps = len(layout.steps)
+        self._open_at, self._open_n = np.empty((steps, 0), np.int64), np.zeros(steps, np.int64)
+        self._heard, self._lost = (np.full(steps, _NEVER) for _ in range(2))
+        self._covered = np.full(steps, LONG_AGO)
+        self._stacks = stacks.empty_stacks()
+        self._programs: Programs | None = None
+        self._kinds = np.empty(0, np.int8)
+        self._texts, self._generation = -1, 0
+        self._awaits = False
+        self._room = 0
+        self._last: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+        self._ranks = np.empty(0, np.int64)
+
+    @property
+    def stacks(self) -> stacks.Stacks:
+        """Of all steps and keys."""
+        return self._stacks
+
+    def counters(self) -> dict[str, int]:
+        """``stack_moves``: entries shifted by late ones; ``looked_at``: candidates tested."""
+        used = self._stacks.used[0]
+        return {"stack_moves": int(used["moved"]), "looked_at": int(used["looked"])}
+
+    def dropped(self) -> dict[str, int]:
+        """``dropped`` as they came, ``cascaded`` later: of an ISEQ."""
+        return {name: int(self._state[name][0]) for name in ("dropped", "cascaded")}
+
+    def hear(self, begun: np.ndarray, heard: int, lost: dict[str, int]) -> None:
+        """IBPs that act upon the rows to come (BEGUN records, in order), the row from which on they
+        announce every interval, and by type the rows from which on they do no more.
+        """
+        self._begun = np.concatenate((self._begun, begun))
+        kinds = [step.type for step in self._layout.steps]
+        self._heard = np.full(len(kinds), heard)
+        self._lost = np.array([lost.get(kind, _NEVER) for kind in kinds], np.int64)
+
+    def _with_room(self, horizon: int) -> None:
+        """Room for the starts that IBPs tell of, without those that no window reaches."""
+        within = int(self._state["within"][0])
+        kept = [starts[:n] for starts, n in zip(self._open_at, self._open_n.tolist(), strict=True)]
+        if within >= 0:
+            kept = [starts[starts >= horizon - within] for starts in kept]
+        self._open_n = np.array([len(starts) for starts in kept], np.int64)
+        room = int(self._open_n.max(initial=0)) + len(self._begun)
+        self._open_at = np.zeros((len(kept), room), np.int64)
+        for starts, of in zip(self._open_at, kept, strict=True):
+            starts[: len(of)] = of
+
+    def count_on(self, bound: ClockBound, t_a: int) -> None:
+        """How wrong clocks may be, and the largest delay so far: what a purge counts on."""
+        now = self._state[0]
+        now["bound_unc"], now["bound_rate"] = bound.unc_ns, bound.rate_ppb
+        now["bound_since"], now["largest_t_a"] = bound.since, t_a
+        now["bound_back"], now["bound_until"] = bound.back_ppb, bound.until
+
+    def construct(
+        self, store: Store, first: int, strings: Strings, promised: dict[str, Steps],
+        stop: int | None = None,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+        """What the rows of ``store`` from ``first`` on do to matches: ``found`` and ``rows`` of
+        ``engine.operators.match.search.state.Search``, and ``doubts``; good until the next call.
+
+        Args:
+            store: the events.
+            first: its first new row.
+            strings: the site's table.
+            promised: by type or for all of them, what the purge may count on; none: no such purge.
+            stop: the end of them; None: there are no more.
+
+        Raises:
+            OverBudget: there are more matches than there may be.
+        """
+        stop = store.n if stop is None else stop
+        programs = _NO_PROGRAMS
+        if self._layout.predicates:
+            programs = self._compiled(store.kinds, strings)
+        steps, now = len(self._layout.steps), self._state[0]
+        now["found_n"] = now["doubts_n"] = now["moves_n"] = now["begun_n"] = 0
+        if len(self._begun):
+            self._with_room(int(store.events["horizon"][max(0, first - 1)]) if first else LONG_AGO)
+        moves, clock_of = _NO_MOVES, np.full(steps, -1)
+        if promised:
+            moves, clock_of = self._moves(promised)
+        room = min(max(_LEAST + (stop - first) // 2, self._room), self._budget.most)
+        # The last arrays again if they fit, as fresh memory is slow.
+        if self._last is not None and room <= len(self._last[0]) <= _FITS * room:
+            found, rows, doubts = self._last
+        else:
+            found, rows = np.empty(room, c.FOUND), np.empty((room, steps), np.int64)
+            doubts = np.empty(room, scopes.DOUBT)
+        while True:
+            first, why = c.construct(
+                search.Search(
+                    self._layout.tables, self._state, store.events, *store.registers, programs,
+                    self._ranks, self._stacks, np.full(steps, -1), np.zeros(steps, search.RANGE),
+                    np.empty(steps, np.int64), moves, self._covered, clock_of, found, rows,
+                    doubts, _OPEN,
+                    self._begun, self._open_at, self._open_n, self._heard, self._lost,
+                ),
+                first, stop,
+            )  # fmt: skip
+            if why == c.DONE:
+                self._begun = self._begun[:0]
+                n = int(now["found_n"])
+                if n > self._budget.most:
+                    self._budget.check(found["cause"][:n])
+                self._room, self._last = n + n // 8, (found, rows, doubts)
+                return found[:n], rows[:n], doubts[: int(now["doubts_n"])]
+            if why == c.STACKS_FULL:
+                left = stop - first
+                entries = (left // 2 + 64) * int(now["indexes_n"])
+                same = np.arange(store.n)
+                # In proportion to what there is: keys that rotate fill them again and again.
+                known, used = self._stacks.used[["stacks", "pool"]][0].tolist()
+                self._stacks = stacks.rebuilt(
+                    self._stacks,
+                    same,
+                    left // 4 + known // 2 + 16,
+                    entries + used // 2,
+                )
+            else:
+                room = self._budget.larger(len(found), found["cause"][: int(now["found_n"])])
+                found, rows, doubts = (_longer(part, room) for part in (found, rows, doubts))
+
+    def take_in(self, store: Store, first: int, stop: int, strings: Strings) -> None:
+        """Put the rows of ``store`` from ``first`` on, up to ``stop``, in the stacks; what they
+        match is known.
+        """
+        self._state["join_orders_n"] = 0
+        self.construct(store, first, strings, {}, stop)
+        self._state["join_orders_n"] = len(self._layout.tables.join_orders)
+
+    def _moves(self, promised: dict[str, Steps]) -> tuple[np.ndarray, np.ndarray]:
+        """The promises that move, and the clock of each step."""
+        names = list(promised)
+        everywhere = names.index(ALL) if ALL in promised else -1
+        clock_of = [
+            names.index(step.type) if step.type in promised else everywhere
+            for step in self._layout.steps
+        ]
+        parts = []
+        for clock, steps in enumerate(promised.values()):
+            part = np.empty(len(steps.value) - 1, search.MOVE)
+            part["moment"], part["clock"], part["value"] = steps.moment[1:], clock, steps.value[1:]
+            parts.append(part)
+        moves = np.concatenate(parts)
+        in_order = np.lexsort((moves["clock"], moves["moment"]))
+        return moves[in_order], np.array(clock_of, np.int64)
+
+    def _compiled(self, kinds: np.ndarray, strings: Strings) -> Programs:
+        """The programs of the conditions, recompiled where kinds or texts have changed."""
+        predicates = self._layout.predicates
+        grown = strings.given != self._texts
+        changed = self._programs is None or bool((kinds != self._kinds).any())
+        changed |= strings.generation != self._generation
+        if self._programs is None or changed or (grown and self._awaits):
+            self._programs = compile_programs(
+                predicates, self._layout.place, self._layout.register, kinds, strings
+            )
+            self._kinds, self._awaits = kinds.copy(), awaits_text(predicates, strings)
+            grown = True
+        if grown:
+            self._texts, self._generation = strings.given, strings.generation
+            if uses_text_order(self._programs):
+                self._ranks = text_ranks(strings, text_constants(predicates))
+        return self._programs
+
+    def renumber(self, number: np.ndarray, store: Store) -> None:
+        """Row i of ``store`` is now called ``number[i]``; -1: it is gone, as its error."""
+        kept = store.events[: store.n]
+        self._state["spans"] = (kept["ref_end"] != kept["ref"]).any()
+        self._state["doubted"] = kept["doubted"].any()
+        self._state["widest"] = max(kept[name].max(initial=0) for name in ("unc", UNC_END))
+        self._state["widest_t_a"] = kept["t_a"].max(initial=0)
+        self._stacks = stacks.rebuilt(self._stacks, number, 16, 64)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "stacks": stacks.packed(self._stacks),
+            "state": self._state.copy(),
+            "covered": self._covered.copy(),
+            "begun": copy_of(self._begun),
+            "open": [self._open_at.copy(), self._open_n.copy()],
+            "heard": [self._heard.copy(), self._lost.copy()],
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over a snapshot."""
+        self._stacks = stacks.unpacked(state["stacks"])
+        self._state, self._covered = state["state"].copy(), state["covered"].copy()
+        self._begun = copy_of(state["begun"])
+        self._open_at, self._open_n = (part.copy() for part in state["open"])
+        self._heard, self._lost = (part.copy() for part in state["heard"])
+
+
+def _longer(part: np.ndarray, room: int) -> np.ndarray:
+    """With room for so many."""
+    longer = np.empty((room, *part.shape[1:]), part.dtype)
+    numbers_of(longer)[: len(part)] = numbers_of(part)
+    return longer

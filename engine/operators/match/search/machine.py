@@ -1,0 +1,541 @@
+"""The machine that runs the join predicates of a query inside the matcher's kernel."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from engine.core.released import NO_EPOCH
+from engine.kernels.jit import inline, kernel
+from engine.kernels.records import record
+from engine.operators.match.verdict.outcomes import (
+    EQUAL,
+    LESS,
+    MORE,
+    bits_of,
+    outcome_float,
+    outcome_int,
+    outcome_mixed,
+    real_of,
+)
+
+# The instructions of ``engine.operators.match.search.machine`` for values that clock errors move.
+#
+# A value lies within its *spread* of what the clocks said: the sum, over the clocks that it reads,
+# of the clock's uncertainty times how far the value moves with its error. Events of one clock and
+# epoch share one error, so what moves with it both ways cancels out, but for what their
+# uncertainties differ by: that is how far the clock's rate may be off. R19's rule knows no shared
+# clock: each event may err by T_a/2 (SPEC 4.3).
+#
+# A comparison is asked in one of two ways: whether it holds under some errors (*possible*) or under
+# all (*certain*). Where the errors are given, as a sample, values are shifted by them and the two
+# are one. A value that is no sum of times is an interval of floats, rounded outwards.
+
+
+SPREAD: Final = 19
+"""The spread of a table's events into ``work``; with errors given, the shift."""
+NO_ERROR: Final = 20
+"""Whether no event of a table has a clock error."""
+NEAR_INT: Final = 21
+"""Comparisons whose left side has a spread: its place in ``work`` is in DETAIL."""
+NEAR_FLOAT: Final = 22
+NEAR_MIXED: Final = 23
+WIDEN: Final = 24
+"""A float and the place of its spread make an interval: two places of ``work``."""
+ADD_INTERVALS: Final = 25
+SUBTRACT_INTERVALS: Final = 26
+MULTIPLY_INTERVALS: Final = 27
+DIVIDE_INTERVALS: Final = 28
+COMPARE_INTERVALS: Final = 29
+"""The left one with 0."""
+ONE_WINDOW: Final = 30
+"""Whether two events lie in one window; DETAIL 1: for certain."""
+
+# What DETAIL of a comparison holds, besides the outcomes that pass.
+CERTAIN_BIT: Final = 8
+PLACE_SHIFT: Final = 4
+
+_MIN: Final = -(2**63)
+_MAX: Final = 2**63 - 1
+_MOST: Final = 2.0**62
+_ULPS: Final = 2.0**-50
+
+
+class Errors(NamedTuple):
+    """How wrong the clocks of the events may be, or are.
+
+    ``events``: EVENT records, of the pairwise rule. ``t_a``: of R19's, else -1.
+    ``given``: float64 by step: the errors themselves; empty: all that are possible.
+    """
+
+    events: np.ndarray
+    t_a: int
+    given: np.ndarray
+
+
+@inline
+def _one_clock(events: np.ndarray, first: int, second: int) -> bool:
+    """Whether two events share one error, either end of theirs."""
+    one, other = events[first], events[second]
+    shared = one.epoch == other.epoch != NO_EPOCH and one.clock == other.clock
+    return bool(shared and lasts_exactly(one) and lasts_exactly(other))
+
+
+@inline
+def lasts_exactly(event: np.record) -> bool:
+    """Whether both ends of an event err alike."""
+    return bool(event.unc == event.unc_end and event.epoch == event.epoch_end)
+
+
+@inline
+def widest_of(event: np.record) -> int:
+    """How far an end of an event may be off, at most [ns]."""
+    return int(max(event.unc, event.unc_end))
+
+
+@kernel
+def spread(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors) -> float:
+    """How far the clock errors can move a value, or (``given``) by how much they do.
+
+    Args:
+        table: at ``at`` the number of events, then for each its step and its factor's bits.
+        at: where they begin.
+        rows: the row of each step's event.
+        errors: of the clocks.
+    """
+    total, stop = 0.0, at + 1 + 2 * table[at]
+    for i in range(at + 1, stop, 2):
+        step, factor = table[i], real_of(table[i + 1])
+        if len(errors.given):
+            total += factor * errors.given[step]
+        elif errors.t_a >= 0:
+            total += abs(factor) * errors.t_a / 2.0
+        else:
+            row, first = rows[step], True
+            for j in range(at + 1, i, 2):
+                first = first and not _one_clock(errors.events, row, rows[table[j]])
+            if first:
+                unc = errors.events[row].unc
+                widest = widest_of(errors.events[row])
+                for j in range(i + 2, stop, 2):
+                    other = rows[table[j]]
+                    if _one_clock(errors.events, row, other):
+                        factor += real_of(table[j + 1])
+                        widest = max(widest, errors.events[other].unc)
+                        apart = abs(errors.events[other].unc - unc)
+                        total += abs(real_of(table[j + 1])) * apart
+                total += abs(factor) * widest
+    return total
+
+
+@kernel
+def no_error(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors) -> bool:
+    """Whether the events of a table are exact."""
+    for i in range(at + 1, at + 1 + 2 * table[at], 2):
+        if len(errors.given):
+            if errors.given[table[i]] != 0.0:
+                return False
+        elif errors.t_a > 0 or (errors.t_a < 0 and widest_of(errors.events[rows[table[i]]]) > 0):
+            return False
+    return True
+
+
+@inline
+def window_of(ref: int, error: float, size: int) -> int:
+    """Of a time that is wrong by a given error."""
+    window = ref // size
+    return int(window + np.int64(np.floor((float(ref - window * size) + error) / size)))
+
+
+@kernel
+def one_window(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors, certain: bool) -> bool:
+    """Whether two events lie in one window under some errors, or (``certain``) under all.
+
+    Args:
+        table: at ``at`` the length of the windows [ns] and the two steps.
+        at: where they begin.
+        rows: the row of each step's event.
+        errors: of the clocks.
+        certain: which is asked.
+    """
+    size, left, right = table[at], table[at + 1], table[at + 2]
+    one, two = errors.events[rows[left]], errors.events[rows[right]]
+    if len(errors.given):
+        mine = window_of(one.ref, errors.given[left], size)
+        return bool(mine == window_of(two.ref, errors.given[right], size))
+    low, high = min(one.ref, two.ref), max(one.ref, two.ref)
+    if errors.t_a < 0 and _one_clock(errors.events, rows[left], rows[right]):
+        # Both move together: in two windows while a border lies between them.
+        unc = max(one.unc, two.unc)
+        if certain:
+            return bool(low == high or (low - unc) // size == (high + unc) // size)
+        border = ((low - unc) // size + 1) * size
+        differ = abs(one.unc - two.unc)
+        apart = high - low - differ < size
+        alike = (high - unc) // size == (low - unc) // size or border - low <= unc
+        return bool(apart and (alike or differ > 0))
+    # In halves of ns, as R19's rule has every event err by T_a/2.
+    mine = errors.t_a if errors.t_a >= 0 else 2 * one.unc
+    its = errors.t_a if errors.t_a >= 0 else 2 * two.unc
+    first, last = (2 * one.ref - mine) // (2 * size), (2 * one.ref + mine) // (2 * size)
+    begin, end = (2 * two.ref - its) // (2 * size), (2 * two.ref + its) // (2 * size)
+    if certain:
+        return bool(first == last == begin == end)
+    return bool(first <= end and begin <= last)
+
+
+@inline
+def _passes(low: int, high: int, detail: int) -> bool:
+    """Whether a comparison holds, by how the least and the largest value compare."""
+    if low == 0 or high == 0:
+        return False
+    outcomes = low | high
+    if low == LESS and high == MORE:
+        outcomes |= EQUAL
+    if detail & CERTAIN_BIT:
+        return bool(outcomes & ~detail & (LESS | EQUAL | MORE) == 0)
+    return bool(outcomes & detail != 0)
+
+
+@inline
+def _below(value: int, by: int) -> int:
+    return value - by if value >= _MIN + by else _MIN
+
+
+@inline
+def _above(value: int, by: int) -> int:
+    return value + by if value <= _MAX - by else _MAX
+
+
+@kernel
+def near(operation: int, left: int, right: int, wide: float, detail: int, shifts: bool) -> bool:
+    """Whether a comparison holds whose left side has the spread (or ``shifts`` by) ``wide``."""
+    if shifts:
+        if operation == NEAR_INT:
+            apart = float(_apart(left, right))
+        elif operation == NEAR_FLOAT:
+            apart = real_of(left) - real_of(right)
+        else:
+            apart = float(left) - real_of(right)
+        outcome = outcome_float(apart + wide, 0.0)
+        return _passes(outcome, outcome, detail)
+    if operation == NEAR_FLOAT:
+        value, other = real_of(left), real_of(right)
+        return _passes(
+            outcome_float(value - wide, other), outcome_float(value + wide, other), detail
+        )
+    by = int(np.ceil(min(wide, _MOST)))
+    low, high = _below(left, by), _above(left, by)
+    if operation == NEAR_INT:
+        return _passes(outcome_int(low, right), outcome_int(high, right), detail)
+    return _passes(outcome_mixed(low, real_of(right)), outcome_mixed(high, real_of(right)), detail)
+
+
+@inline
+def _apart(left: int, right: int) -> int:
+    """The difference of two integers, or what of it int64 holds."""
+    rest = np.int64(np.uint64(left) - np.uint64(right))
+    if (left ^ right) & (left ^ rest) >= 0:
+        return int(rest)
+    return _MAX if left > right else _MIN
+
+
+@kernel
+def intervals(operation: int, left: int, right: int, detail: int, work: np.ndarray) -> bool:
+    """One of the instructions on intervals; what a comparison says, and True of the others."""
+    low, high = real_of(work[left]), real_of(work[left + 1])
+    if operation == COMPARE_INTERVALS:
+        return _passes(outcome_float(low, 0.0), outcome_float(high, 0.0), detail)
+    by_low, by_high = real_of(work[right]), real_of(work[right + 1])
+    if np.isnan(low) or np.isnan(by_low):
+        return False
+    exact, unknown = low == high and by_low == by_high, False
+    if operation == ADD_INTERVALS:
+        low, high = low + by_low, high + by_high
+    elif operation == SUBTRACT_INTERVALS:
+        low, high = low - by_high, high - by_low
+    elif operation == MULTIPLY_INTERVALS:
+        first, second = low * by_low, low * by_high
+        third, fourth = high * by_low, high * by_high
+        low = min(first, second, third, fourth)
+        high = max(first, second, third, fourth)
+        unknown = np.isnan(first + second + third + fourth)
+    elif by_low == 0.0 == by_high:
+        return False
+    elif by_low <= 0.0 <= by_high:
+        low, high = -np.inf, np.inf
+    else:
+        first, second = low / by_low, low / by_high
+        third, fourth = high / by_low, high / by_high
+        low = min(first, second, third, fourth)
+        high = max(first, second, third, fourth)
+        unknown = np.isnan(first + second + third + fourth)
+    if np.isnan(low) or (exact and unknown):
+        return False
+    if unknown:
+        low, high = -np.inf, np.inf
+    elif not exact:
+        low, high = low - abs(low) * _ULPS, high + abs(high) * _ULPS
+    work[detail], work[detail + 1] = bits_of(low), bits_of(high)
+    return True
+
+
+@inline
+def widened(left: int, wide: float, detail: int, work: np.ndarray, shifts: bool) -> None:
+    """The interval of a float with the spread (``shifts``: the shift) ``wide``."""
+    value = real_of(left)
+    if shifts:
+        work[detail] = work[detail + 1] = bits_of(value + wide)
+    else:
+        low, high = value - wide, value + wide
+        if wide > 0.0:
+            low, high = low - abs(low) * _ULPS, high + abs(high) * _ULPS
+        work[detail], work[detail + 1] = bits_of(low), bits_of(high)
+
+
+# The machine that runs the join predicates of a query inside the matcher's kernel.
+#
+# One compiled machine for all queries: ``engine.operators.match.compiled.program`` turns a query's
+# predicates into rows of integers in microseconds, where compiling them with Numba would take
+# seconds per query.
+#
+# AND, OR and NOT have become jumps, and a null anywhere in a comparison means one thing, its other
+# jump. What clock errors can change is asked in two ways
+# (``engine.operators.match.search.machine``). Nothing is allocated.
+
+
+INT: Final = 0
+"""Kinds of a register: int64 or a truth value,"""
+FLOAT: Final = 1
+"""the bit pattern of a float64,"""
+TEXT: Final = 2
+"""a string's code,"""
+ABSENT: Final = 3
+"""nothing: no event has the attribute."""
+
+INSTRUCTION: Final = record(
+    "operation", "left", "left_step", "right", "right_step", "detail", "then", "otherwise"
+)
+"""64 bytes. ``detail``: of a comparison, the outcomes that pass; of a value, the place in ``work``
+where it goes. ``then``, ``otherwise``: the next instruction; a null leads to the latter.
+"""
+
+# An operand is (value, step): register `value` of the event of `step`, or, below 0:
+CONSTANT: Final = -1
+"""``value`` itself."""
+WORK: Final = -2
+"""Place ``value`` of ``work``."""
+
+# Where a jump leads when not to an instruction.
+TRUE: Final = -1
+FALSE: Final = -2
+
+POSSIBLY: Final = 0
+"""The first of a predicate's two programs, whose numbers are 2 n and 2 n + 1."""
+CERTAINLY: Final = 1
+
+COMPARE_INT: Final = 0
+COMPARE_FLOAT: Final = 1
+COMPARE_MIXED: Final = 2
+"""An int on the left with a float on the right, exactly."""
+COMPARE_TEXT: Final = 3
+"""By ``ranks``; operands are places in it, the constants' counted from its end."""
+IN_TABLE: Final = 4
+"""Whether ``left`` is in the list at place ``right`` of ``table``; ``detail`` 1: it must be, 0: it
+must not.
+"""
+ADD_INT: Final = 5
+SUBTRACT_INT: Final = 6
+MULTIPLY_INT: Final = 7
+MODULO_INT: Final = 8
+TO_FLOAT: Final = 9
+MOVE: Final = 10
+"""As it is, to a place of ``work``."""
+ADD_FLOAT: Final = 11
+SUBTRACT_FLOAT: Final = 12
+MULTIPLY_FLOAT: Final = 13
+DIVIDE: Final = 14
+MODULO_FLOAT: Final = 15
+FLOOR: Final = 16
+"""And the next two: of ``left`` alone."""
+CEIL: Final = 17
+ROUND: Final = 18
+
+_SAFE: Final = 2.0**62
+
+
+class Programs(NamedTuple):
+    """Programs of some predicates, as plain arrays that a kernel takes as one argument.
+
+    ``code``: of INSTRUCTION; ``start`` int64: the first instruction of each
+    program; ``table`` int64: the lists of IN, each as its length and its sorted values, and those
+    of events whose clocks a value reads;
+    ``work`` int64: values on their way, so one ``Programs`` serves one thread.
+    """
+
+    code: np.ndarray
+    start: np.ndarray
+    table: np.ndarray
+    work: np.ndarray
+
+
+NO_PROGRAMS: Final = Programs(
+    np.empty(0, INSTRUCTION), np.empty(0, np.int64), np.empty(0, np.int64),
+    np.empty(0, np.int64),
+)  # fmt: skip
+
+
+@inline
+def _known(value: int, step: int, rows: np.ndarray, ok: np.ndarray) -> bool:
+    return step < 0 or ok[value, rows[step]]
+
+
+@inline
+def _operand(value: int, step: int, rows: np.ndarray, raw: np.ndarray, work: np.ndarray) -> int:
+    if step >= 0:
+        return raw[value, rows[step]]  # type: ignore[no-any-return]
+    return value if step == CONSTANT else work[value]
+
+
+@inline
+def _in_table(wanted: int, table: np.ndarray, place: int) -> bool:
+    first = place + 1
+    end = stop = first + table[place]
+    while first < stop:
+        middle = (first + stop) >> 1
+        if table[middle] < wanted:
+            first = middle + 1
+        else:
+            stop = middle
+    return bool(first < end and table[first] == wanted)
+
+
+@inline
+def _test(
+    operation: int, left: int, right: int, detail: int, table: np.ndarray, ranks: np.ndarray
+) -> bool:
+    """Whether a comparison or an IN holds."""
+    if operation == COMPARE_INT:
+        outcome = outcome_int(left, right)
+    elif operation == COMPARE_FLOAT:
+        outcome = outcome_float(real_of(left), real_of(right))
+    elif operation == COMPARE_MIXED:
+        outcome = outcome_mixed(left, real_of(right))
+    elif operation == COMPARE_TEXT:
+        end = len(ranks)
+        outcome = outcome_int(
+            ranks[left if left >= 0 else end + left], ranks[right if right >= 0 else end + right]
+        )
+    else:
+        return _in_table(left, table, right) == (detail == 1)
+    return outcome & detail != 0
+
+
+@inline
+def _integer(operation: int, left: int, right: int) -> tuple[int, bool]:
+    """The result of an operation on integers, and whether int64 has it."""
+    # Unsigned, because the compiler takes it that signed results never leave int64.
+    first, second = np.uint64(left), np.uint64(right)
+    if operation == ADD_INT:
+        total = np.int64(first + second)
+        return int(total), bool((left ^ total) & (right ^ total) >= 0)
+    if operation == SUBTRACT_INT:
+        rest = np.int64(first - second)
+        return int(rest), bool((left ^ right) & (left ^ rest) >= 0)
+    if operation == MODULO_INT:
+        if right in (0, -1):  # by -1 the least integer leaves int64 on the way
+            return 0, right != 0
+        modulus = left % right  # with the sign of right
+        return modulus - right if modulus != 0 and (modulus < 0) != (left < 0) else modulus, True
+    product = np.int64(first * second)
+    # A product that left int64 is off by a multiple of 2**64, far beyond what floats round.
+    return int(product), abs(float(left) * float(right) - float(product)) < _SAFE
+
+
+@inline
+def _real(operation: int, left: float, right: float) -> tuple[float, bool]:
+    """The result of an operation on floats, and whether there is one."""
+    if operation == ADD_FLOAT:
+        return left + right, True
+    if operation == SUBTRACT_FLOAT:
+        return left - right, True
+    if operation == MULTIPLY_FLOAT:
+        return left * right, True
+    if operation == DIVIDE:
+        return left / right, right != 0
+    if operation == MODULO_FLOAT:
+        return np.fmod(left, right) if right != 0 else 0.0, right != 0
+    whole = np.trunc(left)
+    if operation == ROUND:
+        return whole + np.copysign(1.0, left) if abs(left - whole) >= 0.5 else whole, True
+    return np.floor(left) if operation == FLOOR else np.ceil(left), True
+
+
+@inline
+def _clocked(
+    operation: int, first: int, second: int, detail: int, programs: Programs, rows: np.ndarray,
+    errors: Errors,
+) -> bool:  # fmt: skip
+    """An instruction on values that clock errors move."""
+    work, shifts = programs.work, len(errors.given) > 0
+    if operation == SPREAD:
+        work[detail] = bits_of(spread(programs.table, first, rows, errors))
+        return True
+    if operation == NO_ERROR:
+        return no_error(programs.table, first, rows, errors)
+    if operation <= NEAR_MIXED:
+        wide = real_of(work[detail >> PLACE_SHIFT])
+        return near(operation, first, second, wide, detail, shifts)
+    if operation == ONE_WINDOW:
+        return one_window(programs.table, first, rows, errors, detail == 1)
+    if operation == WIDEN:
+        widened(first, real_of(work[second]), detail, work, shifts)
+        return True
+    return intervals(operation, first, second, detail, work)
+
+
+@kernel
+def holds(
+    programs: Programs, ranks: np.ndarray, which: int, rows: np.ndarray, raw: np.ndarray,
+    ok: np.ndarray, errors: Errors,
+) -> bool:  # fmt: skip
+    """Whether program number ``which`` says yes to a combination of events.
+
+    Args:
+        programs: of ``compiled.program.compile_programs``; ``work`` is written.
+        ranks: int64, of ``text_ranks``; may be empty if no predicate orders text.
+        which: the program's place.
+        rows: int64; ``rows[s]`` is the row of the event of step ``s``; steps that the predicate
+            does not name are not looked at.
+        raw: int64 (registers, capacity): integers and truth values, the bit patterns of floats,
+            codes of texts.
+        ok: bool (registers, capacity): not null. Of a text, that the code is not -1.
+        errors: of the events' clocks.
+    """
+    code, work = programs.code, programs.work
+    at = programs.start[which]
+    while at >= 0:
+        now = code[at]
+        left, left_step, right, right_step = now.left, now.left_step, now.right, now.right_step
+        if not (_known(left, left_step, rows, ok) and _known(right, right_step, rows, ok)):
+            at = now.otherwise
+            continue
+        operation, detail = now.operation, now.detail
+        first = _operand(left, left_step, rows, raw, work)
+        second = _operand(right, right_step, rows, raw, work)
+        if operation <= IN_TABLE:
+            passes = _test(operation, first, second, detail, programs.table, ranks)
+        elif operation <= MODULO_INT:
+            work[detail], passes = _integer(operation, first, second)
+        elif operation == TO_FLOAT:
+            work[detail], passes = bits_of(float(first)), True
+        elif operation == MOVE:
+            work[detail], passes = first, True
+        elif operation >= SPREAD:
+            passes = _clocked(operation, first, second, detail, programs, rows, errors)
+        else:
+            real, passes = _real(operation, real_of(first), real_of(second))
+            work[detail] = bits_of(real)
+        at = now.then if passes else now.otherwise
+    return bool(at == TRUE)

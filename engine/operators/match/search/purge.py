@@ -1,0 +1,426 @@
+"""Purge: by promises, IBPs and floors (L09 VI-B; L10 5.3, 5.4)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from edge_agent.records import UNC_MAX_NS
+from engine.core.timeline import LONG_AGO
+from engine.kernels.jit import inline, kernel
+from engine.kernels.records import NS_PER_S
+from engine.operators.match.compiled.records import Tables
+from engine.operators.match.search.stacks import find, first_not_below
+from engine.operators.match.search.state import Search, key_of, spread_of
+
+# Floors of an ISEQ's search: below which end points no event can be in a match (L10 5.3.1).
+#
+# From a window's begin upwards the least event of each place of the indexed chain that lies above
+# the least one of the place before: whatever is not below has a whole chain below it.
+
+
+FAR: Final = 2**62
+"""Later than all end points."""
+
+
+@inline
+def least_held(s: Search, number: int, least: int, horizon: int) -> int:
+    """The least end point from ``least`` on that is held at a place of the chain, of events that
+    have not expired at ``horizon``; FAR if there is none.
+    """
+    floor, entry, e = s.t.floors[number], s.stacks.entry, s.events
+    key = key_of(s.t.keys, s.same, s.partial, floor.keys_from, floor.keys_to)
+    found = find(s.stacks, floor.index, key)
+    if found < 0:
+        return FAR
+    start, size = s.stacks.stack[found].start, s.stacks.stack[found].size
+    at, stop = first_not_below(entry, start, size, least), start + size
+    while at < stop and e[entry[at].row].expires < horizon:
+        at += 1
+    return int(entry[at].time) if at < stop else FAR
+
+
+@inline
+def raised(s: Search, join_order: np.record, row: int) -> bool:
+    """Set the floors of a search that begins at ``row``; False if it can find no match.
+
+    So no search ends for want of a chain below. Where clocks err nothing is left out.
+    """
+    now, e = s.state[0], s.events
+    for step in range(len(s.floor)):
+        s.floor[step] = -FAR
+    if spread_of(now):
+        return True
+    low = e[row].ref_end - now.within if now.within >= 0 else -FAR
+    for f in range(join_order.floors_from, join_order.floors_to):
+        floor = s.t.floors[f]
+        least = low + floor.strict
+        if floor.index < 0:
+            low = e[row].ref_end if floor.by_end else e[row].ref
+            if low < least:
+                return False
+            continue
+        low = least_held(s, f, least, e[row].horizon)
+        if low == FAR:
+            return False
+        s.floor[floor.step] = low
+    return True
+
+
+# On-the-fly dropping and cascading purge of an ISEQ, by promises and by IBPs (L10 5.3.2, 5.4.1).
+#
+# An interval is of use only if its place on the indexed chain of end points can have the whole
+# chain below it: of each place an event that is held or may still come. Which may come is a matter
+# of promises: every later interval ends at the horizon or later, so an end below that is there by
+# now or never. Nothing bounds the start of a later interval but its IBP: once a type is announced,
+# a start below the horizon is there, or its IBP has been heard. Without one it is taken that some
+# start will do. What is of no use is not put in its stack; what loses its chain as others expire
+# goes at the next set purge, and so do those above it.
+#
+# It is done under ``purge=promises`` alone, and where clocks do not err. Rows that break a promise
+# find what is left, as with every purge by promises (``engine.query.purge_settings``).
+
+
+_FEW: Final = 1024
+"""So many events at least come between two set purges."""
+
+
+@kernel
+def admit(s: Search, order: int) -> None:
+    """Take in the IBPs heard before row ``order`` of the stream: starts in order, by step."""
+    now = s.state[0]
+    while now.begun_n < len(s.begun) and s.begun[now.begun_n].order <= order:
+        begun = s.begun[now.begun_n]
+        starts, at = s.open_at[begun.step], s.open_n[begun.step]
+        while at > 0 and starts[at - 1] > begun.time:
+            starts[at] = starts[at - 1]
+            at -= 1
+        starts[at] = begun.time
+        s.open_n[begun.step] += 1
+        now.begun_n += 1
+
+
+@kernel
+def drop(s: Search, row: int) -> int:
+    """Which steps, as bits, the new event at ``row`` is of no use for; 0 if none is dropped."""
+    now, event = s.state[0], s.events[row]
+    useless = 0
+    if now.drops and spread_of(now) == 0:
+        for j in range(now.join_orders_n):
+            step = s.t.join_orders[j].step
+            if (event.member >> step) & 1 and not _of_use(s, j, row, row):
+                useless |= 1 << step
+        if useless:
+            now.dropped += 1
+        if useless == event.member:
+            event.expires = LONG_AGO
+    return useless
+
+
+@kernel
+def cascade(s: Search, rows: int) -> None:
+    """A set purge, when half as many events have come as were held after the last one."""
+    now = s.state[0]
+    if not now.drops or now.unpurged < now.purge_from or spread_of(now):
+        return
+    kept, latest = 0, rows - 1
+    for row in range(rows):
+        event = s.events[row]
+        if event.expires >= s.events[latest].horizon:
+            useful = False
+            for j in range(now.join_orders_n):
+                if (event.member >> s.t.join_orders[j].step) & 1:
+                    useful = useful or _of_use(s, j, row, latest)
+            if useful:
+                kept += 1
+            else:
+                event.expires = LONG_AGO
+                now.cascaded += 1
+    now.unpurged = 0
+    now.purge_from = max(_FEW, kept // 2)
+
+
+@kernel
+def _of_use(s: Search, number: int, row: int, latest: int) -> bool:
+    """Whether the event at ``row`` may be part of a match that an event after ``latest`` completes,
+    at the place of a join order.
+    """
+    now, join_order, e = s.state[0], s.t.join_orders[number], s.events
+    horizon, own = e[latest].horizon, -1
+    for f in range(join_order.floors_from, join_order.floors_to):
+        if s.t.floors[f].index < 0:
+            own = f
+    if own < 0:
+        return True
+    mine = e[row].ref_end if s.t.floors[own].by_end else e[row].ref
+    if horizon < mine + 1 - s.t.floors[own].strict:
+        return True
+    for step in range(len(s.partial)):
+        s.partial[step] = -1
+    s.partial[join_order.step] = row
+    low = max(e[row].ref_end, horizon) - now.within if now.within >= 0 else -FAR
+    for f in range(join_order.floors_from, own):
+        low = _least(s, f, low + s.t.floors[f].strict, latest)
+        if low == FAR:
+            return False
+    return bool(mine >= low + s.t.floors[own].strict)
+
+
+@inline
+def _least(s: Search, number: int, least: int, latest: int) -> int:
+    """The least end point from ``least`` on that is held or may still come at a place of the chain;
+    FAR if there is none.
+    """
+    floor, e = s.t.floors[number], s.events
+    found = FAR
+    if not floor.by_end:
+        order = e[latest].order
+        if not s.heard[floor.step] <= order < s.lost[floor.step]:
+            return least
+        starts = s.open_at[floor.step]
+        for i in range(s.open_n[floor.step]):
+            if starts[i] >= least:
+                found = starts[i]
+                break
+    return min(found, least_held(s, number, least, e[latest].horizon))
+
+
+# Purge by promises: what no future event can use any more is dropped (L09 VI-B).
+#
+# Source: L09 Algorithms 1 (Singleton-POG-Purge) and 2 (POG-Set-Purge). A positive event is kept
+# only if a match with it can still be completed or invalidated: every other step has a partner that
+# is there or may come, in the order and the window that the query asks for, and at least one of
+# these, or an event of a negated step, may still come. An event of a negated step is kept while a
+# positive event may come near it. Promises are of event times, so clock errors widen every range.
+#
+# A set purge looks at all events held; it is done when a promise moves and as many events have come
+# since the last one as half of those held then, so it costs a constant number of looks per event.
+
+
+_FAR: Final = 2**61
+_ENDED: Final = 2**62
+"""What is promised up to there never comes."""
+_COMPARED: Final = 3
+"""So many uncertain comparisons may lie between two events of a match."""
+_FURTHER: Final = 16
+"""So many errors further on an event may lie that still bears on the match."""
+_LATEST: Final = 2**63 - 1
+
+
+@kernel
+def purge_until(s: Search, moment: int, rows: int) -> None:
+    """Take in what was promised up to ``moment`` of the stream, and purge where it is worth it.
+
+    Args:
+        s: the search; ``moves`` from ``moves_n`` on are taken in.
+        moment: 2 n before row n of the stream, 2 n + 1 at it.
+        rows: how many rows of the store have been put in their stacks.
+    """
+    now = s.state[0]
+    while now.moves_n < len(s.moves) and s.moves[now.moves_n].moment <= moment:
+        move = s.moves[now.moves_n]
+        for step in range(len(s.covered)):
+            if s.clock_of[step] == move.clock:
+                s.covered[step] = max(s.covered[step], move.value)
+        now.moves_n += 1
+        if now.unpurged >= now.purge_from:
+            _purge(s, rows)
+
+
+@inline
+def _purge(s: Search, rows: int) -> None:
+    e, kept = s.events, 0
+    # What has expired at the newest row is gone already.
+    horizon = e[rows - 1].horizon if rows else LONG_AGO
+    for row in range(rows):
+        if e[row].expires >= horizon:
+            if _useful(s, row, horizon):
+                kept += 1
+            else:
+                e[row].expires = LONG_AGO
+    s.state[0].unpurged = 0
+    s.state[0].purge_from = kept // 2 if kept >= _FEW else 0
+
+
+@inline
+def _useful(s: Search, row: int, horizon: int) -> bool:
+    """Whether the event may still be part of what happens to a match."""
+    for number in range(s.state[0].join_orders_n):
+        join_order = s.t.join_orders[number]
+        if (s.events[row].member >> join_order.step) & 1:
+            if join_order.scope >= 0:
+                if _something_may_come(s, number, row):
+                    return True
+            elif _match_may_change(s, number, row, horizon):
+                return True
+    return False
+
+
+@kernel
+def _spread(s: Search, ref: int) -> int:
+    """How far the difference of any two times may be off [ns], of events held and to come, that
+    may be part of what happens to a match with an event at ``ref``.
+    """
+    now = s.state[0]
+    at = ref + max(now.within, 0)
+    for step in range(len(s.covered)):
+        if s.covered[step] < _ENDED:
+            at = max(at, s.covered[step])
+    at = min(at, _ENDED - 1)
+    # Errors that grow are larger where other errors make events lie later, or earlier.
+    later = _error_at(now, at + _FURTHER * _error_at(now, at))
+    at = max(ref - max(now.within, 0), 1 - _ENDED)
+    spread = 2 * max(later, _error_at(now, at - _FURTHER * _error_at(now, at)))
+    return max(spread, int(now.largest_t_a)) if now.max_delay else spread
+
+
+@inline
+def _error_at(now: np.record, ref: int) -> int:
+    """How wrong a clock may be at ``ref`` (``engine.core.released.ClockBound.at``)."""
+    grown = 0
+    if now.bound_rate > 0:
+        age = max(min(ref, _ENDED), now.bound_since) - now.bound_since
+        grown = age // NS_PER_S * now.bound_rate + age % NS_PER_S * now.bound_rate // NS_PER_S
+    if ref < now.bound_until:
+        age = now.bound_until - max(ref, -_ENDED)
+        before = age // NS_PER_S * now.bound_back + age % NS_PER_S * now.bound_back // NS_PER_S
+        grown = max(grown, before)
+    return int(min(grown + now.bound_unc, UNC_MAX_NS))
+
+
+@kernel
+def _something_may_come(s: Search, number: int, row: int) -> bool:
+    """Near an event of a negated step: a positive one, or a negative one that would take back a
+    match which this one invalidated, were it forgotten.
+    """
+    within_ns, ref, join_order = s.state[0].within, s.events[row].ref, s.t.join_orders[number]
+    branch = s.t.branches[join_order.branch]
+    within = (within_ns if within_ns >= 0 else _FAR) + _COMPARED * _spread(s, ref)
+    near = ref + min(within, _LATEST - abs(ref))
+    for m in range(branch.members_from, branch.members_to):
+        if s.covered[s.t.members[m].step] <= near:
+            return True
+    if within_ns >= 0 and _in_front(s.t, join_order.scope):
+        # The match begins up to WITHIN after it, and what is negated at its end another WITHIN.
+        near += min(within_ns, _LATEST - max(near, 0))
+    for scope in range(branch.scopes_from, branch.scopes_to):
+        if s.covered[s.t.scopes[scope].step] <= near:
+            return True
+    return False
+
+
+@inline
+def _in_front(t: Tables, scope: int) -> bool:
+    """Whether the scope lies before the whole match."""
+    for r in range(t.scopes[scope].relations_from, t.scopes[scope].relations_to):
+        if t.relations[r].right == t.scopes[scope].step and not t.relations[r].strict:
+            return True
+    return False
+
+
+@kernel
+def _match_may_change(s: Search, number: int, row: int, horizon: int) -> bool:
+    """Whether a match with a positive event can still be completed or invalidated.
+
+    ``depths``: by step, the least and the largest time that its event can have in such a match.
+    """
+    within, ref, join_order = s.state[0].within, s.events[row].ref, s.t.join_orders[number]
+    branch = s.t.branches[join_order.branch]
+    spread = _spread(s, ref)
+    within = (within if within >= 0 else _FAR) + _COMPARED * spread
+    within = min(within, _LATEST - abs(ref))
+    may_come = False
+    for scope in range(branch.scopes_from, branch.scopes_to):
+        may_come = may_come or s.covered[s.t.scopes[scope].step] <= ref + within
+    for step in range(len(s.partial)):
+        s.partial[step] = -1
+    start = join_order.step
+    s.partial[start] = row
+    s.depths[start].low = s.depths[start].high = ref
+    for p in range(join_order.probes_from, join_order.probes_to):
+        probe = s.t.probes[p]
+        step = probe.step
+        low, high, before = _range_of(s, probe, ref - within, ref + within, spread)
+        if low > high:
+            return False
+        comes = s.covered[step] <= high
+        may_come = may_come or comes
+        s.depths[step].low, s.depths[step].high = low, high
+        if comes and low >= s.covered[step]:
+            continue
+        if before:
+            found = _last_held(s, probe, start, low, high, horizon)
+            if not comes:
+                s.depths[step].high = found
+        else:
+            found = _first_held(s, probe, start, low, high, horizon)
+            s.depths[step].low = min(found, s.covered[step]) if comes else found
+        if not comes and (found < low or found > high):
+            return False
+    return may_come
+
+
+@inline
+def _range_of(
+    s: Search, probe: np.record, low: int, high: int, spread: int
+) -> tuple[int, int, bool]:
+    """The least and the largest time of the step that the probe finds, by the order of its start
+    and those of the steps before, and whether it must begin before one of these.
+    """
+    before, apart = False, -spread if spread else 1
+    for p in range(probe.pairs_from, probe.pairs_to):
+        other = s.depths[s.t.pairs[p].other]
+        for r in range(s.t.pairs[p].relations_from, s.t.pairs[p].relations_to):
+            relation = s.t.relations[r]
+            # Who ends before another starts begins before it as well.
+            if relation.strict and relation.bound == 0 == relation.right_end:
+                if relation.left == probe.step:
+                    high, before = min(high, other.high - apart), True
+                else:
+                    low = max(low, other.low + apart)
+    return low, high, before
+
+
+@inline
+def _stack_of(s: Search, probe: np.record, start: int) -> int:
+    """The stack of the probe's candidates, -1 for none, -2 if the start does not give its key."""
+    for k in range(probe.keys_from, probe.keys_to):
+        if s.t.keys[k].other != start:
+            return -2
+    key = key_of(s.t.keys, s.same, s.partial, probe.keys_from, probe.keys_to)
+    return find(s.stacks, probe.index, key)
+
+
+@inline
+def _first_held(s: Search, probe: np.record, start: int, low: int, high: int, horizon: int) -> int:
+    """The least time of a candidate in the range, beyond it if there is none."""
+    stack = _stack_of(s, probe, start)
+    if stack == -2:
+        return low
+    if stack < 0:
+        return high + 1
+    begin, size, entry = s.stacks.stack[stack].start, s.stacks.stack[stack].size, s.stacks.entry
+    at = first_not_below(entry, begin, size, low)
+    while at < begin + size and entry[at].time <= high:
+        if s.events[entry[at].row].expires >= horizon:
+            return int(entry[at].time)
+        at += 1
+    return high + 1
+
+
+@inline
+def _last_held(s: Search, probe: np.record, start: int, low: int, high: int, horizon: int) -> int:
+    """The largest time of a candidate in the range, below it if there is none."""
+    stack = _stack_of(s, probe, start)
+    if stack == -2:
+        return high
+    if stack < 0:
+        return low - 1
+    begin, size, entry = s.stacks.stack[stack].start, s.stacks.stack[stack].size, s.stacks.entry
+    at = first_not_below(entry, begin, size, high + 1) - 1
+    while at >= begin and entry[at].time >= low:
+        if s.events[entry[at].row].expires >= horizon:
+            return int(entry[at].time)
+        at -= 1
+    return low - 1

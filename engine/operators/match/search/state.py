@@ -1,0 +1,319 @@
+"""What the kernel searches with, and how one event is related to the events found already.
+
+Many small compiled functions would each be handed all arrays there are, so they take only those
+that they read; and arrays are few, of records.
+
+Clock errors widen the ranges by what may be wrong; what is found is then tested pair by pair, and
+is *possible* or *certain* (R19 3.2.3.2; ``engine.operators.match.verdict.certainty``).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from engine.core.released import NO_EPOCH
+from engine.kernels.jit import inline, kernel
+from engine.kernels.records import record
+from engine.kernels.tables import mixed
+from engine.operators.match.compiled.records import Tables
+from engine.operators.match.search.machine import (
+    CERTAINLY,
+    POSSIBLY,
+    Errors,
+    Programs,
+    holds,
+    lasts_exactly,
+    widest_of,
+)
+from engine.operators.match.search.stacks import Stacks
+
+_FAR: Final = 2**62
+IMPOSSIBLE: Final = 0
+POSSIBLE: Final = 1
+CERTAIN: Final = 2
+
+STATE: Final = record(
+    # settings
+    "max_delay", "within", "longest", "longest_negated", "keep", "join_orders_n", "indexes_n",
+    "divider", "drops",
+    # what changes
+    "spans", "widest", "widest_t_a", "found_n", "doubts_n", "moves_n", "unpurged", "purge_from",
+    "bound_unc", "bound_rate", "bound_since", "bound_back", "bound_until",
+    "largest_t_a",
+    "begun_n", "dropped", "cascaded", "doubted",
+)  # fmt: skip
+"""Settings of a search, and how far it is.
+
+``max_delay``: 1: R19's rule, else pairwise. ``within``: [ns]; -1: none. ``longest``,
+``longest_negated``: how long an event may last, as ``within``. ``keep``: how long an event
+is kept beyond its time [ns]; -1: for ever. ``join_orders_n``: 0: matches are not looked for.
+``divider``: 1: what lies before the window is left out by search, else by a test (L10 Opt. 4.3).
+``drops``: 1: intervals that promises leave
+without a chain below them are dropped (``dropping``).
+
+``spans``: 1: an event held is no point. ``widest``: the largest uncertainty of an event yet;
+``widest_t_a``: the largest T_a in force at one. ``found_n``, ``doubts_n``: rows written;
+``moves_n``: moves taken in. ``unpurged``: events put in since the last purge by promises;
+``purge_from``: so many must have been before the next.
+``bound_unc`` ... ``bound_until``: how wrong the clock of
+any source may be (``engine.core.released``).
+``largest_t_a``: so far. ``begun_n``: IBPs taken in; ``dropped``, ``cascaded``: intervals dropped as
+they came, and later. ``doubted``: 1: an event held may not have happened.
+"""
+BEGUN: Final = record("step", "time", "order")
+"""An IBP: an interval of ``step`` began at ``time``; it acts before row ``order`` of the stream."""
+MOVE: Final = record("moment", "clock", "value")
+"""A promise that moves: when (``search.purge``), of which clock, up to where."""
+RANGE: Final = record("low", "high")
+"""Of candidates left, without ``high``; while purging of times, with it."""
+
+
+class Search(NamedTuple):
+    """All that the kernel reads and writes; int64 if nothing else is said.
+
+    ``t``: the query's tables. ``state``: one STATE. ``events``: EVENT records.
+    ``raw``, ``ok``: (registers of conditions, events); see ``program_machine``.
+    ``same``, ``tag``: (registers of keys, events): two values are equal when both are; tag (int8) 0
+    stands for null. ``partial``: by step, the event found, or -1. ``depths``: RANGE by probe.
+    ``floor``: by step, below which none of its events can be in a match. ``moves``: MOVE, in stream
+    order, ``covered`` and ``clock_of`` by step (``purge``).
+    ``found``, ``rows`` (matches, steps) and ``doubts``: what is written
+    (``construction``). ``open``: float64, empty: what clocks err by is not given.
+    ``begun``: of BEGUN, in order; ``open_at`` (steps, room) and ``open_n``: by step the sorted
+    starts announced by IBPs; ``heard``, ``lost``: by step the rows from which on IBPs announce all
+    its intervals, and no more.
+    """
+
+    t: Tables
+    state: np.ndarray
+    events: np.ndarray
+    raw: np.ndarray
+    ok: np.ndarray
+    same: np.ndarray
+    tag: np.ndarray
+    programs: Programs
+    ranks: np.ndarray
+    stacks: Stacks
+    partial: np.ndarray
+    depths: np.ndarray
+    floor: np.ndarray
+    moves: np.ndarray
+    covered: np.ndarray
+    clock_of: np.ndarray
+    found: np.ndarray
+    rows: np.ndarray
+    doubts: np.ndarray
+    open: np.ndarray
+    begun: np.ndarray
+    open_at: np.ndarray
+    open_n: np.ndarray
+    heard: np.ndarray
+    lost: np.ndarray
+
+
+@inline
+def apart_error(one: np.record, one_end: int, two: np.record, two_end: int) -> int:
+    """How far the difference of two end points may be off [ns]: by what their clocks err, or of one
+    clock by what its rate may be off between them.
+    """
+    unc, other = one.unc_end if one_end else one.unc, two.unc_end if two_end else two.unc
+    epoch = one.epoch_end if one_end else one.epoch
+    its_epoch = two.epoch_end if two_end else two.epoch
+    if one.clock == two.clock and epoch == its_epoch != NO_EPOCH:
+        return int(abs(unc - other))
+    return int(unc + other)
+
+
+@inline
+def lasts_within(event: np.record, within: int) -> int:
+    """Whether an event lasts at most ``within`` (-1: any time): impossible, possible or certain."""
+    apart = event.ref_end - event.ref
+    if within < 0 or apart == 0:
+        return CERTAIN
+    error = 0 if lasts_exactly(event) else apart_error(event, 1, event, 0)
+    if apart > within + error:
+        return IMPOSSIBLE
+    return CERTAIN if apart <= within - error or error == 0 else POSSIBLE
+
+
+@kernel
+def related(
+    relations: np.ndarray, pair: np.record, now: np.record, e: np.ndarray, mine: int, other: int,
+    t_a: int,
+) -> int:  # fmt: skip
+    """Whether all relations of a pair are impossible, possible or certain."""
+    one, two = e[mine], e[other]
+    error, found = t_a, CERTAIN
+    for r in range(pair.relations_from, pair.relations_to):
+        relation = relations[r]
+        left, right = (one, two) if relation.left == pair.step else (two, one)
+        apart = _time(left, relation.left_end) - _time(right, relation.right_end)
+        if not now.max_delay:
+            error = apart_error(left, relation.left_end, right, relation.right_end)
+        if apart > relation.bound - error - relation.strict:
+            if error == 0 or apart > relation.bound + error:
+                return IMPOSSIBLE
+            found = POSSIBLE
+    return found
+
+
+@inline
+def _time(event: np.record, end: int) -> int:
+    """Of an end point."""
+    return int(event.ref_end) if end else int(event.ref)
+
+
+@inline
+def slack_of(now: np.record, e: np.ndarray, row: int) -> int:
+    """How far the difference of an event's time to any other may be off [ns]."""
+    return int(now.widest_t_a if now.max_delay else widest_of(e[row]) + now.widest)
+
+
+@inline
+def spread_of(now: np.record) -> int:
+    """How far the difference of any two times of events held may be off [ns]."""
+    return int(now.widest_t_a if now.max_delay else 2 * now.widest)
+
+
+@kernel
+def relations_hold(
+    pairs: np.ndarray, relations: np.ndarray, now: np.record, e: np.ndarray, partial: np.ndarray,
+    from_: int, to: int, mine: int, t_a: int,
+) -> int:  # fmt: skip
+    """``related`` for a range of pairs with events of ``partial``."""
+    found = CERTAIN
+    for p in range(from_, to):
+        if found != IMPOSSIBLE:
+            other = partial[pairs[p].other]
+            found = min(found, related(relations, pairs[p], now, e, mine, other, t_a))
+    return found
+
+
+@kernel
+def lowest(
+    pairs: np.ndarray, relations: np.ndarray, now: np.record, e: np.ndarray, partial: np.ndarray,
+    from_: int, to: int, by_end: int,
+) -> int:  # fmt: skip
+    """The least start (``by_end``: end) that a range of pairs leaves possible: no event ends before
+    it begins.
+    """
+    low = -_FAR
+    for p in range(from_, to):
+        pair = pairs[p]
+        row = partial[pair.other]
+        slack = slack_of(now, e, row)
+        for r in range(pair.relations_from, pair.relations_to):
+            relation = relations[r]
+            asks = relation.right == pair.step
+            asks = asks and (by_end or relation.right_end * now.spans == 0)
+            if asks and (relation.strict or now.divider):
+                least = _time(e[row], relation.left_end) - relation.bound
+                low = max(low, least - slack if slack else least + relation.strict)
+        if now.within >= 0 and now.divider:
+            # Between two steps there may lie three uncertain comparisons: e, first, last, f.
+            low = max(low, e[row].ref - now.within - 3 * spread_of(now))
+    return low
+
+
+@kernel
+def highest(
+    pairs: np.ndarray, relations: np.ndarray, now: np.record, e: np.ndarray, partial: np.ndarray,
+    from_: int, to: int, by_end: int,
+) -> int:  # fmt: skip
+    """The largest start (``by_end``: end) that a range of pairs leaves possible."""
+    high = _FAR
+    for p in range(from_, to):
+        pair = pairs[p]
+        row = partial[pair.other]
+        slack = slack_of(now, e, row)
+        for r in range(pair.relations_from, pair.relations_to):
+            relation = relations[r]
+            if relation.left == pair.step and relation.left_end >= by_end * now.spans:
+                most = _time(e[row], relation.right_end) + relation.bound
+                high = min(high, most + slack if slack else most - relation.strict)
+        if now.within >= 0:
+            high = min(high, e[row].ref + now.within + 3 * spread_of(now))
+    return high
+
+
+@inline
+def among(members: np.ndarray, partial: np.ndarray, from_: int, to: int, row: int) -> bool:
+    """Whether ``row`` is one of the match's positive events, a range of ``members``."""
+    for m in range(from_, to):  # noqa: SIM110 - compiled code has no any()
+        if partial[members[m].step] == row:
+            return True
+    return False
+
+
+@kernel
+def key_of(keys: np.ndarray, same: np.ndarray, partial: np.ndarray, from_: int, to: int) -> int:
+    """The key that a range of keys asks of a partner."""
+    found = 0
+    for k in range(from_, to):
+        found = mixed(found, same[keys[k].other_register, partial[keys[k].other]])
+    return found
+
+
+@kernel
+def keys_equal(
+    keys: np.ndarray, same: np.ndarray, tag: np.ndarray, partial: np.ndarray, from_: int, to: int,
+    mine: int,
+) -> bool:  # fmt: skip
+    """Whether ``mine`` equals the events found in all of a range of keys; nulls equal nothing."""
+    for k in range(from_, to):
+        other, own, its = partial[keys[k].other], keys[k].register, keys[k].other_register
+        if tag[own, mine] == 0 or tag[own, mine] != tag[its, other]:
+            return False
+        if same[own, mine] != same[its, other]:
+            return False
+    return True
+
+
+@inline
+def _holds(s: Search, which: int, t_a: int) -> bool:
+    errors = Errors(s.events, t_a if s.state[0].max_delay else -1, s.open)
+    return holds(s.programs, s.ranks, which, s.partial, s.raw, s.ok, errors)
+
+
+@inline
+def conditions_hold(s: Search, from_: int, to: int, t_a: int) -> bool:
+    """Whether the events in ``partial`` possibly satisfy a range of conditions."""
+    fine = True
+    for c in range(from_, to):
+        fine = fine and _holds(s, 2 * s.t.conditions[c].predicate + POSSIBLY, t_a)
+    return fine
+
+
+@kernel
+def conditions_met(s: Search, from_: int, to: int, t_a: int) -> int:
+    """Whether they satisfy them: impossible, possible or certain."""
+    if not conditions_hold(s, from_, to, t_a):
+        return IMPOSSIBLE
+    for c in range(from_, to):
+        condition = s.t.conditions[c]
+        if condition.clocked and not _holds(s, 2 * condition.predicate + CERTAINLY, t_a):
+            return POSSIBLE
+    return CERTAIN
+
+
+@inline
+def matched(s: Search, branch: int, t_a: int) -> int:
+    """Whether the positive events are a match, as far as clocks can say: impossible, possible or
+    certain. The probes have found them so, and without errors that is certain.
+    """
+    now, asked, found = s.state[0], s.t.branches[branch], CERTAIN
+    if spread_of(now):
+        for p in range(asked.pairs_from, asked.pairs_to):
+            pair = s.t.pairs[p]
+            mine, other = s.partial[pair.step], s.partial[pair.other]
+            found = min(found, related(s.t.relations, pair, now, s.events, mine, other, t_a))
+        if now.spans:
+            for m in range(asked.members_from, asked.members_to):
+                event = s.events[s.partial[s.t.members[m].step]]
+                found = min(found, lasts_within(event, now.longest))
+    from_, to = asked.conditions_from, asked.conditions_to
+    if found != IMPOSSIBLE and from_ < to:
+        found = min(found, conditions_met(s, from_, to, t_a))
+    return found

@@ -1,0 +1,415 @@
+"""SEQ: strictly increasing event time, every combination, with its certainty (SPEC 4.1, 4.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+from msgspec.structs import replace
+
+from edge_agent.records import DEFAULT_SITE
+from engine.barrier.base import ORDER, BarrierRequirements, Changes, MatcherOutput, ReleasedMatches
+from engine.barrier.registry import BarrierSettings, barrier_in_force, build_barrier
+from engine.barrier.stage import BarrierStage
+from engine.core.clocks.epochs import CLOCK_STATUS
+from engine.core.clocks.seen import MIXED, STAMPED_BY
+from engine.core.clocks.stream_clocks import NOTHING, StreamClocks
+from engine.core.errors import ContractViolation, UserError
+from engine.core.operator import Result, ResultPieces
+from engine.core.released import Released, Strings
+from engine.core.timeline import CHANCE, LONG_AGO, Moved, Steps, in_stream
+from engine.operators.match.compiled.membership import kept_attributes, members, step_filters
+from engine.operators.match.compiled.tables import Layout, layout_of
+from engine.operators.match.match_results import Matches
+from engine.operators.match.replay import Replay, all_of, difference
+from engine.operators.match.search.host import Kernel
+from engine.operators.match.search.stacks import Stacks
+from engine.operators.match.settings import PatternSettings, Rule
+from engine.operators.match.store import (
+    DOUBTED,
+    EXPIRES,
+    FIELDS,
+    HORIZON,
+    MEMBER,
+    T_A,
+    UNC_END,
+    Store,
+    widest_unc,
+)
+from engine.operators.match.verdict.certainty import no_surer_than
+from engine.operators.match.verdict.matches import Judge
+from engine.query.fields import attributes_of, released_columns
+from engine.query.plan import OrPlan, SeqPlan
+from engine.query.purge_settings import PURGES
+
+# SEQ: strictly increasing event time, every combination, with its certainty (SPEC 4.1, 4.3).
+#
+# The matcher knows nothing of strategies: it says what each released row does to matches,
+# completing new ones and, if it is of a negated step, invalidating older ones or putting them in
+# doubt; a barrier makes results of that. No table of matches is kept: the kernel finds both among
+# the events.
+#
+# An event is kept until ``ref + unc + W + keep_late_ns`` lies behind progress by more than clocks
+# may err (``clocks.stream_clocks``); then no row that is less than ``keep_late_ns`` late can
+# need it (one of a negated step at the front is kept for another W). Rows later than that are
+# counted and take no part. Without WITHIN nothing can be dropped; how much is held is counted.
+
+
+_INT_MAX: Final = 2**63 - 1
+_DEFAULT_KEEP_LATE_NS: Final = 60 * 10**9
+_NO_STRINGS: Final = Strings()
+"""Before the first batch, which brings the site's own."""
+
+
+class SeqMatcher:
+    """Operator of a ``SeqPlan`` or an ``OrPlan``.
+
+    Args:
+        plan: the query.
+        settings: certainty and bounds.
+        site: named in results.
+
+    Raises:
+        UserError: an unknown certainty, or negated steps without bounds.
+    """
+
+    def __init__(
+        self,
+        plan: SeqPlan | OrPlan,
+        settings: PatternSettings | None = None,
+        site: str = DEFAULT_SITE,
+    ) -> None:
+        self.plan = plan
+        self.settings = settings or PatternSettings()
+        self.site = site
+        self._rule = Rule(self.settings.certainty)
+        if self.settings.purge not in PURGES:
+            raise UserError(f"purge {self.settings.purge!r}: use {', '.join(PURGES)}")
+        self._layout = self._made_layout()
+        steps = self._layout.steps
+        self.asked = BarrierRequirements(
+            tuple(steps[step].type for step in self._layout.tables.scopes["step"].tolist()),
+            tuple(dict.fromkeys(step.type for step in steps if not step.negated)),
+            len(steps),
+            self.settings.purge == "promises",
+        )
+        self.types = tuple(sorted({step.type for step in steps}))
+        self.takes_halves = False
+        self._horizon = NOTHING
+        self._by_ends = self._layout.by_ends
+        self._within_ns = self._layout.branches[0].within_ns
+        self._keep_ns = kept_ns(self._within_ns, self.settings)
+        self._filters = step_filters(self._layout)
+        self._attributes = kept_attributes(self.plan, self._layout)
+        self.table = Store(self._layout.reads, self._layout.keyed)
+        """The events held."""
+        self._kernel = self._made_kernel()
+        self._strings = _NO_STRINGS
+        self._too_late = 0
+        self._most = 0
+        self._withdrawn = 0
+        self._has_cause = False
+
+    def _made_layout(self) -> Layout:
+        """Of the steps and their conditions."""
+        return layout_of(self.plan, self.settings.intervals)
+
+    def _made_kernel(self) -> Kernel:
+        """What finds matches."""
+        drops = self._by_ends and self.settings.purge == "promises"
+        return Kernel(
+            self._layout, self._rule, self._within_ns, self._keep_ns,
+            divider=self.settings.divider, most=self.settings.matches_max, drops=drops,
+        )  # fmt: skip
+
+    def required_columns(self) -> set[str]:
+        """Without RETURN a match shows every attribute, which no list can name.
+
+        ``engine.query.fields.needed_attributes`` says so.
+        """
+        return {*FIELDS, "status"} | released_columns(attributes_of(self.plan))
+
+    def counters(self) -> dict[str, int]:
+        """``too_late`` rows took no part; ``buffered`` events are held now, ``buffered_max`` were.
+
+        The latter is of memory: a batch is held beside what it makes expire, whatever its size.
+        ``confirmed_withdrawn``: matches that were confirmed by a bound that an event refuted since.
+        ``stack_moves``: entries shifted by late ones; ``looked_at``: candidates tested.
+        """
+        held = int((self.table.columns[EXPIRES][: self.table.n] >= self._horizon).sum())
+        over = max(0, self.table.n - self.settings.buffer_warn)
+        counts = {"too_late": self._too_late, "buffered": held, "beyond_limit": over}
+        counts |= {"buffered_max": self._most} | self._kernel.counters()
+        counts |= {"confirmed_withdrawn": self._withdrawn} if self._withdrawn else {}
+        return counts
+
+    @property
+    def stacks(self) -> Stacks:
+        """Where the kernel finds the events."""
+        return self._kernel.stacks
+
+    def process(self, released: Released) -> Iterator[MatcherOutput]:
+        """As ``engine.barrier.base.Matcher``.
+
+        Raises:
+            ContractViolation: the batch does not say how its clocks moved.
+        """
+        moved = released.moved
+        if moved is None:
+            raise ContractViolation(f"query {self.plan.name!r}: a batch without its clocks' moves")
+        self._strings = released.strings
+        timeline = moved.timeline(released, self.types, by_start=not self._by_ends)
+        refuted = self._refuted(released) if len(released.refuted.by) else None
+        changes = self._changes(released, moved, timeline.received.promised)
+        self._horizon = moved.horizon
+        if refuted is not None:
+            was, now = refuted.before, refuted.after
+            lost = was.stands & was.confirmed & ~(now.stands & now.confirmed)
+            self._withdrawn += int(lost.sum())
+            changes = self._caused_by_none(refuted, changes, released, moved)
+        yield MatcherOutput(changes, timeline)
+
+    def _refuted(self, released: Released) -> Changes | None:
+        """Events held err by more than was known: how matches stand now that stood otherwise.
+
+        A match is so too if it was let go; of matches whose events are gone nothing changes.
+        """
+        doubts = self.table.refuted(released.refuted)
+        if not doubts.by.any():
+            return None
+        before = self._matches(released.strings)
+        self.table.widen(doubts)
+        if self._rule is Rule.MAX_DELAY:
+            events = self.table.events[: self.table.n]
+            widest = max(int(events[name].max()) for name in ("unc", UNC_END))
+            events["t_a"][:] = np.maximum(events["t_a"], 2 * widest)
+        self._kernel.renumber(np.arange(self.table.n), self.table)
+        return difference(before, self._matches(released.strings))
+
+    def _matches(self, strings: Strings) -> Changes | None:
+        """The matches of the events held, one change for each."""
+        layout, rule, within_ns = self._layout, self._rule, self._within_ns
+        return Replay(layout, rule, within_ns, self._keep_ns, self.table, strings).matches()
+
+    def _caused_by_none(
+        self, refuted: Changes, changes: Changes | None, released: Released, moved: Moved
+    ) -> Changes:
+        """``refuted`` and ``changes``; the cause of the former is a row that is no step."""
+        store = self.table
+        at = min([released.refuted.at, *released.columns.get("release", ())[:1]])
+        row = store.taken(np.zeros(1, np.int64))
+        stands_for = (
+            (ORDER, moved.first - 1), ("release", at), (MEMBER, 0), (EXPIRES, LONG_AGO),
+        )  # fmt: skip
+        for name, value in stands_for:
+            row[name][:] = value
+        store.add(row, released.attr_types, released.strings)
+        self._has_cause = True
+        refuted.cause[:] = refuted.completing[:] = store.n - 1
+        return refuted if changes is None else all_of([refuted, changes])
+
+    def advance(self, now: int) -> Iterable[MatcherOutput]:  # noqa: ARG002 - no event waits
+        return ()
+
+    def finish(self, at: int) -> Iterable[MatcherOutput]:  # noqa: ARG002 - no event waits
+        return ()
+
+    def shown(self, given: ReleasedMatches) -> Sequence[Result]:
+        of = given
+        if CHANCE in self.table.columns:
+            of = no_surer_than(self.table.chances(given.rows), given)
+        return Matches(of, self.table, self._layout, self._strings, self.plan.name, self.site)
+
+    def _changes(
+        self, released: Released, moved: Moved, promised: dict[str, Steps]
+    ) -> Changes | None:
+        # Promises are of ends, and the purge asks when an event may still begin.
+        by_promises = self.settings.purge == "promises" and not self._by_ends
+        promised = promised if by_promises else {}
+        first_new, rows = self.table.n, self._taken_in(released, moved)
+        if not (len(rows) or (promised and first_new)):
+            return None
+        self._most = max(self._most, self.table.n)
+        if promised:
+            self._kernel.count_on(released.bound, moved.t_a)
+        found = self._kernel.construct(self.table, first_new, released.strings, promised)
+        judge = Judge(self._layout, self._rule, self.table, released.strings)
+        return judge.changes(*found)
+
+    def _taken_in(self, released: Released, moved: Moved) -> np.ndarray:
+        """The rows of the batch that can be steps, now at the end of the store."""
+        if not released.n:
+            return np.empty(0, np.int64)
+        member = self._members(released)
+        expires = self._expiry(released, member)
+        horizon = moved.rows.horizon
+        late = (member != 0) & (expires < horizon)
+        self._too_late += int(late.sum())
+        rows = np.flatnonzero((member != 0) & ~late)
+        taken: np.ndarray | slice
+        taken = slice(None) if len(rows) == released.n else rows  # of all, no copies are made
+        more = {
+            ORDER: moved.first + rows,
+            EXPIRES: expires[taken],
+            MEMBER: member[taken],
+            HORIZON: horizon[taken],
+            T_A: moved.rows.t_a[taken],
+        }
+        if MIXED in released.columns:
+            more[MIXED] = released.columns[MIXED][taken]
+        for name in (STAMPED_BY, CLOCK_STATUS):
+            if name in released.columns:
+                more[name] = released.columns[name][taken]
+        if CHANCE in released.columns:
+            more[CHANCE] = released.columns[CHANCE][taken]
+            more[DOUBTED] = (more[CHANCE] != 1).astype(np.int32)
+        now = self._at_once(released, moved, rows, more)
+        rows = rows[now]
+        if len(rows):
+            more = {name: column[now] for name, column in more.items()}
+            self.table.append(released, rows, self._attributes, more)
+        return rows
+
+    def _members(self, released: Released) -> np.ndarray:
+        """Per row, bit k: it can be step k."""
+        return members(self._filters, released)
+
+    def _at_once(
+        self,
+        released: Released,  # noqa: ARG002
+        moved: Moved,  # noqa: ARG002
+        rows: np.ndarray,  # noqa: ARG002
+        more: dict[str, np.ndarray],  # noqa: ARG002
+    ) -> np.ndarray | slice:
+        """Which of ``rows`` are matched now, and not later (``spill.matcher``)."""
+        return slice(None)
+
+    def _expiry(self, released: Released, member: np.ndarray) -> np.ndarray:
+        if self._keep_ns is None:
+            return np.full(released.n, _INT_MAX)
+        ref, unc = released.columns["ref"], widest_unc(released)
+        expires = ref + unc + self._keep_ns
+        spread = self._t_a(released)
+        for step, leading in self._layout.negated:
+            # No match that it may have changed is changed by another one once it is gone.
+            longer = (self._within_ns or 0) if leading else 0
+            mine = np.flatnonzero(member >> step & 1)
+            negative = ref[mine] + np.maximum(unc, spread)[mine] + self._keep_ns + longer
+            expires[mine] = np.maximum(expires[mine], negative)
+        return np.asarray(expires)
+
+    def _t_a(self, released: Released) -> np.ndarray:
+        """Per row, how far any two times near it may be off together by R19's rule [ns]."""
+        spread = np.full(released.n, released.t_a)
+        if self._rule is Rule.MAX_DELAY:
+            spread = np.maximum(spread, 2 * released.bound.at(released.columns["ref"]))
+        return spread
+
+    def purge(self, held_rows: Callable[[], np.ndarray]) -> np.ndarray | None:
+        """Drop expired events once they are half of what is held."""
+        if self._has_cause:
+            self._drop_cause()
+        n = self.table.n
+        if not n:
+            return None
+        alive = self.table.columns[EXPIRES][:n] >= self._horizon
+        return self._kept(alive, held_rows) if 2 * int(alive.sum()) <= n else None
+
+    def _drop_cause(self) -> None:
+        """The row of ``_caused_by_none`` has done its work."""
+        self.table.n -= 1
+        self._has_cause = False
+
+    def _kept(self, alive: np.ndarray, held_rows: Callable[[], np.ndarray]) -> np.ndarray:
+        """Keep these rows and those held; gives the new number of each."""
+        alive[held_rows()] = True
+        number = self.table.keep(alive)
+        self._kernel.renumber(number, self.table)
+        return number
+
+    def codes(self) -> np.ndarray | None:
+        return self.table.codes()
+
+    def snapshot(self) -> dict[str, Any]:
+        return {
+            "store": self.table.snapshot(),
+            "horizon": self._horizon,
+            "too_late": self._too_late,
+            "most": self._most,
+            "withdrawn": self._withdrawn,
+            "kernel": self._kernel.snapshot(),
+            "strings": list(self._strings.texts),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.table.restore(state["store"])
+        self._horizon = state["horizon"]
+        self._too_late, self._most = state["too_late"], state["most"]
+        self._withdrawn = state["withdrawn"]
+        self._kernel.restore(state["kernel"])
+        self._strings = Strings(state["strings"])
+
+
+def kept_ns(within_ns: int | None, settings: PatternSettings) -> int | None:
+    """How long behind progress events are kept [ns]; None: for ever."""
+    if within_ns is None:
+        return None
+    if settings.purge == "slack":
+        return within_ns + settings.slack_ns
+    keep_late = settings.keep_late_ns
+    if keep_late is None:
+        keep_late = max(_DEFAULT_KEEP_LATE_NS, within_ns)
+    return within_ns + keep_late
+
+
+# A matcher with its barrier and its stream's clocks, without an order, for ordered streams.
+
+
+class Alone:
+    """Answers one query over a stream that is released already.
+
+    Args:
+        matcher: of the query.
+        barrier: turns matches into results; None = as the query's REALTIME says.
+    """
+
+    def __init__(self, matcher: SeqMatcher, barrier: BarrierSettings | None = None) -> None:
+        in_force = barrier_in_force(barrier, matcher.plan.realtime)
+        self.matcher = matcher
+        self._stage = BarrierStage(matcher, build_barrier(in_force, matcher.asked))
+        settings = matcher.settings
+        self._clocks = StreamClocks(
+            frozenset(matcher.types),
+            by_clock=settings.purge == "slack",
+            certainty=settings.certainty,
+        )
+
+    def process(self, released: Released) -> ResultPieces:
+        """What a batch makes known."""
+        ordered = in_stream(released)
+        ordered = replace(ordered, moved=self._clocks.advance(ordered))
+        results = ResultPieces()
+        results.extend(self._stage.process(ordered))
+        return results
+
+    def advance(self, now: int) -> Sequence[Result]:
+        """The arrival clock has come to ``now``."""
+        return self._stage.advance(now)
+
+    def finish(self, at: int) -> Sequence[Result]:
+        """End of the stream at arrival-clock instant ``at``."""
+        return self._stage.finish(at)
+
+    def counters(self) -> dict[str, int]:
+        """Of matcher and barrier."""
+        return self._stage.counters()
+
+    def snapshot(self) -> dict[str, Any]:
+        """State as plain data."""
+        return {"stage": self._stage.snapshot(), "clocks": self._clocks.snapshot()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over a snapshot of one with equal settings."""
+        self._stage.restore(state["stage"])
+        self._clocks.restore(state["clocks"])

@@ -1,0 +1,353 @@
+"""Old events of a query in chunks by time, in memory or in files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final, Protocol
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+
+from engine.core.errors import UserError
+from engine.log.whole_file import sync_folder
+from engine.operators.match.spill.bounds import KEY, KeyFilter
+from engine.operators.match.store import EXPIRES
+
+# Where pieces of chunks of spilled events are: in memory, or one file each.
+#
+# A store keeps bytes by number; what was put is never changed. Its snapshot goes into the
+# operator's; restored, it gives what was there then, whatever was put or deleted since.
+
+
+_SUFFIX: Final = ".arrow"
+
+
+class ChunksGone(UserError):  # noqa: N818 - what was lost, not what went wrong
+    """A store is not as it was at its snapshot."""
+
+
+class ChunkStore(Protocol):
+    """Bytes by number."""
+
+    def put(self, number: int, content: bytes) -> None:
+        """Keep ``content`` under a number that was never used."""
+
+    def get(self, number: int) -> bytes:
+        """What was put."""
+
+    def delete(self, number: int) -> None:
+        """It is not asked for again."""
+
+    def close(self) -> None:
+        """End of the input: no more requests."""
+
+    def snapshot(self) -> Any:
+        """Plain data."""
+
+    def restore(self, state: Any) -> None:
+        """Takes over a snapshot of a store at the same place."""
+
+
+class MemoryChunks:
+    """In memory: bounds nothing; for tests, and to see what spilling alone costs."""
+
+    def __init__(self) -> None:
+        self._chunks: dict[int, bytes] = {}
+
+    def put(self, number: int, content: bytes) -> None:
+        self._chunks[number] = content
+
+    def get(self, number: int) -> bytes:
+        return self._chunks[number]
+
+    def delete(self, number: int) -> None:
+        del self._chunks[number]
+
+    def close(self) -> None:
+        self._chunks.clear()
+
+    def snapshot(self) -> dict[int, bytes]:
+        return dict(self._chunks)
+
+    def restore(self, state: dict[int, bytes]) -> None:
+        self._chunks = dict(state)
+
+
+class FileChunks:
+    """One file per number, on disk when a snapshot has it: most go before there is one.
+
+    Files of the two last snapshots stay (the last one may not have been made safe yet), so that
+    restoring finds what was there then.
+
+    Args:
+        folder: of this store alone; made if need be.
+        root: what lies between it and ``folder`` goes with that once it is empty; None: nothing.
+
+    Raises:
+        UserError: it cannot be made.
+    """
+
+    def __init__(self, folder: Path, root: Path | None = None) -> None:
+        self._folder = folder
+        self._root = root
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"{folder}: cannot be a folder for chunks: {error.strerror}") from error
+        self._there: set[int] = set()
+        self._unsynced: set[int] = set()
+        self._kept: list[set[int]] = []
+        """What the last snapshots have."""
+
+    def put(self, number: int, content: bytes) -> None:
+        self._path(number).write_bytes(content)
+        self._there.add(number)
+        self._unsynced.add(number)
+
+    def get(self, number: int) -> bytes:
+        return self._path(number).read_bytes()
+
+    def delete(self, number: int) -> None:
+        self._there.discard(number)
+        self._unsynced.discard(number)
+        self._remove_unneeded({number})
+
+    def close(self) -> None:
+        shutil.rmtree(self._folder)
+        above = self._folder.parent
+        while self._root in above.parents and not any(above.iterdir()):
+            above.rmdir()
+            above = above.parent
+        self._there.clear()
+        self._unsynced.clear()
+        self._kept.clear()
+
+    def snapshot(self) -> list[int]:
+        for number in self._unsynced:
+            with self._path(number).open("rb") as file:
+                os.fsync(file.fileno())
+        if self._unsynced:
+            sync_folder(self._folder)
+            self._unsynced.clear()
+        before = set().union(*self._kept)
+        self._kept = [*self._kept[-1:], set(self._there)]
+        self._remove_unneeded(before)
+        return sorted(self._there)
+
+    def restore(self, state: list[int]) -> None:
+        gone = [number for number in state if not self._path(number).exists()]
+        if gone:
+            raise ChunksGone(f"{self._folder}: {len(gone)} chunks of spilled events are gone")
+        self._there = set(state)
+        self._kept = [set(state)]
+        self._remove_unneeded({int(path.stem) for path in self._folder.glob(f"*{_SUFFIX}")})
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{number}{_SUFFIX}"
+
+    def _remove_unneeded(self, numbers: set[int]) -> None:
+        for number in numbers - self._there.union(*self._kept):
+            self._path(number).unlink(missing_ok=True)
+
+
+class ChunksApart:
+    """Another's chunks to read; what is put or deleted here changes nothing there.
+
+    Args:
+        kept: the other.
+    """
+
+    def __init__(self, kept: ChunkStore) -> None:
+        self._kept = kept
+        self._own: dict[int, bytes] = {}
+
+    def put(self, number: int, content: bytes) -> None:
+        self._own[number] = content
+
+    def get(self, number: int) -> bytes:
+        own = self._own.get(number)
+        return self._kept.get(number) if own is None else own
+
+    def delete(self, number: int) -> None:
+        self._own.pop(number, None)
+
+    def close(self) -> None:
+        self._own.clear()
+
+    def snapshot(self) -> None:
+        """Nothing of it is kept."""
+
+    def restore(self, state: Any) -> None:
+        """The other has it."""
+
+
+def folder_of(root: Path, site: str, query: str) -> Path:
+    """Of one query and site; their names may hold anything."""
+    return root / f"site-{quote(site, safe='')}" / f"query-{quote(query, safe='')}"
+
+
+Columns = dict[str, np.ndarray]
+
+
+def packed(columns: Columns) -> bytes:
+    """Equally long columns as an Arrow IPC file."""
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(np.ascontiguousarray(column)) for column in columns.values()], list(columns)
+    )
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def unpacked(content: bytes) -> Columns:
+    """What ``packed`` was given."""
+    with pa.ipc.open_file(pa.BufferReader(content)) as reader:
+        batch = reader.get_batch(0)
+    return {
+        name: column.to_numpy(zero_copy_only=False)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+    }
+
+
+def joined(parts: Iterable[Columns]) -> Columns:
+    """One below the other; what a part lacks is 0, types widen."""
+    parts = [part for part in parts if part]
+    lengths = [len(next(iter(part.values()))) for part in parts]
+    found: Columns = {}
+    for name in dict.fromkeys(name for part in parts for name in part):
+        dtype = np.result_type(*(part[name].dtype for part in parts if name in part))
+        found[name] = np.concatenate([
+            part.get(name, np.zeros(length, dtype)).astype(dtype, copy=False)
+            for part, length in zip(parts, lengths, strict=True)
+        ])  # fmt: skip
+    return found
+
+
+def places_by(values: np.ndarray) -> dict[int, np.ndarray]:
+    """Places of each value, ascending; by value, ascending."""
+    order = np.argsort(values, kind="stable")
+    every, firsts = np.unique(values[order], return_index=True)
+    ends = [*firsts[1:].tolist(), len(values)]
+    return {
+        value: order[first:end]
+        for value, first, end in zip(every.tolist(), firsts.tolist(), ends, strict=False)
+    }
+
+
+# Old events of a query in chunks by time; memory holds only requested ones.
+#
+# L09 VIII: states "stored as frames indexed by time"; here one store serves all steps.
+
+
+_PIECES: Final = 16
+
+
+class Cold:
+    """Chunk k holds the events with ref in [k * chunk_ns, (k + 1) * chunk_ns); each of its parts by
+    key is in pieces: late ones are put beside what is there, and many pieces are made one again.
+
+    Args:
+        store: where the chunks are.
+        chunk_ns: span of a chunk.
+        parts: how many parts there are.
+    """
+
+    def __init__(self, store: ChunkStore, chunk_ns: int, parts: int) -> None:
+        self._store = store
+        self._chunk_ns = chunk_ns
+        self._parts = parts
+        self._held: dict[int, list[tuple[int, int]]] = {}
+        """By parts * chunk + part: its pieces, and when the last event of each expires."""
+        self._pieces = 0
+        self._spilled = 0
+        self._loads = 0
+
+    def counters(self) -> dict[str, int]:
+        """``spilled`` events, late ones apart; ``chunks`` there are; ``chunk_loads`` so far, where
+        a part of a chunk counts as one.
+        """
+        chunks = len({place // self._parts for place in self._held})
+        return {"spilled": self._spilled, "chunks": chunks, "chunk_loads": self._loads}
+
+    def numbers(self, ref: np.ndarray) -> np.ndarray:
+        """The chunks that events of these times belong to."""
+        return ref // self._chunk_ns
+
+    def spans(self) -> tuple[np.ndarray, np.ndarray]:
+        """The first and the last time of each part of a chunk."""
+        firsts = np.array(list(self._held), np.int64) // self._parts * self._chunk_ns
+        return firsts, firsts + self._chunk_ns - 1
+
+    def spill(self, columns: Columns) -> None:
+        """Put events into chunks, whether there are any yet or not."""
+        places = self.numbers(columns["ref"]) * self._parts
+        if self._parts > 1 and len(places):
+            places = places + columns[KEY] % self._parts
+        self._spilled += len(places)
+        for place, mine in places_by(places).items():
+            more = {name: column[mine] for name, column in columns.items()}
+            pieces = self._held.setdefault(place, [])
+            if len(pieces) >= _PIECES:
+                more = joined([self._load(place), more])
+                self._delete(place)
+            self._store.put(self._pieces, packed(more))
+            pieces.append((self._pieces, int(more[EXPIRES].max())))
+            self._pieces += 1
+
+    def between(self, low: int, high: int, part: int, wanted: KeyFilter) -> Columns:
+        """The events of a part with a ref from ``low`` to ``high`` and a key that is ``wanted``; no
+        column if there are none.
+        """
+        first, last = low // self._chunk_ns, high // self._chunk_ns
+        found = []
+        for place in sorted(self._held):
+            number, of = divmod(place, self._parts)
+            if of == part and first <= number <= last:
+                columns = self._load(place)
+                ref = columns["ref"]
+                mine = (ref >= low) & (ref <= high) & wanted.among(columns, len(ref))
+                some = np.flatnonzero(mine)
+                found.append({name: column[some] for name, column in columns.items()})
+        return joined(found)
+
+    def _load(self, place: int) -> Columns:
+        self._loads += 1
+        return joined([unpacked(self._store.get(piece)) for piece, _ in self._held[place]])
+
+    def _delete(self, place: int) -> None:
+        for piece, _ in self._held[place]:
+            self._store.delete(piece)
+        self._held[place].clear()
+
+    def purge(self, horizon: int) -> None:
+        """Delete what has expired against ``horizon``, a part of a chunk at a time."""
+        for place, pieces in list(self._held.items()):
+            if max(expires for _, expires in pieces) < horizon:
+                self._delete(place)
+                del self._held[place]
+
+    def close(self) -> None:
+        """End of the input."""
+        for place in self._held:
+            self._delete(place)
+        self._held.clear()
+        self._store.close()
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "held": {place: list(pieces) for place, pieces in self._held.items()},
+            "counts": [self._spilled, self._loads, self._pieces],
+            "store": self._store.snapshot(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over a snapshot."""
+        self._held = {place: list(pieces) for place, pieces in state["held"].items()}
+        self._spilled, self._loads, self._pieces = state["counts"]
+        self._store.restore(state["store"])

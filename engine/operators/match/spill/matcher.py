@@ -1,0 +1,418 @@
+"""SEQ over windows larger than memory: old events lie in chunks by time (L09 VIII)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import numpy as np
+from msgspec.structs import astuple, replace
+
+from edge_agent.records import DEFAULT_SITE
+from engine.barrier.base import ORDER, Changes, MatcherOutput
+from engine.core.clocks.stream_clocks import StreamClocks
+from engine.core.errors import UserError
+from engine.core.released import Promises, Refuted, Released
+from engine.core.timeline import Ahead, Moved
+from engine.operators.match.compiled.membership import members
+from engine.operators.match.replay import Replay, all_of, difference
+from engine.operators.match.seq import SeqMatcher
+from engine.operators.match.settings import PatternSettings, Rule
+from engine.operators.match.spill.bounds import (
+    KEY,
+    KeyFilter,
+    Keys,
+    SpillSettings,
+    keys_of,
+    spill_bounds,
+)
+from engine.operators.match.spill.chunks import (
+    ChunkStore,
+    Cold,
+    Columns,
+    FileChunks,
+    MemoryChunks,
+    folder_of,
+    joined,
+)
+from engine.operators.match.spill.waiting import LateEvents, Turn, cut
+from engine.operators.match.store import EXPIRES, HORIZON, MEMBER, Store, Widening
+from engine.operators.match.verdict.matches import Judge
+from engine.query.plan import OrPlan, SeqPlan
+
+# SEQ over windows larger than memory: old events lie in chunks by time (L09 VIII).
+#
+# *Hot* events, up to ``hot_ns`` behind progress, stay in memory; older ones go to chunks. An event
+# that may match some of those is put off. When ``pending`` events of one chunk are, or the oldest
+# of them has waited ``wait_ns`` on the arrival clock, the chunks in their reach are loaded, all
+# that they change is found at once (``spill.matcher``) and handed to the same
+# barrier, as of that instant. So results may come later, and the net result is the same.
+#
+# Where ``hot_ns`` is at least what a new event looks back, events in order never wait. Where it is
+# less, every event does. Then a turn needs all of WITHIN, but where events have keys
+# (``engine.operators.match.spill.bounds``) only one part of it at a time.
+#
+# When they are due is decided at rows, wherever batches are cut; what is in memory and what in
+# chunks besides, and in how many parts, is not seen in results.
+
+
+_LEAST: Final = -(2**61)
+"""Progress below it is none."""
+_UNCERTAIN: Final = 8
+"""So many comparisons, each wrong by the largest error, may lie between two events of a match."""
+
+
+class SpillingMatcher(SeqMatcher):
+    """``SeqMatcher`` with bounded memory.
+
+    Args:
+        plan: the query; it needs WITHIN.
+        spill: what stays in memory, and when late events are looked at.
+        settings: certainty and bounds.
+        site: named in results.
+        chunks: where the chunks are; None = in files below ``spill.folder``.
+
+    Raises:
+        UserError: no WITHIN, parts of a query whose events have no key, or another purge.
+    """
+
+    def __init__(
+        self,
+        plan: SeqPlan | OrPlan,
+        spill: SpillSettings,
+        settings: PatternSettings | None = None,
+        site: str = DEFAULT_SITE,
+        chunks: ChunkStore | None = None,
+    ) -> None:
+        super().__init__(plan, settings, site)
+        if self.settings.purge != "late":
+            raise UserError(f"query {plan.name!r}: spill goes with purge 'late' alone")
+        # Its own, as a turn within a batch asks for the clocks as of its instant.
+        self._clocks = StreamClocks(frozenset(self.types), certainty=self._rule.value)
+        bounds = self._bounds = spill_bounds(plan, spill)
+        if chunks is None:
+            chunks = MemoryChunks()
+            if bounds.folder is not None:
+                root = bounds.folder
+                chunks = FileChunks(folder_of(root, site, plan.name), root)
+        self._cold = Cold(chunks, bounds.chunk_ns, bounds.parts)
+        self._keys = Keys(self._layout) if keys_of(self._layout) else None
+        self._cold_until = _LEAST
+        """Events below it are in chunks; copies of them may be here for matches that are held."""
+        self._pending = Store(self._layout.reads, self._layout.keyed)
+        self._waiting = LateEvents(bounds.pending, bounds.wait_ns)
+        self._types: dict[str, str] = {}
+        self._refutations = list[tuple[Refuted, int, int, int]]()
+        """Each with the number of the next row, ``_cold_until`` and ``_spread`` then."""
+        self._spread = 0
+        """T_a by ``max-delay`` of what was released before the batch."""
+        self._widest_t_a = 0
+        self._promises = False
+        self._put_off = 0
+        self._turns = 0
+
+    def counters(self) -> dict[str, int]:
+        """Besides: ``put_off`` events, ``pending`` now, looked at in ``turns``.
+
+        ``buffered_max``: with those that wait, and with what a turn loads and moves here.
+        """
+        found = super().counters() | self._cold.counters()
+        more = {"put_off": self._put_off, "pending": self._pending.n, "turns": self._turns}
+        return found | more
+
+    def process(self, released: Released) -> Iterator[MatcherOutput]:
+        self._strings = released.strings
+        self._types |= released.attr_types
+        self._promises = released.promises is not None
+        start = 0
+        for turn in self._due(released):
+            before, released = cut(released, turn, start)
+            start = turn.row
+            yield from super().process(self._clocked(before))
+            yield self._taken(turn)
+        yield from super().process(self._clocked(released))
+
+    def _clocked(self, released: Released) -> Released:
+        self._spread = self._clocks.widest(released) if self._rule is Rule.MAX_DELAY else 0
+        return replace(released, moved=self._clocks.advance(released))
+
+    def advance(self, now: int) -> Iterator[MatcherOutput]:
+        return map(self._taken, self._waiting.until(now))
+
+    def finish(self, at: int) -> Iterator[MatcherOutput]:
+        yield from map(self._taken, [*self._waiting.until(at), *self._waiting.rest(at)])
+        self._cold.close()
+
+    # ---- bounds of clocks that do not hold ------------------------------------------------------
+
+    def _refuted(self, released: Released) -> Changes | None:
+        """Of chunks and hot events together, and as much of them at a time as a turn loads. Chunks
+        stay as they are; what is read of them is widened. What waits is in no match yet.
+        """
+        of, found = released.refuted, list[Changes]()
+        reach = int(self._reach_ns(self._clocks.error, max(self._widest_t_a, released.t_a)))
+        t_a = self._spread
+        hot = self.table.columns["ref"][: self.table.n][self._is_hot()]
+        length = max(self._bounds.together_ns, reach)
+        begins = np.unique(np.concatenate([hot, *self._cold.spans()]) // length) * length
+        if not t_a:  # by which all events are compared
+            reached = (begins + length > of.low.min() - reach) & (begins <= of.high.max() + reach)
+            begins = begins[reached]
+        for begin in begins.tolist():
+            for part in range(self._bounds.parts):
+                changes = self._doubted(of, (begin, begin + length), reach, part, t_a)
+                if changes is not None:
+                    found.append(changes)
+        self._refutations.append((of, self._clocks.rows - released.n, self._cold_until, t_a))
+        self.table.widen(self.table.refuted(of))
+        self.table.events["t_a"] = np.maximum(self.table.events["t_a"], t_a)
+        self._kernel.renumber(np.arange(self.table.n), self.table)
+        return self._ordered(all_of(found)) if found else None
+
+    def _doubted(
+        self, of: Refuted, firsts: tuple[int, int], reach: int, part: int, t_a: int
+    ) -> Changes | None:
+        """How matches of a part stand now whose first event lies between two times."""
+        begin, end = firsts
+        room = self._in_reach({}, begin - reach, end + reach, part)
+        self._most = max(self._most, self.table.n + self._pending.n + room.n)
+        doubts = room.refuted(of)
+        if not (doubts.by.any() or (room.events["t_a"][: room.n] < t_a).any()):
+            return None
+        before = self._replay(room).matches()
+        room.widen(doubts)
+        room.events["t_a"] = np.maximum(room.events["t_a"], t_a)
+        changes = difference(before, self._replay(room).matches())
+        if changes is None:
+            return None
+        rows = changes.rows
+        ref = np.where(rows >= 0, room.columns["ref"][rows], end).min(axis=1)
+        mine = np.flatnonzero((ref >= begin) & (ref < end))
+        if not len(mine):
+            return None
+        changes = changes.take(mine)
+        self._move_here(changes, room)
+        return changes
+
+    def _widen(self, room: Store, late: np.ndarray) -> None:
+        """What was in chunks or waited (``late``) when a bound of its clock was refuted errs by
+        more than they say.
+        """
+        order, ref = room.columns[ORDER][: room.n], room.columns["ref"][: room.n]
+        for of, first, cold_until, t_a in self._refutations:
+            mine, doubts = (order < first) & (late | (ref < cold_until)), room.refuted(of)
+            room.widen(Widening(np.where(mine, doubts.by, 0), doubts.apart & mine))
+            mine, events = order < first, room.events[: room.n]
+            events["t_a"][mine] = np.maximum(events["t_a"][mine], t_a)
+
+    def _replay(self, room: Store) -> Replay:
+        within, keep = self._bounds.within_ns, self._keep_ns or 0
+        return Replay(self._layout, self._rule, within, keep, room, self._strings)
+
+    # ---- who waits, and how long ----------------------------------------------------------------
+
+    def _due(self, released: Released) -> list[Turn]:
+        """The turns that come within the batch."""
+        times = [released.progress.at] + ([released.promises.at] if released.promises else [])
+        ends = [int(at.max()) for at in times if len(at)]
+        if not released.n:
+            return self._waiting.until(max(ends, default=_LEAST))
+        release, ref = released.columns["release"], released.columns["ref"]
+        ahead = self._clocks.ahead(released)
+        member = members(self._filters, released)
+        mine = np.flatnonzero((member != 0) & (self._expiry(released, member) >= ahead.horizon))
+        rows = mine[self._reaches_cold(ref[mine], ahead, mine, released.t_a)]
+        now = max([int(release[-1]), *ends])
+        return self._waiting.add(rows, self._groups(ref[rows]), release, now)
+
+    def _groups(self, ref: np.ndarray) -> np.ndarray:
+        """Events of one group have their turn together."""
+        return ref // self._bounds.together_ns
+
+    def _reaches_cold(
+        self, ref: np.ndarray, ahead: Ahead, rows: np.ndarray, t_a: int
+    ) -> np.ndarray:
+        low = ref - self._reach_ns(ahead.error[rows], max(t_a, self._widest_t_a))
+        return np.asarray(low < self._border(ahead.frontier[rows]))
+
+    def _reach_ns(self, off: np.ndarray | int, t_a: int) -> np.ndarray | int:
+        """How far from an event may be what it does something to, or what bears on that."""
+        error = np.maximum(2 * off, t_a if self._rule.by_delay else 0)
+        return self._bounds.windows * (self._bounds.within_ns + _UNCERTAIN * error)
+
+    def _border(self, frontier: np.ndarray) -> np.ndarray:
+        """Events below it count as cold."""
+        hot = np.maximum(frontier, _LEAST) - self._bounds.hot_ns
+        chunk_ns = self._bounds.chunk_ns
+        return np.asarray(hot // chunk_ns * chunk_ns)
+
+    def _at_once(
+        self, released: Released, moved: Moved, rows: np.ndarray, more: dict[str, np.ndarray]
+    ) -> np.ndarray:
+        ref = released.columns["ref"][rows]
+        waits = self._reaches_cold(ref, moved.rows, rows, released.t_a)
+        self._widest_t_a = max(self._widest_t_a, released.t_a)
+        if self._keys is not None:
+            more[KEY] = self._keys.of(released, rows)
+        if waits.any():
+            late = {name: column[waits] for name, column in more.items()}
+            self._pending.append(released, rows[waits], self._attributes, late)
+            self._put_off += int(waits.sum())
+        now = self.table.n + int((~waits).sum())
+        self._most = max(self._most, now + self._pending.n)
+        return ~waits
+
+    # ---- a turn ---------------------------------------------------------------------------------
+
+    def _taken(self, turn: Turn) -> MatcherOutput:
+        """What the events of one chunk that waited do, as of the turn's instant."""
+        self._turns += 1
+        nothing = Released(
+            0, {}, {}, self._strings, self._widest_t_a,
+            promises=Promises() if self._promises else None, bound=self._clocks.bound,
+        )  # fmt: skip
+        timeline = self._clocks.advance(nothing).timeline(nothing, self.types)
+        self._horizon = self._clocks.horizon
+        pending = self._pending
+        mine = self._groups(pending.columns["ref"][: pending.n]) == turn.chunk
+        rows = np.flatnonzero(mine)
+        parts = np.zeros(len(rows), np.int64)
+        if self._keys is not None:
+            parts = pending.columns[KEY][rows] % self._bounds.parts
+        found = []
+        for part in np.unique(parts).tolist():
+            changes = self._deferred(pending.taken(rows[parts == part]), part)
+            if changes is not None:
+                found.append(changes)
+        pending.keep(~mine)
+        changes = self._caused(found, turn) if found else None
+        return MatcherOutput(changes, replace(timeline, now=turn.at))
+
+    def _deferred(self, late: Columns, part: int) -> Changes | None:
+        """What ``late`` events do; they stay."""
+        reach = self._reach_ns(self._clocks.error, self._widest_t_a)
+        low, high = int(late["ref"].min() - reach), int(late["ref"].max() + reach)
+        room = self._in_reach(late, low, high, part)
+        self._most = max(self._most, self.table.n + self._pending.n + room.n)
+        is_late = np.isin(room.columns[ORDER][: room.n], late[ORDER])
+        changes = self._replay(room).changes(is_late)
+        self._keep(room.taken(np.flatnonzero(is_late)), late)
+        if changes is not None:
+            self._move_here(changes, room)
+            self._most = max(self._most, self.table.n + self._pending.n)
+        return changes
+
+    def _caused(self, found: list[Changes], turn: Turn) -> Changes:
+        """The changes of all parts in one order; a row that stands for the turn is their cause."""
+        changes, store = all_of(found), self.table
+        stands_for = store.taken(changes.rows[:1].max(axis=1))
+        for name, value in ((ORDER, self._clocks.rows - 1), ("release", turn.at), (MEMBER, 0)):
+            stands_for[name][:] = value
+        store.add(stands_for, self._types, self._strings)
+        changes.cause[:] = changes.completing[:] = store.n - 1
+        return self._ordered(changes)
+
+    def _ordered(self, changes: Changes) -> Changes:
+        """In an order that does not depend on parts."""
+        judge = Judge(self._layout, self._rule, self.table, self._strings)
+        old, branch = changes.before.stands, changes.branch
+        return changes.take(judge.in_order(changes.cause, old, branch, changes.rows))
+
+    def _in_reach(self, late: Columns, low: int, high: int, part: int) -> Store:
+        """Chunks, hot events and late ones, in release order; of one part, and only of the keys of
+        late ones, if there are any.
+        """
+        held, n = self.table.columns, self.table.n
+        wanted = KeyFilter(late.get(KEY))
+        mine = self._is_hot() & (held["ref"][:n] >= low) & (held["ref"][:n] <= high)
+        if n and self._bounds.parts > 1:
+            mine &= held[KEY][:n] % self._bounds.parts == part
+        hot = self.table.taken(np.flatnonzero(mine & wanted.among(held, n)))
+        columns = joined([self._cold.between(low, high, part, wanted), hot, late])
+        order = np.argsort(columns[ORDER])
+        room = Store(self._layout.reads, self._layout.keyed)
+        columns = {name: column[order] for name, column in columns.items()}
+        room.add(columns, self._types, self._strings)
+        self._widen(room, np.isin(columns[ORDER], late.get(ORDER, ())))
+        return room
+
+    def _is_hot(self) -> np.ndarray:
+        """Rows of the store that are in no chunk, and stand for no turn."""
+        columns, n = self.table.columns, self.table.n
+        return np.asarray((columns["ref"][:n] >= self._cold_until) & (columns[MEMBER][:n] != 0))
+
+    def _keep(self, known: Columns, late: Columns) -> None:
+        """Where later events find them; ``known``: how well they are known now."""
+        hot = known["ref"] >= self._cold_until
+        if hot.any():
+            first = self.table.n
+            mine = {name: column[hot] for name, column in known.items()}
+            self.table.add(mine, self._types, self._strings)
+            self._kernel.take_in(self.table, first, self.table.n, self._strings)
+        hot = late["ref"] >= self._cold_until
+        if not hot.all():
+            self._cold.spill({name: column[~hot] for name, column in late.items()})
+
+    def _move_here(self, changes: Changes, room: Store) -> None:
+        """Rows of ``room`` become rows of the operator's store, where the barrier finds them."""
+        used = np.unique(changes.rows[changes.rows >= 0])
+        orders = room.columns[ORDER][used]
+        n = self.table.n
+        own = np.where(self.table.columns[MEMBER][:n] != 0, self.table.columns[ORDER][:n], -1)
+        missing = ~np.isin(orders, own)
+        self.table.add(room.taken(used[missing]), self._types, self._strings)
+        own = np.concatenate([own, orders[missing]])
+        by_order = np.argsort(own)
+        number = np.full(room.n + 1, -1)
+        number[used] = by_order[np.searchsorted(own, orders, sorter=by_order)]
+        changes.rows = number[changes.rows]
+
+    # ---- what goes, and what goes where ---------------------------------------------------------
+
+    def purge(self, held_rows: Callable[[], np.ndarray]) -> np.ndarray | None:
+        """Spill what has become cold and drop what has expired, if either is a good part."""
+        horizon, n = self._clocks.horizon, self.table.n
+        # What waits meets the events that were held when it came.
+        met = self._pending.columns[HORIZON][: self._pending.n]
+        horizon = min(horizon, int(met.min(initial=horizon)))
+        self._cold.purge(horizon)
+        reach = 2 * (self._bounds.within_ns + (self._keep_ns or 0)) + self._clocks.error
+        self._refutations = [each for each in self._refutations if each[2] > horizon - reach]
+        columns = self.table.columns
+        alive = self._is_hot() & (columns[EXPIRES][:n] >= horizon)
+        border = int(self._border(np.array(self._clocks.frontier)))
+        cold = alive & (columns["ref"][:n] < border)
+        if border > self._cold_until and 4 * int(cold.sum()) >= n:
+            self._cold.spill(self.table.taken(np.flatnonzero(cold)))
+            self._cold_until = border
+            alive &= ~cold
+        elif 2 * int(alive.sum()) > n:
+            return None
+        return self._kept(alive, held_rows)
+
+    def codes(self) -> np.ndarray | None:
+        return None  # chunks hold codes, too
+
+    def snapshot(self) -> dict[str, Any]:
+        counts = [self._cold_until, self._widest_t_a, self._promises, self._put_off, self._turns]
+        return super().snapshot() | {
+            "cold": self._cold.snapshot(),
+            "pending": self._pending.snapshot(),
+            "waiting": self._waiting.snapshot(),
+            "clocks": self._clocks.snapshot(),
+            "types": dict(self._types),
+            "refutations": [[list(astuple(of)), *then] for of, *then in self._refutations],
+            "spill": counts,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        self._cold.restore(state["cold"])
+        self._pending.restore(state["pending"])
+        self._waiting.restore(state["waiting"])
+        self._clocks.restore(state["clocks"])
+        self._types = dict(state["types"])
+        self._refutations = [(Refuted(*of), *then) for of, *then in state["refutations"]]
+        (
+            self._cold_until, self._widest_t_a, self._promises, self._put_off, self._turns,
+        ) = state["spill"]  # fmt: skip

@@ -1,0 +1,314 @@
+"""How certain a match is under clock uncertainty, and with which probability it is true.
+
+Source: R19 3.2.3.2, Pseudocode 3.1; SPEC 4.3. For e required before f with
+``diff = ref_f - ref_e`` and bound b, the order is certain when ``diff > b``, uncertain when
+``-b <= diff <= b``, else impossible; with b = 0 it must be ``diff > 0``. R19 takes the site's
+T_a as b (``max-delay-r19``), ``max-delay`` one that no two events' errors exceed, ``pairwise`` the
+sum of both events' uncertainties. Under the latter two events of one clock and epoch share one
+clock, so b is what their uncertainties differ by: how far the clock's rate may be off over their
+distance. R19's rule knows no such exemption (SPEC 4.3). The kernel decides so pair by pair and
+condition by condition
+(``search.construction``); here is the probability of what it leaves uncertain.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from msgspec import Struct, structs
+from msgspec.structs import replace
+
+from engine.barrier.base import ReleasedMatches
+from engine.core.released import NO_EPOCH
+from engine.core.timeline import UNKNOWN
+from engine.operators.match.compiled.membership import step_filters
+from engine.operators.match.compiled.records import RELATION
+from engine.operators.match.compiled.tables import Layout, members_of
+from engine.operators.match.search.machine import Errors, Programs
+from engine.operators.match.settings import Rule
+from engine.operators.match.verdict.probability import (
+    SCOPE_END,
+    Doubtful,
+    SampledConditions,
+    pair_probability,
+    sampled_probability,
+    shared_by_doubts,
+)
+
+
+class EventTimes(Struct, frozen=True):
+    """What is known of some events' times: int64 ``ref unc epoch``, int32 ``clock``, and
+    ``ref_end``, the ``te`` that goes with ``ref``, with its ``unc_end`` and ``epoch_end``.
+    """
+
+    ref: np.ndarray
+    unc: np.ndarray
+    epoch: np.ndarray
+    clock: np.ndarray
+    ref_end: np.ndarray
+    unc_end: np.ndarray
+    epoch_end: np.ndarray
+
+    def take(self, rows: Any) -> EventTimes:
+        """The clocks of ``rows`` (whatever indexes an array)."""
+        return EventTimes(*(column[rows] for column in structs.astuple(self)))
+
+    @property
+    def inexact(self) -> np.ndarray:
+        """Which events last longer or shorter than their clocks say, by an unknown amount."""
+        alike = (self.unc == self.unc_end) & (self.epoch == self.epoch_end)
+        return np.asarray((self.ref != self.ref_end) & ~alike)
+
+    @property
+    def points(self) -> EventTimes:
+        """Of each match (row) the starts, then the ends, as points."""
+        ref, unc, epoch = (
+            np.hstack(two) for two in (
+                (self.ref, self.ref_end), (self.unc, self.unc_end), (self.epoch, self.epoch_end)
+            )
+        )  # fmt: skip
+        return EventTimes(ref, unc, epoch, np.hstack([self.clock] * 2), ref, unc, epoch)
+
+
+def shares_clock(first: EventTimes, second: EventTimes) -> np.ndarray:
+    """Where both events have one clock."""
+    one = (first.clock == second.clock) & (first.epoch == second.epoch)
+    return np.asarray(one & (first.epoch != NO_EPOCH))
+
+
+class Doubts(Struct):
+    """Events that may lie in a scope, but not for certain; sorted by match, event, scope.
+
+    ``match``: number of the match. ``event``: what is known of the event's time; ``row``: its place
+    in the store; ``order``: its number in the stream. ``scope``: number of the scope. ``chance``:
+    that it happened (``engine.core.timeline``).
+    """
+
+    match: np.ndarray
+    event: EventTimes
+    row: np.ndarray
+    order: np.ndarray
+    scope: np.ndarray
+    chance: np.ndarray
+
+    def take(self, which: np.ndarray, number: np.ndarray) -> Doubts:
+        """Those of ``which``; match i is now called ``number[i]``."""
+        columns = (self.row, self.order, self.scope, self.chance)
+        row, order, scope, chance = (column[which] for column in columns)
+        match = number[self.match[which]]
+        return Doubts(match, self.event.take(which), row, order, scope, chance)
+
+
+class Conditions(Struct):
+    """Those that clock errors change, of the query whose ``programs`` these are, and what they read
+    of the events held: see ``engine.operators.match.search.machine.holds``.
+    """
+
+    programs: Programs
+    ranks: np.ndarray
+    raw: np.ndarray
+    ok: np.ndarray
+    events: np.ndarray
+
+
+def chances(
+    layout: Layout, branch: int, rule: Rule, t_a: np.ndarray, rows: np.ndarray, clocks: EventTimes,
+    doubts: Doubts, conditions: Conditions | None,
+) -> np.ndarray:  # fmt: skip
+    """Per match of one branch, the probability that it is true.
+
+    Args:
+        layout: of the query.
+        branch: which of its branches.
+        rule: how uncertain a pair is.
+        t_a: in force, per match; under ``max-delay`` every error is uniform within T_a/2, and
+            independent of all others.
+        rows: (matches, steps): places of their events in the store.
+        clocks: (matches, positive steps): of their events.
+        doubts: about these matches.
+        conditions: None: clock errors change none.
+
+    Nobody knows it (NaN) where conditions or events of negated steps depend on inexact lengths.
+    """
+    lasting = np.asarray(clocks.inexact.any(axis=1))
+    lasting[doubts.match[doubts.event.inexact]] = True
+    if lasting.any():
+        found, some = np.full(len(rows), np.nan), np.flatnonzero(~lasting)
+        number = np.cumsum(~lasting) - 1
+        mine = doubts.take(np.flatnonzero(~lasting[doubts.match]), number)
+        found[some] = _chances(
+            layout, branch, rule, t_a[some], rows[some], clocks.take(some), mine, conditions
+        )
+        lasting[doubts.match] = False
+        if conditions is None and not rule.by_delay:
+            found[lasting] = _lasting_chances(layout, branch, clocks.take(lasting))
+        return found
+    return _chances(layout, branch, rule, t_a, rows, clocks, doubts, conditions)
+
+
+def _lasting_chances(layout: Layout, branch: int, clocks: EventTimes) -> np.ndarray:
+    """``chances`` of matches with an event of inexact length: its two ends err as two points do."""
+    relations, steps = _own_relations(layout, branch), clocks.ref.shape[1]
+    longest = [each.longest_ns for each in step_filters(layout) if not each.step.negated]
+    for end in ("left", "right"):
+        relations[end] += relations[end + "_end"] * steps
+        relations[end + "_end"] = 0
+    if longest[0] is not None:
+        lasts = np.zeros(steps, RELATION)
+        lasts["left"], lasts["right"] = np.arange(steps) + steps, np.arange(steps)
+        lasts["bound"] = longest[0]
+        relations = np.concatenate([relations, lasts])
+    points = clocks.points
+    half, leader = points.unc.astype(np.float64), leaders_of(points, by_max_delay=False)
+    return sampled_probability(points.ref, half, leader, relations, points.ref - points.ref)
+
+
+def _own_relations(layout: Layout, branch: int) -> np.ndarray:
+    """The relations of a branch, whose steps count the match's."""
+    tables = layout.tables
+    of, members = tables.branches[branch], members_of(tables, branch)
+    local = np.zeros(len(layout.steps), np.int64)
+    local[members] = np.arange(len(members))
+    relations = tables.relations[of["relations_from"] : of["relations_to"]].copy()
+    relations["left"], relations["right"] = local[relations["left"]], local[relations["right"]]
+    return relations
+
+
+def _chances(
+    layout: Layout, branch: int, rule: Rule, t_a: np.ndarray, rows: np.ndarray, clocks: EventTimes,
+    doubts: Doubts, conditions: Conditions | None,
+) -> np.ndarray:  # fmt: skip
+    """``chances`` of matches whose events last as long as their clocks say."""
+    tables = layout.tables
+    members = members_of(tables, branch)
+    local = np.zeros(len(layout.steps), np.int64)
+    local[members] = np.arange(len(members))
+    relations = _own_relations(layout, branch)
+    by_max_delay = rule.by_delay
+    half = np.broadcast_to(t_a[:, None] / 2, clocks.unc.shape) if by_max_delay else clocks.unc
+    half, long = half.astype(np.float64), clocks.ref_end - clocks.ref
+    leader = leaders_of(clocks, by_max_delay=by_max_delay)
+    if len(members) == 2 and not len(doubts.match) and conditions is None:
+        least, longest = _bounds_of_pair(relations, long)
+        diff = clocks.ref[:, 1] - clocks.ref[:, 0]
+        return pair_probability(diff, *errors_of_pair(half, leader), longest, least)
+    doubtful = _doubtful(layout, local, clocks, leader, t_a if by_max_delay else None, doubts)
+    asked = _asked(layout, branch, rows, half, doubts, conditions)
+    return sampled_probability(clocks.ref, half, leader, relations, long, doubtful, asked)
+
+
+def _bounds_of_pair(
+    relations: np.ndarray, long: np.ndarray
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Between which bounds the second of two events must begin after the first one does."""
+    least, longest = list[np.ndarray](), list[np.ndarray]()
+    for each in relations:
+        of_end = each["left_end"] * long[:, each["left"]]
+        of_end = of_end - each["right_end"] * long[:, each["right"]]
+        room = each["bound"] - of_end
+        if each["left"] == 1:
+            longest.append(room)
+        else:
+            least.append(-room)
+    return (
+        np.maximum.reduce(least) if least else None,
+        np.minimum.reduce(longest) if longest else None,
+    )
+
+
+def _asked(
+    layout: Layout, branch: int, rows: np.ndarray, half: np.ndarray, doubts: Doubts,
+    conditions: Conditions | None,
+) -> SampledConditions | None:  # fmt: skip
+    """Conditions on the samples besides the order of events."""
+    if conditions is None:
+        return None
+    tables = layout.tables
+    from_, to = tables.branches[["conditions_from", "conditions_to"]][branch].tolist()
+    c = conditions
+    errors = Errors(c.events, -1, np.zeros(len(layout.steps)))
+    return SampledConditions(
+        c.programs, c.ranks, c.raw, c.ok, errors, rows.copy(),
+        members_of(tables, branch), half,
+        tables.conditions, from_, to, doubts.row, tables.scopes,
+    )  # fmt: skip
+
+
+def no_surer_than(events: np.ndarray, given: ReleasedMatches) -> ReleasedMatches:
+    """A match is no surer than its events, where these are results of another statement, and as
+    probable as itself and all of them, taken as independent.
+
+    Args:
+        events: (matches, steps): that each happened (``engine.core.timeline``).
+        given: the matches, by what clocks say.
+    """
+    if (events == 1).all():
+        return given
+    sure = given.confirmed & (events == 1).all(axis=1)
+    unknown = (given.chance == UNKNOWN) | (events == UNKNOWN).any(axis=1)
+    chance = np.where(unknown, UNKNOWN, given.chance * events.prod(axis=1))
+    return replace(given, confirmed=sure, chance=chance)
+
+
+def errors_of_pair(half: np.ndarray, leader: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Half-widths of the independent errors of two events: of one clock only the second errs, by
+    what the two differ by.
+    """
+    shared = leader[:, 1] == 0
+    first = np.where(shared, 0.0, half[:, 0])
+    return first, np.where(shared, np.abs(half[:, 1] - half[:, 0]), half[:, 1])
+
+
+def leaders_of(clocks: EventTimes, *, by_max_delay: bool) -> np.ndarray:
+    """(matches, steps): the first step with the same error."""
+    matches, steps = clocks.ref.shape
+    leader = np.tile(np.arange(steps), (matches, 1))
+    if by_max_delay:
+        return leader
+    every = np.arange(matches)
+    for second in range(1, steps):
+        for first in range(second - 1, -1, -1):
+            one, two = (clocks.take((every, np.full(matches, step))) for step in (first, second))
+            leader[shares_clock(one, two), second] = first
+    return leader
+
+
+def _doubtful(
+    layout: Layout, local: np.ndarray, clocks: EventTimes, leader: np.ndarray,
+    t_a: np.ndarray | None, doubts: Doubts,
+) -> Doubtful:  # fmt: skip
+    scopes, relations = layout.tables.scopes, layout.tables.relations
+    ends = np.zeros(len(relations), SCOPE_END)
+    same, same_scope = dict[bytes, int](), list[int]()
+    for number, scope in enumerate(scopes):
+        its = slice(scope["relations_from"], scope["relations_to"])
+        above = relations["left"][its] == scope["step"]
+        ends["above"][its] = above
+        ends["step"][its] = local[np.where(above, relations["right"][its], relations["left"][its])]
+        of_left, of_right = relations["left_end"][its], relations["right_end"][its]
+        ends["own_end"][its] = np.where(above, of_left, of_right)
+        ends["step_end"][its] = np.where(above, of_right, of_left)
+        for name in ("strict", "bound"):
+            ends[name][its] = relations[name][its]
+        same_scope.append(same.setdefault(ends[its].tobytes(), number))
+    match, event = doubts.match, doubts.event
+    steps = clocks.ref.shape[1]
+    exact = np.zeros((len(match), steps), np.bool_)
+    shares = exact.copy()
+    for step in range(steps if t_a is None else 0):
+        other = clocks.take((match, np.full(len(match), step)))
+        shares[:, step] = shares_clock(other, event)
+        exact[:, step] = shares[:, step] & (other.unc == event.unc)
+    error = event.unc if t_a is None else t_a[match] / 2
+    of_step = np.where(shares.any(axis=1), leader[match, shares.argmax(axis=1)], -1)
+    if t_a is None:
+        of_step = shared_by_doubts(match, doubts.order, event.clock, event.epoch, of_step, steps)
+    return Doubtful(
+        np.searchsorted(match, np.arange(len(clocks.ref) + 1)),
+        doubts.order, (event.ref - clocks.ref[match, 0]).astype(np.float64),
+        error.astype(np.float64),
+        of_step,
+        doubts.scope, exact, np.array(same_scope, np.int64), scopes, ends,
+        (event.ref_end - event.ref).astype(np.float64), doubts.chance,
+    )  # fmt: skip

@@ -1,0 +1,429 @@
+"""What rows do to matches, in columns, in an order that no cut of the stream can change."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from msgspec import Struct
+
+from engine.barrier.base import ORDER, Changes, Verdicts
+from engine.core.released import Strings
+from engine.core.timeline import LONG_AGO, UNKNOWN
+from engine.kernels.jit import inline, kernel
+from engine.kernels.records import NONE
+from engine.operators.match.compiled.program import (
+    compile_programs,
+    text_constants,
+    text_ranks,
+    uses_text_order,
+)
+from engine.operators.match.compiled.tables import Layout, members_of, relations_in
+from engine.operators.match.settings import Rule
+from engine.operators.match.store import REF_END, UNC_END, Store
+from engine.operators.match.verdict.certainty import Conditions, Doubts, EventTimes, chances
+from engine.operators.match.verdict.unknown import may_be_unknown, of_unknown_clocks
+from engine.query.repeat_plan import compares_others
+
+# What the pattern kernel has found, put in order and spread out in columns.
+#
+# The kernel finds matches by the row that causes them. What one row causes is sorted here: older
+# matches before new ones, by branch, then by the ranks of their events step by step. Ranks of the
+# first steps make one number. One row causes few, so runs of eight are sorted by insertion and
+# merged where they are not in order yet.
+
+
+_RUN: Final = 8
+
+
+class Spread(NamedTuple):
+    """Matches as columns, one item per match. ``rows``: (matches, steps). ``known_at``: when the
+    last of its events arrived; ``last_ns``: the time of its last event. The flags are bool; the
+    others are int64, as in FOUND.
+    """
+
+    rows: np.ndarray
+    branch: np.ndarray
+    completing: np.ndarray
+    cause: np.ndarray
+    known_at: np.ndarray
+    last_ns: np.ndarray
+    new: np.ndarray
+    stands: np.ndarray
+    sure: np.ndarray
+    sure_before: np.ndarray
+
+
+def empty_spread(n: int, steps: int) -> Spread:
+    """With room for ``n`` matches."""
+    numbers = [np.empty(n, np.int64) for _ in range(5)]
+    flags = [np.empty(n, np.bool_) for _ in range(4)]
+    return Spread(np.empty((n, steps), np.int64), *numbers, *flags)
+
+
+@kernel
+def keys_of(facts: np.ndarray, cause: np.ndarray, old: np.ndarray, branch: np.ndarray) -> None:
+    """The columns by which ``facts`` (FOUND) are sorted; ``old``: the match stood before."""
+    for i in range(len(facts)):
+        cause[i], branch[i] = facts[i].cause, facts[i].branch
+        old[i] = facts[i].new == 0
+
+
+@kernel
+def ascends(
+    cause: np.ndarray, old: np.ndarray, branch: np.ndarray, lead: np.ndarray, events: np.ndarray
+) -> bool:
+    """Whether the events of the first step, ``lead``, tell that all is in order."""
+    for i in range(1, len(cause)):
+        if cause[i] != cause[i - 1]:
+            continue
+        low, high = lead[i - 1], lead[i]
+        if old[i] != old[i - 1] or branch[i] != branch[i - 1] or low < 0 or high < 0:
+            return False
+        if events[high].ref <= events[low].ref:
+            return False
+    return True
+
+
+@kernel
+def pack(
+    old: np.ndarray, branch: np.ndarray, branches: int, rows: np.ndarray, rank: np.ndarray,
+    bits: int, steps: int, key: np.ndarray,
+) -> None:  # fmt: skip
+    """Into ``key`` what comes first in the order: whether the match is old, its branch, and the
+    ranks of the first ``steps`` steps, of so many ``bits`` each.
+    """
+    for i in range(len(key)):
+        packed = branch[i] if old[i] else branches + branch[i]
+        for step in range(steps):
+            packed = packed << bits | (rank[rows[i, step]] + 1)
+        key[i] = packed
+
+
+@inline
+def _after(
+    x: int, y: int, key: np.ndarray, packed: int, rows: np.ndarray, rank: np.ndarray
+) -> bool:
+    """Whether the match at ``x`` comes after the one at ``y``."""
+    if key[x] != key[y]:
+        return bool(key[x] > key[y])
+    for step in range(packed, rows.shape[1]):
+        one, two = rows[x, step], rows[y, step]
+        if one != two:
+            return bool(rank[one] > rank[two])
+    return False
+
+
+@kernel
+def sort_caused(
+    cause: np.ndarray, key: np.ndarray, packed: int, rows: np.ndarray, rank: np.ndarray,
+    places: np.ndarray, spare: np.ndarray,
+) -> None:  # fmt: skip
+    """Sort ``places`` (0, 1, ... at first), within what each row causes.
+
+    ``key``: as ``pack`` gives it, of so many steps. ``rank``: by row, no two alike; that of no row
+    is the last item. ``spare``: as long as ``places``.
+    """
+    first = 0
+    while first < len(places):
+        stop = first + 1
+        while stop < len(places) and cause[stop] == cause[first]:
+            stop += 1
+        for start in range(first, stop, _RUN):
+            for at in range(start + 1, min(start + _RUN, stop)):
+                mine, to = places[at], at
+                while to > start and _after(places[to - 1], mine, key, packed, rows, rank):
+                    places[to] = places[to - 1]
+                    to -= 1
+                places[to] = mine
+        width = _RUN
+        while width < stop - first:
+            for low in range(first, stop - width, 2 * width):
+                middle, high = low + width, min(low + 2 * width, stop)
+                if _after(places[middle - 1], places[middle], key, packed, rows, rank):
+                    for at in range(low, middle):
+                        spare[at] = places[at]
+                    _merge(low, middle, high, key, packed, rows, rank, places, spare)
+            width *= 2
+        first = stop
+
+
+@inline
+def _merge(
+    low: int, middle: int, high: int, key: np.ndarray, packed: int, rows: np.ndarray,
+    rank: np.ndarray, places: np.ndarray, spare: np.ndarray,
+) -> None:  # fmt: skip
+    """Two runs, of which the first is in ``spare``, into one."""
+    left, right, to = low, middle, low
+    while left < middle and right < high:
+        if _after(spare[left], places[right], key, packed, rows, rank):
+            places[to] = places[right]
+            right += 1
+        else:
+            places[to] = spare[left]
+            left += 1
+        to += 1
+    for at in range(left, middle):
+        places[to + at - left] = spare[at]
+
+
+@kernel
+def spread(
+    facts: np.ndarray, rows: np.ndarray, places: np.ndarray, events: np.ndarray,
+    arrival: np.ndarray, lasts: np.ndarray, by_end: bool, made: Spread,
+) -> None:  # fmt: skip
+    """Matches in the order of ``places``, spread out.
+
+    Args:
+        facts: FOUND records.
+        rows: (matches, steps) of them.
+        places: which of them come first.
+        events: EVENT records of the store.
+        arrival: its column.
+        lasts: (branches, steps): first those steps that no other one must follow, then -1.
+        by_end: the last event is the one that ends last, else the one that begins last.
+        made: written.
+    """
+    steps = rows.shape[1]
+    for at in range(len(places)):
+        place = places[at]
+        fact = facts[place]
+        made.branch[at], made.completing[at] = fact.branch, fact.completing
+        made.cause[at] = fact.cause
+        made.new[at], made.stands[at] = fact.new == 1, fact.stands == 1
+        made.sure[at], made.sure_before[at] = fact.sure == 1, fact.sure_before == 1
+        known = last = LONG_AGO
+        for step in range(steps):
+            row = rows[place, step]
+            made.rows[at, step] = row
+            if row >= 0:
+                known = max(known, arrival[row])
+        for number in range(steps):
+            step = lasts[fact.branch, number]
+            if step < 0:
+                break
+            row = rows[place, step]
+            last = max(last, events[row].ref_end if by_end else events[row].ref)
+        made.known_at[at], made.last_ns[at] = known, last
+
+
+_BITS: Final = 62
+"""Of a key by which matches are sorted."""
+
+
+def as_sure(one: Verdicts, other: Verdicts) -> np.ndarray:
+    """Where both say the same of what stands; an unknown chance (NaN) is as another one."""
+    chance = (one.chance == other.chance) | (np.isnan(one.chance) & np.isnan(other.chance))
+    return np.asarray((one.confirmed == other.confirmed) & chance)
+
+
+def _weighed(chances: np.ndarray) -> np.ndarray:
+    """Chances of events as they are reckoned with: nobody knows those of unknown clocks."""
+    return np.where(chances == UNKNOWN, np.nan, chances)
+
+
+class Judge(Struct):
+    """Makes changes of what the kernel has found."""
+
+    layout: Layout
+    rule: Rule
+    store: Store
+    strings: Strings
+
+    def changes(self, facts: np.ndarray, rows: np.ndarray, doubts: np.ndarray) -> Changes | None:
+        """Of what the kernel gives (``FOUND`` records, the events of each match
+        by step, doubts); None if nothing changes.
+        """
+        n = len(facts)
+        if not n:
+            return None
+        keys = np.empty(n, np.int64), np.empty(n, np.bool_), np.empty(n, np.int64)
+        keys_of(facts, *keys)
+        places = self.in_order(*keys, rows)
+        made = self._spread(facts, rows, places)
+        if len(doubts):
+            number = np.empty(n, np.int64)
+            number[places] = np.arange(n)
+            doubts = doubts.copy()
+            doubts["match"] = number[doubts["match"]]
+        t_a = facts["t_a_now"], facts["t_a_before"]
+        unknown = self._unknown(made)
+        after = self._verdicts(made, made.stands, made.sure, t_a[0], places, doubts, unknown)
+        old = doubts[doubts["event"] != made.cause[doubts["match"]]]
+        before = self._verdicts(made, ~made.new, made.sure_before, t_a[1], places, old, unknown)
+        found = Changes(
+            made.rows, made.branch, made.completing, made.cause, before, after,
+            self._closes(made), made.known_at, made.last_ns,
+        )  # fmt: skip
+        same = as_sure(before, after)
+        seen = np.flatnonzero(~(before.stands & after.stands & same))
+        return found.take(seen) if len(seen) < n else found
+
+    def _spread(self, facts: np.ndarray, rows: np.ndarray, places: np.ndarray) -> Spread:
+        n, steps = rows.shape
+        lasts = np.full((len(self.layout.branches), steps), NONE)
+        for number in range(len(lasts)):
+            # Steps that no other one must follow.
+            last = self.layout.shapes[number].lasts
+            lasts[number, : len(last)] = [self.layout.places[number][step] for step in last]
+        made, arrival = empty_spread(n, steps), self.store.columns["arrival"]
+        spread(facts, rows, places, self.store.events, arrival, lasts, self.layout.by_ends, made)
+        return made
+
+    def _verdicts(
+        self, made: Spread, stands: np.ndarray, sure: np.ndarray, t_a: np.ndarray,
+        places: np.ndarray, doubts: np.ndarray, unknown: np.ndarray | None,
+    ) -> Verdicts:  # fmt: skip
+        """``t_a``: in force, of the matches as they were found; ``places``: where each was.
+        ``unknown``: those that compare an unknown clock.
+        """
+        rows, branch = made.rows, made.branch
+        doubted = np.zeros(len(rows), np.bool_)
+        doubted[doubts["match"]] = True
+        confirmed = sure & ~doubted
+        chance = np.ones(len(rows))
+        unsure = stands & ~confirmed
+        if unknown is not None:
+            confirmed, unsure = confirmed & ~unknown, unsure & ~unknown
+            chance[unknown] = UNKNOWN
+        if unsure.any():
+            for which in (unsure & doubted, unsure & ~doubted):
+                for number in np.unique(branch[which]).tolist():
+                    mine = np.flatnonzero(which & (branch == number))
+                    chance[mine] = self._chances(
+                        number, rows[mine], t_a[places[mine]], self._about(mine, doubts)
+                    )
+        return Verdicts(stands, confirmed, chance)
+
+    def _unknown(self, made: Spread) -> np.ndarray | None:
+        """Which matches compare an unknown clock; None: all clocks are exact."""
+        if not may_be_unknown(self.store):
+            return None
+        by_others = np.array([compares_others(plan) for plan in self.layout.branches])
+        return of_unknown_clocks(self.store, made.rows, made.completing, by_others[made.branch])
+
+    def _about(self, matches: np.ndarray, doubts: np.ndarray) -> Doubts:
+        """The doubts about ``matches``, which get the numbers 0, 1, ..."""
+        number = np.full(int(doubts["match"].max(initial=-1)) + 1, NONE)
+        known = matches < len(number)
+        number[matches[known]] = np.flatnonzero(known)
+        doubts = doubts[number[doubts["match"]] >= 0]
+        match, event = number[doubts["match"]], doubts["event"]
+        order = self.store.columns[ORDER][event]
+        places = np.lexsort((doubts["scope"], order, match))
+        return Doubts(
+            match[places], self.store.clock(event[places]), event[places], order[places],
+            doubts["scope"][places], _weighed(self.store.chances(event[places])),
+        )  # fmt: skip
+
+    def _chances(
+        self, branch: int, rows: np.ndarray, t_a: np.ndarray, doubts: Doubts
+    ) -> np.ndarray:
+        clocks: EventTimes = self.store.clock(rows[:, members_of(self.layout.tables, branch)])
+        return chances(
+            self.layout, branch, self.rule, t_a, rows, clocks, doubts, self._conditions(branch)
+        )
+
+    def _conditions(self, branch: int) -> Conditions | None:
+        """What the branch asks that clock errors change; None: nothing."""
+        tables, layout, store = self.layout.tables, self.layout, self.store
+        of = tables.branches[branch]
+        asked = [of, *tables.scopes[of["scopes_from"] : of["scopes_to"]]]
+        clocked = tables.conditions["clocked"]
+        if not any(clocked[one["conditions_from"] : one["conditions_to"]].any() for one in asked):
+            return None
+        programs = compile_programs(
+            layout.predicates, layout.place, layout.register, store.kinds, self.strings
+        )
+        ranks = np.empty(0, np.int64)
+        if uses_text_order(programs):
+            ranks = text_ranks(self.strings, text_constants(layout.predicates))
+        return Conditions(programs, ranks, store.registers.raw, store.registers.ok, store.events)
+
+    def _closes(self, made: Spread) -> np.ndarray:
+        """Times up to which nothing may come any more, before nothing can change.
+
+        An end x that is open is closed by a promise of x, a closed one by x + 1; where clocks err,
+        by as much more as the match's own events may be wrong. By how much others may be, the
+        promises are shortened (``engine.core.clocks.stream_clocks``).
+        """
+        tables, columns, rows = self.layout.tables, self.store.columns, made.rows
+        found = np.full((len(rows), len(tables.scopes) + 1), LONG_AGO)
+        for branch in range(len(self.layout.branches)):
+            mine = np.flatnonzero(made.new & (made.branch == branch))
+            if not len(mine):
+                continue
+
+            def until(end: np.void, mine: np.ndarray = mine) -> np.ndarray:
+                row = rows[mine, end["right"]]
+                unc = UNC_END if end["right_end"] else "unc"
+                own = 0 if self.rule.by_delay else columns[unc][row]
+                beyond = end["bound"] + 1 - end["strict"]
+                time = columns[REF_END if end["right_end"] else "ref"][row]
+                return np.asarray(time + own + beyond)
+
+            of = tables.branches[branch]
+            for scope in range(of["scopes_from"], of["scopes_to"]):
+                # All that bound it above must be passed by: then the least of them is.
+                ends = relations_in(tables, scope)
+                above = ends[ends["left"] == tables.scopes["step"][scope]]
+                if self.layout.by_ends:
+                    # Promises are of ends: one says nothing of when a later interval began.
+                    above = above[above["left_end"] == 1]
+                uppers = [until(end) for end in above]
+                if uppers:
+                    found[mine, scope] = np.minimum.reduce(uppers)
+            found[mine, -1] = made.last_ns[mine]
+        return found
+
+    def in_order(
+        self, cause: np.ndarray, old: np.ndarray, branch: np.ndarray, rows: np.ndarray
+    ) -> np.ndarray:
+        """Places of changes by row that causes them, as they are given, older matches (``old``)
+        before new ones, by branch, then by (ref, source name, seq) step by step.
+        """
+        places = np.arange(len(cause))
+        if ascends(cause, old, branch, rows[:, 0], self.store.events):
+            return places
+        (rank, ranked), branches = self._ranks(rows), len(self.layout.branches)
+        bits = ranked.bit_length()
+        steps = min((_BITS - (2 * branches).bit_length()) // bits, rows.shape[1])
+        key, spare = np.empty_like(places), np.empty_like(places)
+        pack(old, branch, branches, rows, rank, bits, steps, key)
+        sort_caused(cause, key, steps, rows, rank, places, spare)
+        return places
+
+    def _ranks(self, rows: np.ndarray) -> tuple[np.ndarray, int]:
+        """Of the events in ``rows``, by their places in the store: where each stands by ref, source
+        name and seq; -1 at the place -1, and no matter what at those of other events. And how many
+        events there are. Takes no longer where the store holds many that came before all of these.
+        """
+        n = self.store.n
+        held = rows[rows >= 0]
+        first = int(held.min())
+        used = np.zeros(n - first, np.bool_)
+        used[held - first] = True
+        events = np.flatnonzero(used) + first
+        rank = np.empty(n + 1, np.int64)
+        rank[-1] = -1
+        rank[events[self._by_time(events)]] = np.arange(len(events))
+        return rank, len(events)
+
+    def _by_time(self, events: np.ndarray) -> np.ndarray:
+        """The order of the events."""
+        columns = self.store.columns
+        ref = columns["ref"][events]
+        places = np.argsort(ref, kind="stable")
+        sorted_ref = ref[places]
+        same = sorted_ref[1:] == sorted_ref[:-1]
+        if not same.any():
+            return places
+        # Few are of one time: names are compared and sorted of those alone.
+        tied = np.flatnonzero(np.append(same, False) | np.append(False, same))
+        among = events[places[tied]]
+        codes, which = np.unique(columns["source"][among], return_inverse=True)
+        names = [self.strings.text(int(code)) or "" for code in codes]
+        name_rank = np.argsort(np.argsort(np.array(names, dtype=str)))[which]
+        keys = (columns[ORDER][among], columns["seq"][among], name_rank, sorted_ref[tied])
+        places[tied] = places[tied][np.lexsort(keys)]
+        return places

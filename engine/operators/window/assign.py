@@ -1,0 +1,382 @@
+"""The pass over released rows: finds their windows and cells, adds up, corrects emitted results.
+
+Sequential in row order, so results do not depend on how the stream is cut into batches. It stops
+wherever Python has room to make, and continues from there.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from engine.kernels.jit import inline, kernel
+from engine.kernels.records import NONE, Record, record
+from engine.operators.window.emitted import STAGES, PassState, emit_keys
+from engine.operators.window.settings import (
+    AMBIGUOUS,
+    CERTAIN,
+    HIGH,
+    LOW,
+    MIDDLE,
+    PART_BITS,
+    SURE,
+    UNLIKELY,
+    Geometry,
+    first_with,
+)
+from engine.operators.window.state.accumulate import RowValues, add_rows
+from engine.operators.window.state.cells import SPARE, add_to_window, keep
+from engine.operators.window.state.content import REFUTED, STAGE_LAST, STAGE_LOW, STAGE_MIDDLE, Held
+from engine.operators.window.uncertainty.bounds import NO_EPOCH
+from engine.operators.window.uncertainty.missing import GapTable, gives_rows, header_of, know
+
+INT_MIN: Final = -(2**63)
+NEVER: Final = 2**62
+
+LASTING: Final = (
+    "frontier", "frontier_at", "close_at", "closed_low", "closed_middle", "closed_all",
+    "too_late", "refused", "capped", "wide_gaps", *REFUTED,
+)  # fmt: skip
+BATCH: Final = (
+    "row", "step", "scanned", "gap", "tick", "entries", "changed", "emitting", "emit_at",
+    "upto_low", "upto_middle", "upto_all", "at_window", "at_stage", "made", "needed",
+)  # fmt: skip
+STATE: Final = record(*LASTING, *BATCH)
+"""``frontier``: progress, and since when; at ``close_at`` the next window closes; ``closed_..``:
+the largest window with that result emitted; counters (``window.time_windows``). And where
+the pass stands in its batch: ``emitting`` ... ``made`` are of ``window.closing``, ``needed``
+is the room that was too little.
+"""
+
+DONE, CLOSING, GROW_CELLS, GROW_KEPT, GROW_STANDING, OUTBOX_FULL, GROW_PANES, TICK = range(8)
+"""Why the pass stops: all rows taken; windows are due; something has too little room; early results
+of open windows are due."""
+
+
+class Rows(NamedTuple):
+    """A batch as the pass reads it; ``selected`` and ``nulls`` are empty where they say nothing.
+
+    int64 of length n: ``ref unc epoch release seq``; int32 codes ``source clock stream``; int8
+    ``status``; ``keys`` int64 (n x g); ``nulls`` int64, bit j set where group column j is null.
+    ``how``, ``low``, ``high``: of ``window.uncertainty.bounds``, empty where WHERE is exact;
+    ``reach``: ``unc``, but more than any window's size for rows that are not ``SURE``.
+    """
+
+    ref: np.ndarray
+    unc: np.ndarray
+    epoch: np.ndarray
+    release: np.ndarray
+    status: np.ndarray
+    source: np.ndarray
+    clock: np.ndarray
+    stream: np.ndarray
+    seq: np.ndarray
+    selected: np.ndarray
+    keys: np.ndarray
+    nulls: np.ndarray
+    how: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    reach: np.ndarray
+
+
+class Agenda(NamedTuple):
+    """Progress steps, gaps and ticks of the batch, by the row before which they hold. Gaps and
+    ticks also by how many of the steps come first.
+    """
+
+    step_row: np.ndarray
+    step_frontier: np.ndarray
+    step_at: np.ndarray
+    gap_row: np.ndarray
+    gap_steps: np.ndarray
+    tick_row: np.ndarray
+    tick_steps: np.ndarray
+    tick_at: np.ndarray
+
+
+def no_agenda() -> Agenda:
+    """Nothing but rows."""
+    return Agenda(*(np.empty(0, np.int64) for _ in Agenda._fields))
+
+
+class PassBatch(NamedTuple):
+    """What the pass reads. ``gaps``: ``known`` ones of earlier batches, then this batch's.
+
+    ``room``: ``room_factor``. ``in_panes``: rows go to panes where they can, of
+    which there may be more. ``on_change``: each row also emits the open windows.
+    ``ends_at``: behind the rows all windows end, at that instant; INT_MIN: they do not.
+    """
+
+    rows: Rows
+    values: RowValues
+    agenda: Agenda
+    gaps: GapTable
+    known: int
+    geo: Geometry
+    room: int
+    can_grow: bool
+    in_panes: bool
+    panes_grow: bool
+    on_change: bool
+    ends_at: int
+
+
+_WINDOWS_OF_A_ROW: Final = 8
+"""More than it can enter if they tumble and its uncertainty is no longer than they are: three by
+that and two more by LOW and HIGH. What has room for them says so in its SPARE."""
+_SPREAD_MOST: Final = 512
+"""Over so many windows either way an event may lie; what lies further off is as good as missing."""
+
+
+@inline
+def widest_of(size: int, step: int) -> int:
+    """The largest uncertainty [ns] by which an event enters windows of that size and step."""
+    return max(size, _SPREAD_MOST * step)
+
+
+def room_factor(geo: Geometry, widest: int = 0) -> int:
+    """How often the SPAREs are needed for the windows that one row can enter.
+
+    ``widest``: its uncertainty [ns], where it is more than a window's size.
+    """
+    more = 2 * (max(min(widest, widest_of(geo.size, geo.step)) - geo.size, 0) // geo.step + 1)
+    if geo.step == geo.size:
+        return 1 if widest <= geo.size else -(-more // _WINDOWS_OF_A_ROW) + 1
+    return -(-(5 * (geo.size // geo.step + 1) + 3 + more) // _WINDOWS_OF_A_ROW)
+
+
+def windows_of_a_row(room: int) -> int:
+    """More than it can enter, by its ``room_factor``."""
+    return room * _WINDOWS_OF_A_ROW
+
+
+@inline
+def over(st: Record, geo: Geometry) -> int:
+    """The largest window that is closed and corrected no more."""
+    if st.frontier < INT_MIN + geo.horizon + 2 * geo.size:
+        return INT_MIN
+    return int(min(st.closed_all, first_with(geo, st.frontier - geo.horizon) - 1))
+
+
+@inline
+def emitted_upto(batch: PassBatch, st: Record) -> int:
+    """The largest window that may have been emitted."""
+    return NEVER if batch.on_change else int(st.closed_all)
+
+
+@kernel
+def add_entries(batch: PassBatch, book: PassState, st: Record) -> None:
+    """Add up what was entered so far."""
+    n = st.entries
+    if n > 0:
+        add_rows(book.entries.row[:n], book.entries.cell[:n], batch.values, book.held.sums)
+        st.entries = 0
+    panes = book.panes
+    n = panes.tally[0].entries
+    if n > 0:
+        add_rows(panes.entries.row[:n], panes.entries.cell[:n], batch.values, panes.sums)
+        panes.tally[0].entries = 0
+
+
+@inline
+def _contribute(
+    k: int, part: int, u: int, how: int, i: int, batch: PassBatch, book: PassState, st: Record
+) -> tuple[int, int]:
+    """Enter row ``i`` in window ``k``: (header, leader); -1 without room, -2 when too late."""
+    rows, cells = batch.rows, book.held.cells
+    if k <= over(st, batch.geo):
+        return -2, NONE
+    header = header_of(cells, k, batch.gaps, batch.known + st.gap, book.no_key)
+    if header == NONE:
+        return NONE, NONE
+    tag = part
+    if len(rows.nulls) > 0:
+        tag |= rows.nulls[i] << PART_BITS
+    cell = add_to_window(cells, header, tag, rows.keys, i)
+    if cell == NONE:
+        return NONE, NONE
+    cells.rows[cell] += 1
+    cells.unc[header] = max(cells.unc[header], u)
+    book.entries.row[st.entries] = i
+    book.entries.cell[st.entries] = cell
+    st.entries += 1
+    leader = cells.lead[cell]
+    if part & AMBIGUOUS or keeps_all(book.held):
+        event = (rows.clock[i], rows.epoch[i], rows.ref[i], rows.unc[i])
+        if how != SURE:  # in or out, whatever else is in
+            event = (rows.clock[i], NO_EPOCH, k * batch.geo.step, 1)
+        keep(book.held.kept, cells, leader, part, batch.values, i, event)
+    return header, leader
+
+
+@inline
+def keeps_all(held: Held) -> bool:
+    """Whether some aggregate needs every single value."""
+    for m in range(len(held.sums.of)):  # noqa: SIM110 - compiled code has no any()
+        if held.sums.of[m].keeps_all:
+            return True
+    return False
+
+
+@inline
+def _part(k: int, r: int, low: int, high: int, how: int, geo: Geometry) -> int:
+    """Which of window ``k``'s drift windows hold ``r``, and how surely the window itself.
+
+    ``low``, ``high``: between which its true time lies, if it counts at all.
+    """
+    part = 0
+    start = k * geo.step
+    end = start + geo.size
+    if how != UNLIKELY:
+        if start <= r + geo.low_shift < end:
+            part |= LOW
+        if start <= r < end:
+            part |= MIDDLE
+        if start <= r - geo.high_shift < end:
+            part |= HIGH
+    if how == SURE and low >= start and high < end:
+        part |= CERTAIN
+    elif high >= start and low < end:
+        part |= AMBIGUOUS
+    return part
+
+
+@inline
+def _next_with(k: int, r: int, low: int, geo: Geometry) -> int:
+    """The window after ``k`` that may have a part of the event: HIGH, LOW and the true time can lie
+    far from one another.
+    """
+    following = max(r + geo.low_shift, low)
+    for time in (r, low, r - geo.high_shift):
+        if first_with(geo, time) > k:
+            following = min(following, time)
+    return max(k + 1, first_with(geo, following))
+
+
+@inline
+def enter(
+    i: int, u: int, batch: PassBatch, book: PassState, st: Record, without: tuple[int, int]
+) -> int:
+    """Enter a row in each of its windows but ``without`` (first, last); gives the header of its own
+    window, or -1.
+    """
+    geo, r = batch.geo, batch.rows.ref[i]
+    low, high, how = r - u, r + u, SURE
+    if len(batch.rows.how) > 0 and batch.rows.how[i] != SURE:
+        low, high, how = batch.rows.low[i], batch.rows.high[i], batch.rows.how[i]
+    k = first_with(geo, low if how == UNLIKELY else min(low, r - geo.high_shift))
+    last = (high if how == UNLIKELY else max(high, r + geo.low_shift)) // geo.step
+    own, n = NONE, 0
+    skipped, skipped_to = without
+    lost, refused = False, False
+    while k <= last:
+        part = _part(k, r, low, high, how, geo)
+        if skipped <= k <= skipped_to:
+            k = skipped_to + 1
+            continue
+        if part == 0:
+            k = _next_with(k, r, low, geo)
+            continue
+        header, leader = _contribute(k, part, u, how, i, batch, book, st)
+        lost = lost or header == -2
+        refused = refused or header == NONE
+        if header >= 0:
+            if k == r // geo.step:
+                own = header
+            if k <= st.closed_low or batch.on_change:
+                book.headers[n] = header
+                book.leaders[n] = leader
+                n += 1
+        k += 1
+    st.too_late += lost
+    if refused:
+        _without_room(min(low, r), max(high, r), batch, book, st)
+    st.changed = n
+    return own
+
+
+@kernel
+def _without_room(low: int, high: int, batch: PassBatch, book: PassState, st: Record) -> None:
+    """A row that may lie between two times found no cell: windows there have no bounds."""
+    st.refused += 1
+    if st.refuted_to > st.refuted_from:
+        low, high = min(low, st.refuted_from), max(high, st.refuted_to - 1)
+    st.refuted_from, st.refuted_to = low, high + 1
+    cells = book.held.cells
+    for place in range(cells.tally[0].headers):
+        header = cells.headers[place]
+        start = cells.window[header] * batch.geo.step
+        if cells.window[header] <= emitted_upto(batch, st) and low - batch.geo.size < start <= high:
+            cells.stale[header] = 1
+
+
+@inline
+def correct(at: int, batch: PassBatch, book: PassState, st: Record) -> None:
+    """Retracts and replaces the results of a row's key in the emitted windows that it entered."""
+    held, extent = book.held, (batch.geo.step, batch.geo.size)
+    first = STAGE_LOW if book.standing.there.shape[1] == STAGES else STAGE_LAST
+    for j in range(st.changed):
+        header = book.headers[j]
+        window = held.cells.window[header]
+        for stage in range(first, STAGE_LAST + 1):
+            closed = st.closed_all
+            if stage == STAGE_LOW:
+                closed = st.closed_low
+            elif stage == STAGE_MIDDLE:
+                closed = st.closed_middle
+            if window <= closed or batch.on_change:
+                emit_keys(book, header, book.leaders[j : j + 1], False, stage, extent, at)
+    st.changed = 0
+
+
+@inline
+def take_agenda(i: int, batch: PassBatch, book: PassState, st: Record) -> int:
+    """Take what holds before row ``i``; DONE, or why not."""
+    agenda, cells = batch.agenda, book.held.cells
+    gaps, steps, ticks = len(agenda.gap_row), len(agenda.step_row), len(agenda.tick_row)
+    while True:
+        gap, step, tick = st.gap, st.step, st.tick
+        if tick < ticks and agenda.tick_row[tick] <= i and agenda.tick_steps[tick] <= step:
+            st.tick += 1
+            return TICK
+        if gap < gaps and agenda.gap_row[gap] <= i and agenda.gap_steps[gap] <= step:
+            j = batch.known + gap
+            new = 0
+            if gives_rows(cells, batch.gaps, j):
+                new = batch.gaps.last[j] - batch.gaps.first[j] + 1
+            needed = cells.tally[0].live + new + SPARE * batch.room
+            if batch.can_grow and needed > len(cells.window):
+                return GROW_CELLS
+            refused, too_wide = know(
+                cells, batch.gaps, j, emitted_upto(batch, st), over(st, batch.geo), book.no_key
+            )
+            st.refused += refused
+            st.wide_gaps += too_wide
+            st.gap += 1
+        elif step < steps and agenda.step_row[step] <= i:
+            st.frontier = max(st.frontier, agenda.step_frontier[step])
+            st.frontier_at = agenda.step_at[step]
+            st.step += 1
+            if st.frontier >= st.close_at:
+                return CLOSING
+        else:
+            return DONE
+
+
+@inline
+def next_agenda(agenda: Agenda, st: Record) -> int:
+    """The next row before which a gap gets known, or a step closes a window, or a tick comes."""
+    st.scanned = max(st.scanned, st.step)
+    steps = len(agenda.step_row)
+    while st.scanned < steps and agenda.step_frontier[st.scanned] < st.close_at:
+        st.scanned += 1
+    following = NEVER
+    if st.gap < len(agenda.gap_row):
+        following = min(following, agenda.gap_row[st.gap])
+    if st.tick < len(agenda.tick_row):
+        following = min(following, agenda.tick_row[st.tick])
+    if st.scanned < steps:
+        following = min(following, agenda.step_row[st.scanned])
+    return int(following)

@@ -1,0 +1,310 @@
+"""What operators of windows share: what they hold, how they read a batch, what a snapshot has."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from edge_agent.records import DEFAULT_SITE
+from engine.core.clocks.seen import ComparedClocks
+from engine.core.operator import Result, ResultPieces
+from engine.core.released import Refuted, Released
+from engine.core.timeline import ends_of
+from engine.kernels.records import one
+from engine.operators.window import emitted as t
+from engine.operators.window.assign import Agenda, Rows
+from engine.operators.window.keys import GroupKeys
+from engine.operators.window.output.computed import (
+    computed,
+    holds,
+    judged_plan,
+    shown_numbers,
+    those,
+    unchanged,
+    without_hidden,
+)
+from engine.operators.window.output.results import WindowResults, text_codes
+from engine.operators.window.output.table import RankedGroups
+from engine.operators.window.progress import ClockMoves, WindowClock, some_gaps
+from engine.operators.window.rows_read import (
+    FIXED_COLUMNS,
+    argument_values,
+    late_rows,
+    no_rows,
+    rows_of,
+    stream_codes,
+)
+from engine.operators.window.settings import Geometry, WindowSettings
+from engine.operators.window.state.accumulate import (
+    FLOATS,
+    RowValues,
+    more_sums,
+    new_sums,
+    no_values,
+    values_of,
+)
+from engine.operators.window.state.aggregate import arguments_asked, asked_of
+from engine.operators.window.state.cells import (
+    Cells,
+    Kept,
+    copied,
+    grown,
+    more_kept,
+    new_cells,
+    new_kept,
+    widen_kept,
+    with_floats,
+    without_floats,
+)
+from engine.operators.window.state.content import PLAIN, Held, new_content
+from engine.operators.window.uncertainty.missing import Missing
+from engine.query.fields import attributes_of, released_columns
+from engine.query.plan import Emit, WindowPlan
+
+FIRST: Final = 32
+"""Room at the beginning, of whatever grows."""
+OUTBOX_MAX: Final = 1 << 14
+_OUTBOX_LEAST: Final = 256
+
+
+class Windows(ABC):
+    """Cells of groups, their sums and events, emitted results, and missing events.
+
+    Args:
+        plan: the query.
+        settings: bounds.
+        site: named in results.
+        mode: of ``engine.operators.window.state.content``.
+        behind: how many columns of numbers a result has behind those of its aggregates.
+    """
+
+    types: Final = None
+    lasting: tuple[str, ...]
+    """Fields of the pass's state that a snapshot has."""
+    _state: Any
+
+    def __init__(
+        self, plan: WindowPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE,
+        *, mode: int = PLAIN, behind: int = 0,
+    ) -> None:  # fmt: skip
+        self._shown, self._judged = plan, judged_plan(plan)
+        self._shown_numbers = shown_numbers(plan, self._judged, behind)
+        self.plan = plan = self._judged.worked_out
+        self.settings = settings or WindowSettings()
+        self.site = site
+        self._keys = GroupKeys(plan.group_by, plan.name)
+        self._ranked = (
+            None
+            if plan.ranking is None
+            else RankedGroups(self._judged, self._keys, self._shown_numbers)
+        )
+        self._missing = Missing()
+        self._compared = ComparedClocks(
+            [key.name for key in plan.group_by],
+            early=plan.emit is not Emit.CLOSE,
+            all_read=not plan.streams and plan.where is None,
+        )
+        self._clock = WindowClock(plan, self.settings.barrier)
+        self._in_advance = plan.emit is not Emit.CLOSE
+        self._on_change = plan.emit is Emit.CHANGE
+        self._arguments, self._of, self._picked = arguments_asked(plan)
+        self._held = Held(
+            asked_of(plan, self._arguments), mode, new_cells(FIRST, len(plan.group_by)),
+            new_sums(self._of, self._picked, FIRST), new_kept(FIRST, len(self._of)),
+        )  # fmt: skip
+        self._numbers = len(plan.aggregates) + behind
+        self._standing = t.new_standing(FIRST, mode, self._numbers)
+        self._outbox_room = _OUTBOX_LEAST
+        self._outbox = self._new_outbox(0)
+        self._scratch = new_content(self._numbers)
+
+    def required_columns(self) -> set[str]:
+        return {*FIXED_COLUMNS, "incarnation"} | released_columns(attributes_of(self.plan))
+
+    @abstractmethod
+    def process(self, released: Released) -> Sequence[Result]:
+        """As of ``engine.core.operator.Operator``."""
+
+    def advance(self, now: int) -> Sequence[Result]:
+        return self._until(now)
+
+    def _until(self, now: int, *, last: bool = False) -> ResultPieces:
+        """What the arrival clock makes due before ``now``; ``last``: no row follows."""
+        moves = self._clock.until(now, last=last)
+        if moves is None:
+            return ResultPieces()
+        known = len(self._missing.table.left)
+        gaps = self._missing.take(moves.gaps, self._spans())
+        rows = no_rows(len(self.plan.group_by))
+        return self._run(rows, no_values(len(self._arguments)), _agenda(moves, gaps), known)
+
+    @abstractmethod
+    def _run(self, rows: Rows, values: RowValues, agenda: Agenda, known: int) -> ResultPieces:
+        """Take a batch; ``known`` gaps were so before it."""
+
+    @abstractmethod
+    def _spans(self) -> Geometry:
+        """In which gaps between neighbours are counted."""
+
+    # ---- a batch ----------------------------------------------------------------------------
+
+    def _refute(self, refuted: Refuted) -> None:
+        """No bound of a window rests on clocks' bounds that do not hold, but of those that are
+        corrected no more.
+        """
+        low, high, state = int(refuted.low.min()), int(refuted.high.max()) + 1, self._state
+        if self._corrected_from() <= state["refuted_to"][0] > state["refuted_from"][0]:
+            low, high = min(low, state["refuted_from"][0]), max(high, state["refuted_to"][0])
+        state["refuted_from"], state["refuted_to"] = low, high
+        self._mark_refuted(low, high)
+
+    @abstractmethod
+    def _corrected_from(self) -> int:
+        """Windows that ended before this time [ns] are final."""
+
+    @abstractmethod
+    def _mark_refuted(self, low: int, high: int) -> None:
+        """Marks emitted windows that may have events between two times [ns] for correction."""
+
+    def _read(self, released: Released, spans: Geometry) -> tuple[Rows, RowValues, Agenda, int]:
+        """The rows, the values of all arguments of aggregates, and what else the batch says; its
+        gaps, in ``spans``, are put behind as many as were known, which is the last.
+        """
+        if len(released.refuted.by):
+            self._refute(released.refuted)
+        known = len(self._missing.table.left)
+        codes = stream_codes(self.plan, released)
+        gaps = released.gaps
+        if codes is not None:
+            gaps = some_gaps(gaps, np.isin(gaps.stream, codes))
+        moves = self._clock.take(released, ends_of(released), gaps)
+        late = late_rows(released)
+        agenda = _agenda(moves, self._missing.take(moves.gaps, spans, late))
+        rows = rows_of(self.plan, self._keys, released, codes)._replace(status=moves.status)
+        self._compared.see(
+            released.columns, rows.ref, rows.selected if len(rows.selected) else None
+        )
+        sums = self._held.sums
+        found = argument_values(self.plan, self._arguments, sums.of, released)
+        before = sums.of["is_float"].copy()
+        values = values_of(found, sums, rows.ref)
+        for m in np.flatnonzero(sums.of["is_float"] & ~before).tolist():
+            self._widen(m)
+        return rows, values, agenda, known
+
+    def _widen(self, m: int) -> None:
+        """Argument ``m`` has floats from now on."""
+        widen_kept(self._held.kept, m)
+
+    def _can_grow(self) -> bool:
+        return len(self._held.cells.window) < self.settings.cells_max
+
+    def _more_cells(self) -> None:
+        cells = grown(self._held.cells)
+        sums = more_sums(self._held.sums, len(cells.window))
+        self._held = self._held._replace(cells=cells, sums=sums)
+
+    def _more_kept(self) -> None:
+        self._held = self._held._replace(kept=more_kept(self._held.kept))
+
+    def _more_standing(self, needed: int = 0) -> None:
+        """Twice the room, or ``needed`` more if that is larger."""
+        room = len(self._standing.next)
+        capacity = room + max(room, needed)
+        self._standing = t.more_standing(self._standing, capacity, self._held.mode)
+
+    def _more_outbox(self, capacity: int) -> None:
+        """An empty one; larger ones make fewer and longer pieces of results."""
+        self._outbox_room = max(capacity, self._outbox_room)
+        self._outbox = self._new_outbox(self._outbox_room)
+
+    def _new_outbox(self, capacity: int) -> t.ResultBuffer:
+        return t.new_outbox(capacity, len(self.plan.group_by), self._numbers)
+
+    def _send(self, results: ResultPieces) -> None:
+        if self._outbox.tally[0]:
+            rows = self._in_order(t.in_words(self._outbox))
+            rows = self._judge(computed(self._judged, rows, self._keys.strings))
+            if self._ranked is not None and rows.tally[0]:
+                rows = self._ranked.changes(rows)
+            if rows.tally[0]:
+                rows = without_hidden(rows, self._shown_numbers)
+                made = WindowResults(rows, self._shown, self._keys, self.site)
+                extent = made.extent()
+                made.unknown = self._compared.of(*extent)
+                made.clock, made.mixed = self._compared.clocks(*extent, made.columns.keys)
+                results.extend(made)
+            self._outbox.tally[0] = 0
+
+    def _judge(self, outbox: t.ResultBuffer) -> t.ResultBuffer:
+        """What HAVING leaves of results; where they are ranked, ranks say what is unchanged."""
+        if self._judged.having is None and self._shown_numbers is None:
+            return outbox
+        held = holds(self._judged, outbox, self._keys.strings)
+        if self._shown_numbers is not None and self._ranked is None:
+            held = held & ~unchanged(outbox, self._shown_numbers, held)
+        return those(outbox, held)
+
+    def _in_order(self, outbox: t.ResultBuffer) -> t.ResultBuffer:
+        """Results as they leave; they are some, in words."""
+        return outbox
+
+    # ---- state ------------------------------------------------------------------------------
+
+    def codes(self) -> np.ndarray | None:
+        cells, kept, gaps = self._held.cells, self._held.kept, self._missing.table
+        keys = self._keys.used(cells.keys[cells.table[cells.table >= 0]])
+        # Of events no longer kept, too: which those are takes longer to find than they matter.
+        texts = text_codes(self._held, self._standing)
+        waiting = self._clock.codes()
+        return np.concatenate(
+            [
+                self._compared.codes(),
+                keys,
+                np.unique(kept.clock),
+                gaps.source,
+                gaps.stream,
+                texts,
+                waiting,
+            ]
+        )
+
+    def snapshot(self) -> dict[str, Any]:
+        held = self._held
+        live = held.cells.table[held.cells.table >= 0]
+        return {
+            "state": {name: int(self._state[name][0]) for name in self.lasting},
+            "missing": self._missing.snapshot(),
+            "compared": self._compared.snapshot(),
+            "clock": self._clock.snapshot(),
+            "keys": self._keys.snapshot(held.cells.keys[live], text_codes(held, self._standing)),
+            "cells": without_floats(held.cells._asdict()),
+            "sums": without_floats(held.sums._asdict()),
+            "kept": without_floats(held.kept._asdict()),
+            "standing": without_floats(self._standing._asdict()),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self._state = one(self._state.dtype, **state["state"])
+        self._missing.restore(state["missing"])
+        self._compared.restore(state["compared"])
+        self._clock.restore(state["clock"])
+        self._keys.restore(state["keys"])
+        sums = with_floats(state["sums"], FLOATS)
+        kept = with_floats(state["kept"], np.float64)
+        self._held = self._held._replace(
+            cells=Cells(**copied(state["cells"])), kept=Kept(**kept),
+            sums=self._held.sums._replace(**sums),
+        )  # fmt: skip
+        self._standing = t.EmittedResults(**copied(state["standing"]))
+
+
+def _agenda(moves: ClockMoves, gaps: tuple[np.ndarray, np.ndarray]) -> Agenda:
+    """``gaps``: the row and the steps before each."""
+    steps = moves.steps
+    return Agenda(
+        steps.row, steps.frontier, steps.at, *gaps, moves.tick_row, moves.tick_steps, moves.tick_at
+    )

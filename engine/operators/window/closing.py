@@ -1,0 +1,290 @@
+"""When windows close and emit: each result at its own end, in order of the windows.
+
+LOW ends floor(T_a/2) before the window, MIDDLE with it, HIGH (and every full result)
+after it by the margin: ``max(ceil(T_a/2), largest uncertainty among the window's events)``.
+
+*Emitting* goes on until nothing is due: closed windows (``CLOSE``), open ones (``TICKED``), or all
+at the end (``ENDED``). It stops where there is too little room, and continues from there. The
+results of one window leave in any order of their keys.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from engine.kernels.jit import inline, kernel, njit
+from engine.kernels.records import NONE, Record
+from engine.kernels.tables import pop, push
+from engine.operators.window import assign as a
+from engine.operators.window.emitted import (
+    SPARE,
+    EmittedResults,
+    PassState,
+    emit_keys,
+    forget_emitted,
+)
+from engine.operators.window.panes.state import (
+    MADE,
+    MORE_PANES,
+    free_panes,
+    make_window,
+    pane_of,
+    pane_start,
+)
+from engine.operators.window.settings import first_with
+from engine.operators.window.state.accumulate import clear
+from engine.operators.window.state.cells import HEADER, find, forget, free_window
+from engine.operators.window.state.content import EACH, STAGE_LAST, STAGE_LOW, STAGE_MIDDLE, Held
+
+# Windows that can be corrected no more leave memory.
+
+
+@kernel
+def free_upto(last: int, held: Held, standing: EmittedResults) -> None:
+    """Free the windows up to ``last``: their cells, kept events and emitted results."""
+    cells = held.cells
+    place = cells.tally[0].headers - 1
+    while place >= 0:  # what takes the place of a freed one was looked at before
+        header = cells.headers[place]
+        if cells.window[header] <= last:
+            forget_emitted(cells, standing, header)
+            leader = cells.link[header]
+            while leader != NONE:
+                forget_emitted(cells, standing, leader)
+                forget(held.kept, cells, leader)
+                cell = leader
+                while cell != NONE:
+                    clear(held.sums, cell)
+                    cell = cells.down[cell]
+                leader = cells.link[leader]
+            free_window(cells, header)
+        place -= 1
+
+
+# When windows close and emit: each result at its own end, in order of the windows.
+
+
+NOTHING, CLOSE, TICKED, ENDED = range(4)
+_FEW: Final = 8
+"""Panes are given up so many windows at once."""
+
+
+@inline
+def begin(what: int, at: int, batch: a.PassBatch, book: PassState, st: Record) -> None:
+    """Begins to emit at the instant ``at``."""
+    st.emitting, st.emit_at = what, at
+    st.at_window, st.at_stage, st.made = a.INT_MIN, STAGE_LAST, st.closed_low
+    if what == TICKED:
+        st.upto_low, st.upto_middle, st.upto_all = a.NEVER, a.NEVER, a.NEVER
+    else:
+        _set_reach(what == ENDED, batch, book, st)
+
+
+@kernel
+def _set_reach(ended: bool, batch: a.PassBatch, book: PassState, st: Record) -> None:
+    """Up to which window each result is due, by progress; all of them if all has ``ended``."""
+    geo, now, each = batch.geo, st.frontier, book.held.mode == EACH
+    st.upto_low, st.upto_middle = st.closed_low, st.closed_middle
+    st.upto_all = last = st.closed_all
+    if not ended:
+        if now < a.INT_MIN + 4 * geo.size:
+            return
+        last = (now - geo.high_shift - geo.size) // geo.step
+    cells = book.held.cells
+    for place in range(cells.tally[0].headers):
+        header = cells.headers[place]
+        window = cells.window[header]
+        if ended:
+            last = max(last, window)
+        elif window > st.closed_all and window * geo.step + geo.size + cells.unc[header] > now:
+            last = min(last, window - 1)
+    if batch.in_panes:
+        cells = book.panes.cells
+        for place in range(cells.tally[0].headers):
+            header = cells.headers[place]
+            if cells.tag[header] == HEADER:
+                start = pane_start(geo, cells.window[header])
+                newest = start // geo.step
+                if ended:
+                    last = max(last, newest)
+                else:
+                    late = max(first_with(geo, start), first_with(geo, now - cells.unc[header]))
+                    late = max(late, st.closed_all + 1)
+                    if late <= newest:
+                        last = min(last, late - 1)
+    st.upto_all = max(st.closed_all, last)
+    low, middle = st.upto_all, st.upto_all
+    if each and not ended:
+        low = (now + geo.low_shift - geo.size) // geo.step
+        middle = (now - geo.size) // geo.step
+    st.upto_low, st.upto_middle = max(st.closed_low, low), max(st.closed_middle, middle)
+
+
+@kernel
+def set_close_at(batch: a.PassBatch, book: PassState, st: Record) -> None:
+    """The progress at which the next window may close."""
+    geo, margin, following = batch.geo, batch.geo.high_shift, st.closed_all + 1
+    st.close_at = a.INT_MIN
+    if st.closed_all == a.INT_MIN:
+        return
+    cells, start = book.held.cells, following * geo.step
+    header = find(cells, following, HEADER, book.no_key, 0)
+    if header != NONE:
+        margin = max(margin, cells.unc[header])
+    if batch.in_panes:
+        cells = book.panes.cells
+        for place in range(cells.tally[0].headers):
+            header = cells.headers[place]
+            if cells.tag[header] == HEADER:
+                inside = start <= pane_start(geo, cells.window[header]) < start + geo.size
+                margin = max(margin, cells.unc[header] if inside else 0)
+    st.close_at = start + geo.size + margin
+    if book.held.mode == EACH:
+        low = (st.closed_low + 1) * geo.step + geo.size - geo.low_shift
+        middle = (st.closed_middle + 1) * geo.step + geo.size
+        st.close_at = min(st.close_at, low, middle)
+
+
+@njit
+def emit(batch: a.PassBatch, book: PassState) -> int:
+    """Continues to emit; returns ``DONE`` or why it stopped (``window.assign``)."""
+    st = book.state[0]
+    what, why = st.emitting, a.DONE
+    if batch.in_panes and what != TICKED:
+        why = _make_due(batch, book, st)
+    if why == a.DONE and (what != CLOSE or st.upto_all > st.closed_all):
+        why = _emit_stale(batch, book, st)
+    if why == a.DONE:
+        why = _emit_due(batch, book, st)
+    if why == a.DONE:
+        st.emitting = NOTHING
+        if what != TICKED:
+            _close(what == CLOSE and st.upto_all > st.closed_all, batch, book, st)
+    return why
+
+
+@kernel
+def _close(frees: bool, batch: a.PassBatch, book: PassState, st: Record) -> None:
+    """What was due is closed; ``frees``: windows that are corrected no more may leave."""
+    before = st.closed_low + 1
+    st.closed_low, st.closed_middle = st.upto_low, st.upto_middle
+    st.closed_all = st.upto_all
+    if frees:
+        free_upto(a.over(st, batch.geo), book.held, book.standing)
+    following = st.closed_low + 1
+    if batch.in_panes and following // _FEW > before // _FEW:
+        free_panes(book.panes, pane_of(batch.geo, following * batch.geo.step))
+    set_close_at(batch, book, st)
+
+
+@njit
+def _make_due(batch: a.PassBatch, book: PassState, st: Record) -> int:
+    """The windows of panes that are due get cells."""
+    while True:
+        window = _next_in_panes(st.made, batch, book)
+        if window > st.upto_low:
+            return a.DONE
+        why, refused = make_window(
+            window, batch.geo, book.panes, book.held, batch.gaps, batch.known + st.gap,
+            book.no_key, batch.panes_grow, batch.can_grow,
+        )  # fmt: skip
+        st.refused += refused
+        if why != MADE:
+            return a.GROW_PANES if why == MORE_PANES else a.GROW_CELLS
+        st.made = window
+
+
+@kernel
+def _next_in_panes(after: int, batch: a.PassBatch, book: PassState) -> int:
+    """The first window behind ``after`` that has a pane."""
+    cells, geo, found = book.panes.cells, batch.geo, a.NEVER
+    for place in range(cells.tally[0].headers):
+        header = cells.headers[place]
+        if cells.tag[header] == HEADER:
+            start = pane_start(geo, cells.window[header])
+            if start // geo.step > after:
+                found = min(found, max(first_with(geo, start), after + 1))
+    return found
+
+
+@njit
+def _emit_stale(batch: a.PassBatch, book: PassState, st: Record) -> int:
+    """Correct the closed windows whose ``missing`` has changed."""
+    cells = book.held.cells
+    while True:
+        found = NONE
+        for place in range(cells.tally[0].headers):
+            header = cells.headers[place]
+            first = found == NONE or cells.window[header] < cells.window[found]
+            if cells.stale[header] != 0 and first:
+                found = header
+        if found == NONE:
+            return a.DONE
+        why = _emit_window(found, STAGE_LAST, batch, book, st)
+        if why != a.DONE:
+            return why
+
+
+@njit
+def _emit_due(batch: a.PassBatch, book: PassState, st: Record) -> int:
+    """Emits each due result behind the last emitted one."""
+    cells, upto = book.held.cells, max(st.upto_low, st.upto_middle, st.upto_all)
+    headers = np.empty(cells.tally[0].headers, np.int64)
+    n = 0
+    for place in range(cells.tally[0].headers):
+        header = cells.headers[place]
+        if max(st.closed_all + 1, st.at_window) <= cells.window[header] <= upto:
+            push(headers, n, cells.window, header)
+            n += 1
+    first = STAGE_LOW if book.held.mode == EACH else STAGE_LAST
+    while n > 0:
+        header = headers[0]
+        window = cells.window[header]
+        for stage in range(first, STAGE_LAST + 1):
+            to_do = window > st.at_window or stage > st.at_stage
+            if to_do and _is_due(window, stage, st):
+                why = _emit_window(header, stage, batch, book, st)
+                if why != a.DONE:
+                    return why
+                st.at_window, st.at_stage = window, stage
+        pop(headers, n, cells.window)
+        n -= 1
+    return a.DONE
+
+
+@inline
+def _is_due(window: int, stage: int, st: Record) -> bool:
+    if stage == STAGE_LOW:
+        return bool(st.closed_low < window <= st.upto_low)
+    if stage == STAGE_MIDDLE:
+        return bool(st.closed_middle < window <= st.upto_middle)
+    return bool(st.closed_all < window <= st.upto_all)
+
+
+@njit
+def _emit_window(header: int, stage: int, batch: a.PassBatch, book: PassState, st: Record) -> int:
+    """Updates the emitted results of one ``stage`` of a window, all keys; DONE, or why not."""
+    link, standing, keys = book.held.cells.link, book.standing, 0
+    leader = link[header]
+    while leader != NONE:
+        keys += 1
+        leader = link[leader]
+    st.needed = keys + 1 + SPARE
+    if standing.tally[0].live + st.needed > len(standing.next):
+        return a.GROW_STANDING
+    st.needed *= 2
+    if book.outbox.tally[0] + st.needed > len(book.outbox.at):
+        return a.OUTBOX_FULL
+    leaders, n = np.empty(keys, np.int64), 0
+    leader = link[header]
+    while leader != NONE:
+        leaders[n] = leader
+        n += 1
+        leader = link[leader]
+    extent = (batch.geo.step, batch.geo.size)
+    emit_keys(book, header, leaders, True, stage, extent, st.emit_at)
+    if stage == STAGE_LAST:
+        book.held.cells.stale[header] = 0
+    return a.DONE

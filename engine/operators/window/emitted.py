@@ -1,0 +1,298 @@
+"""Emission of window results: the results emitted so far, and those that go out now.
+
+A retraction repeats the content of the result that it retracts. So emitted results are kept, per
+key of a window and stage, until the window is final.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
+
+from engine.kernels.jit import inline, kernel
+from engine.kernels.records import NONE, Record, numbers_of
+from engine.operators.window.panes.state import Entries, Panes
+from engine.operators.window.settings import PART_BITS
+from engine.operators.window.state.cells import HEADER, TALLY, Cells
+from engine.operators.window.state.content import (
+    COUNTS,
+    EACH,
+    NUMBERS,
+    STAGE_LAST,
+    Content,
+    Held,
+    has_result,
+    is_refuted,
+    read_content,
+    without_bounds,
+)
+from engine.operators.window.state.number import WORDS, same_numbers
+
+STAGES: Final = 3
+SPARE: Final = 64
+"""More places than the results that one late row can change."""
+
+
+class EmittedResults(NamedTuple):
+    """Emitted results: ``s`` places, each for a key of a window; three stages with DRIFT EACH, else
+    one.
+
+    ``next``: of free places. ``there`` (s, stages), ``kinds`` and ``words`` (s, stages, numbers),
+    ``counts`` (s, stages): as in ``Content``. ``tally``: one TALLY.
+    """
+
+    next: np.ndarray
+    there: np.ndarray
+    kinds: np.ndarray
+    words: np.ndarray
+    counts: np.ndarray
+    tally: np.ndarray
+
+
+class ResultBuffer(NamedTuple):
+    """Results that go out, in order; ``tally`` of them. ``plus``: inserted, else retracted.
+
+    ``at``: instant of release; ``window``: index; ``stage``; ``nulls``, ``keys``: of the key.
+    ``block``: 1 at the first of those that were updated together, in one stage of a window.
+    """
+
+    plus: np.ndarray
+    at: np.ndarray
+    window: np.ndarray
+    stage: np.ndarray
+    nulls: np.ndarray
+    keys: np.ndarray
+    kinds: np.ndarray
+    words: np.ndarray
+    counts: np.ndarray
+    block: np.ndarray
+    tally: np.ndarray
+
+
+class PassState(NamedTuple):
+    """Mutable state of the pass. ``state``: one STATE.
+
+    ``headers``, ``leaders``: of the closed windows that the row entered, ``changed`` of them.
+    ``no_key``: the key of a header.
+    """
+
+    state: np.ndarray
+    held: Held
+    standing: EmittedResults
+    outbox: ResultBuffer
+    scratch: Content
+    entries: Entries
+    panes: Panes
+    headers: np.ndarray
+    leaders: np.ndarray
+    no_key: np.ndarray
+
+
+class Emitter(Protocol):
+    """What emission reads and changes, for any kind of window."""
+
+    @property
+    def held(self) -> Held: ...
+    @property
+    def standing(self) -> EmittedResults: ...
+    @property
+    def outbox(self) -> ResultBuffer: ...
+    @property
+    def scratch(self) -> Content: ...
+
+
+def new_standing(capacity: int, mode: int, aggregates: int) -> EmittedResults:
+    """No result emitted."""
+    following = np.arange(1, capacity + 1, dtype=np.int64)
+    following[-1] = NONE
+    stages, numbers = STAGES if mode == EACH else 1, aggregates * NUMBERS
+    return EmittedResults(
+        following, np.zeros((capacity, stages), np.bool_),
+        np.zeros((capacity, stages, numbers), np.int8),
+        np.zeros((capacity, stages, numbers), WORDS),
+        np.zeros((capacity, stages), COUNTS), np.zeros(1, TALLY),
+    )  # fmt: skip
+
+
+def more_standing(standing: EmittedResults, capacity: int, mode: int) -> EmittedResults:
+    """A copy of ``capacity`` places, which keep their numbers."""
+    old = len(standing.next)
+    made = new_standing(capacity, mode, standing.kinds.shape[2] // NUMBERS)
+    for new, column in zip(made, standing, strict=True):
+        if column.dtype.names:
+            numbers_of(new)[: len(column)] = numbers_of(column)
+        else:
+            new[: len(column)] = column
+    made.next[-1] = standing.tally["free"][0]
+    made.tally["free"] = old
+    return made
+
+
+def new_outbox(capacity: int, columns: int, aggregates: int) -> ResultBuffer:
+    """Room for ``capacity`` results of keys with ``columns``."""
+    numbers = aggregates * NUMBERS
+    return ResultBuffer(
+        np.zeros(capacity, np.bool_), np.zeros(capacity, np.int64), np.zeros(capacity, np.int64),
+        np.zeros(capacity, np.int8), np.zeros(capacity, np.int64),
+        np.zeros((capacity, columns), np.int64), np.zeros((capacity, numbers), np.int8),
+        np.zeros((capacity, numbers), WORDS), np.zeros(capacity, COUNTS),
+        np.zeros(capacity, np.int8), np.zeros(1, np.int64),
+    )  # fmt: skip
+
+
+def in_words(outbox: ResultBuffer) -> ResultBuffer:
+    """The same with ``words`` (n, numbers, 2) and ``counts`` (n, 3) as int64, blocks numbered."""
+    n, numbers = outbox.kinds.shape
+    words, counts = (column.view(np.int64) for column in (outbox.words, outbox.counts))
+    return outbox._replace(
+        words=words.reshape(n, numbers, 2), counts=counts.reshape(n, 3),
+        block=np.cumsum(outbox.block),
+    )  # fmt: skip
+
+
+@inline
+def _slot(cells: Cells, standing: EmittedResults, leader: int) -> int:
+    """The place of ``leader``, made if it has none."""
+    if cells.slot[leader] == NONE:
+        fresh = standing.tally[0].free
+        standing.tally[0].free = standing.next[fresh]
+        standing.tally[0].live += 1
+        for place in range(standing.there.shape[1]):
+            standing.there[fresh, place] = False
+        cells.slot[leader] = fresh
+    return int(cells.slot[leader])
+
+
+@kernel
+def forget_emitted(cells: Cells, standing: EmittedResults, leader: int) -> None:
+    """Forgets the emitted results of ``leader``."""
+    slot = cells.slot[leader]
+    if slot != NONE:
+        standing.next[slot] = standing.tally[0].free
+        standing.tally[0].free = slot
+        standing.tally[0].live -= 1
+        cells.slot[leader] = NONE
+
+
+@inline
+def _send(book: Emitter, leader: int, stage: int, place: int, plus: bool, at: int) -> None:
+    """Sends the emitted result of ``leader``, as an insertion or a retraction."""
+    cells, standing, outbox = book.held.cells, book.standing, book.outbox
+    slot = cells.slot[leader]
+    n = outbox.tally[0]
+    outbox.tally[0] = n + 1
+    outbox.plus[n] = plus
+    outbox.at[n] = at
+    outbox.window[n] = cells.window[leader]
+    outbox.stage[n] = stage
+    outbox.block[n] = 0
+    columns = cells.keys.shape[1]
+    # A header has no key: all of its columns are null.
+    header = cells.tag[leader] == HEADER
+    outbox.nulls[n] = (1 << columns) - 1 if header else cells.tag[leader] >> PART_BITS
+    for j in range(columns):
+        outbox.keys[n, j] = cells.keys[leader, j]
+    for j in range(outbox.kinds.shape[1]):
+        outbox.kinds[n, j] = standing.kinds[slot, place, j]
+        outbox.words[n, j] = standing.words[slot, place, j]
+    outbox.counts[n] = standing.counts[slot, place]
+
+
+@inline
+def _same_counts(one: Record, other: Record) -> bool:
+    return bool(
+        one.certain == other.certain
+        and one.ambiguous == other.ambiguous
+        and one.missing == other.missing
+    )
+
+
+@inline
+def settle(book: Emitter, leader: int, stage: int, place: int, there: bool, at: int) -> None:
+    """Updates the emitted result of ``leader`` from the scratch, which has its result if it is
+    ``there``. Arguments as of ``emit``.
+    """
+    cells, standing, scratch = book.held.cells, book.standing, book.scratch
+    if not there and cells.slot[leader] == NONE:
+        return
+    slot = _slot(cells, standing, leader)
+    stood = standing.there[slot, place]
+    if stood and there:
+        same = same_numbers(
+            standing.kinds[slot, place], standing.words[slot, place], scratch.kinds, scratch.words
+        )
+        if same and _same_counts(standing.counts[slot, place], scratch.counts[0]):
+            return
+    if stood:
+        _send(book, leader, stage, place, False, at)
+    standing.there[slot, place] = there
+    if there:
+        for j in range(len(scratch.kinds)):
+            standing.kinds[slot, place, j] = scratch.kinds[j]
+            standing.words[slot, place, j] = scratch.words[j]
+        standing.counts[slot, place] = scratch.counts[0]
+        _send(book, leader, stage, place, True, at)
+
+
+@inline
+def emit(
+    book: PassState,
+    header: int,
+    leader: int,
+    stage: int,
+    extent: tuple[int, int],
+    at: int,
+    wanted: bool,
+) -> bool:
+    """Updates the emitted result of ``leader``; returns whether it has a result.
+
+    Args:
+        book: its outbox has room for two more.
+        header: of the window.
+        leader: of the key, or the header itself.
+        stage: which result.
+        extent: step and size of the windows [ns].
+        at: the instant of release.
+        wanted: whether there may be a result; else the emitted one is retracted.
+    """
+    held, standing, scratch = book.held, book.standing, book.scratch
+    place = stage if standing.there.shape[1] == STAGES else 0
+    step, size = extent
+    start = held.cells.window[header] * step
+    there = wanted and read_content(
+        held, leader, stage, held.cells.missing[header], (start, start + size), scratch
+    )
+    if there and stage == STAGE_LAST and is_refuted(book.state[0], start, start + size):
+        without_bounds(held, scratch)
+    settle(book, leader, stage, place, there, at)
+    return there
+
+
+@kernel
+def emit_keys(
+    book: PassState,
+    header: int,
+    keys: np.ndarray,
+    every: bool,
+    stage: int,
+    extent: tuple[int, int],
+    at: int,
+) -> None:
+    """Updates the emitted results of one ``stage`` of a window, for each of its leaders ``keys``.
+
+    A window without results but with missing events has one result without a key, kept at its
+    header. ``every``: ``keys`` are all that the window has.
+    """
+    some, held = False, book.held
+    before = book.outbox.tally[0]
+    for leader in keys:
+        some = some or has_result(held, leader, stage)
+    nobody = every and not some and held.cells.missing[header] > 0
+    settled = nobody or ((every or some) and held.cells.slot[header] != NONE)
+    for j in range(-1 if stage == STAGE_LAST else 0, len(keys)):
+        leader = header if j < 0 else keys[j]
+        if j >= 0 or settled:
+            emit(book, header, leader, stage, extent, at, j >= 0 or nobody)
+    if book.outbox.tally[0] > before:
+        book.outbox.block[before] = 1

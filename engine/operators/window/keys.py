@@ -1,0 +1,159 @@
+"""Group-by columns as int64 codes, and back to the values that results show."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from engine.core.errors import UserError
+from engine.core.frame import ATTR_PREFIX
+from engine.core.released import Released, Strings
+from engine.output.schema import decoded
+from engine.query.expression import View, column
+from engine.query.plan import Attribute
+from engine.query.values import Value
+
+KeyValue = int | float | bool | str | None
+Code = tuple[int, ...]
+"""A key as stored: the null marks, then one int64 per group-by column."""
+_BOOL: Final = "bool"
+
+
+class GroupKeys:
+    """Makes the keys of one query's rows; remembers of what type each group-by column is."""
+
+    def __init__(self, attributes: tuple[Attribute, ...], query: str) -> None:
+        self.attributes = attributes
+        self.query = query
+        self.types: list[str | None] = [None] * len(attributes)
+        self.strings = Strings()
+        self.texts: dict[int, str | None] = {}
+
+    def codes(self, released: Released) -> tuple[np.ndarray, np.ndarray]:
+        """(keys, nulls): int64 (n, columns), and int64 of length n with bit j where j is null.
+
+        ``nulls`` is empty when no column lacks a value. A NaN is null.
+
+        Raises:
+            UserError: a column changes its type.
+        """
+        self.strings = released.strings
+        view = View.of(released.columns, released.attr_types, released.strings)
+        keys = np.zeros((released.n, len(self.attributes)), np.int64)
+        nulls = np.zeros(0, np.int64)
+        for j, attribute in enumerate(self.attributes):
+            found = column(attribute.name, view)
+            known = found.valid
+            if found.kind == "null":
+                known = np.zeros(released.n, np.bool_)
+            else:
+                self._note_type(j, attribute, found, released.attr_types)
+                data, known = _as_int64(found, known)
+                keys[:, j] = data
+            if known is not None and not known.all():
+                keys[~known, j] = 0
+                if not len(nulls):
+                    nulls = np.zeros(released.n, np.int64)
+                nulls |= (~known).astype(np.int64) << j
+        return keys, nulls
+
+    def _note_type(
+        self, j: int, attribute: Attribute, found: Value, attr_types: dict[str, str]
+    ) -> None:
+        kind = found.kind
+        if kind == "int" and attr_types.get(attribute.name.removeprefix(ATTR_PREFIX)) == _BOOL:
+            kind = _BOOL
+        before = self.types[j]
+        if before is not None and before != kind:
+            raise UserError(
+                f"query {self.query!r}: GROUP BY {attribute.name} was {before} before and is "
+                f"{kind} now; send one type, or group by another attribute"
+            )
+        self.types[j] = kind
+
+    def value(self, code: Code) -> dict[str, KeyValue]:
+        """The key as results show it."""
+        return {
+            attribute.name: None if code[0] >> j & 1 else self._decode(self.types[j], code[j + 1])
+            for j, attribute in enumerate(self.attributes)
+        }
+
+    def columns(self, nulls: np.ndarray, keys: np.ndarray) -> dict[str, pa.Array]:
+        """Keys as results show them, by attribute: of ``nulls`` (n) and ``keys`` (n x columns)."""
+        found = {}
+        for j, (attribute, kind) in enumerate(zip(self.attributes, self.types, strict=True)):
+            codes = np.ascontiguousarray(keys[:, j])
+            absent = (nulls >> j & 1).astype(np.bool_)
+            if kind == "str":
+                column = decoded(codes, absent, self.text)
+            elif kind is None:
+                column = pa.nulls(len(codes))
+            else:
+                values = codes.view(np.float64) if kind == "float" else codes
+                typed = values.astype(np.bool_) if kind == _BOOL else values
+                column = pa.array(typed, mask=absent if absent.any() else None)
+            found[attribute.name] = column
+        return found
+
+    def in_order(self, nulls: np.ndarray, keys: np.ndarray, window: np.ndarray) -> np.ndarray:
+        """Places of ``nulls`` and ``keys`` (n x columns) of each ``window``, by values; of equal
+        ones in order.
+
+        Null comes first, and the order is the same however the codes were given out.
+        """
+        by: list[np.ndarray] = [window]
+        for j, kind in enumerate(self.types):
+            values = keys[:, j]
+            if kind == "str":
+                codes, which = np.unique(values, return_inverse=True)
+                known = [self._text_or_none(code) or "" for code in codes.tolist()]
+                rank = np.empty(len(codes), np.int64)
+                rank[sorted(range(len(codes)), key=known.__getitem__)] = np.arange(len(codes))
+                values = rank[which.reshape(-1)]
+            elif kind == "float":
+                values = np.ascontiguousarray(values).view(np.float64)
+            by += [(nulls >> j & 1) == 0, values]
+        return np.lexsort(by[::-1])
+
+    def _decode(self, kind: str | None, code: int) -> KeyValue:
+        if kind == "str":
+            return self.text(code)
+        if kind == "float":
+            return float(np.int64(code).view(np.float64))
+        return bool(code) if kind == _BOOL else code
+
+    def _text_or_none(self, code: int) -> str | None:
+        """A null's code has no text."""
+        return self.text(code) if code < len(self.strings.texts) or code in self.texts else None
+
+    def text(self, code: int) -> str | None:
+        """What ``code`` means."""
+        return self.strings.text(code) if code < len(self.strings.texts) else self.texts[code]
+
+    def used(self, codes: np.ndarray) -> np.ndarray:
+        """Codes of texts among the keys ``codes`` (cells x columns)."""
+        texts = [codes[:, j] for j, kind in enumerate(self.types) if kind == "str"]
+        return np.concatenate([*texts, np.empty(0, np.int64)])
+
+    def snapshot(self, codes: np.ndarray, others: np.ndarray) -> dict[str, Any]:
+        """Plain data; ``codes`` (cells x columns) are the keys in use, ``others`` are of texts."""
+        texts = {code: self._text_or_none(code) for code in np.unique(others).tolist()}
+        for j, kind in enumerate(self.types):
+            if kind == "str":
+                used = np.unique(codes[:, j]).tolist()
+                texts.update((code, self._text_or_none(code)) for code in used)
+        return {"types": list(self.types), "texts": texts}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over a snapshot; its texts serve until the next batch brings the table."""
+        self.types, self.texts = list(state["types"]), dict(state["texts"])
+
+
+def _as_int64(found: Value, known: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
+    """Codes that are equal where the values are (0.0 and -0.0 are)."""
+    if found.kind != "float":
+        return found.data, known
+    numbers = ~np.isnan(found.data)
+    return (found.data + 0.0).view(np.int64), numbers if known is None else known & numbers

@@ -1,0 +1,363 @@
+"""Arithmetic of aggregates and HAVING, where results leave."""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec.structs import replace
+
+from engine.core.frame import ATTR_PREFIX
+from engine.core.released import Strings
+from engine.operators.window.emitted import ResultBuffer
+from engine.operators.window.state.aggregate import BOUNDED
+from engine.operators.window.state.content import (
+    HIGH_ONE,
+    LEAST,
+    LOW_ONE,
+    MIDDLE_ONE,
+    MOST,
+    NUMBERS,
+    VALUE,
+)
+from engine.operators.window.state.number import FLOAT, HALF_WORD, INT, LOW_WORD, NULL, TEXT
+from engine.query.expression import View, mask, view_value
+from engine.query.fields import attributes_in
+from engine.query.plan import (
+    COMPUTED,
+    Aggregate,
+    Arithmetic,
+    Attribute,
+    Constant,
+    Drift,
+    Expression,
+    Predicate,
+    WindowPlan,
+)
+from engine.query.render import default_label
+from engine.query.values import Value, arithmetic, both_valid, present
+
+# Drops pairs of retraction and insertion with equal content.
+
+
+def unchanged(outbox: ResultBuffer, numbers: np.ndarray | None, held: np.ndarray) -> np.ndarray:
+    """Which results of ``outbox``, in words, are of such pairs.
+
+    A pair is adjacent and of one instant, as ``window.emitted.settle`` emits changes. So
+    pass all changes, those dropped for other reasons included.
+
+    Args:
+        outbox: the results.
+        numbers: the places of those that count; None: all.
+        held: (tally,), which results are emitted otherwise; both of a pair, or none.
+
+    Returns:
+        Shape (tally,).
+    """
+    n = int(outbox.tally[0])
+    same = ~outbox.plus[: n - 1] & outbox.plus[1:n] & held[:-1] & held[1:]
+    for name, column in outbox._asdict().items():
+        if name in {"plus", "tally"}:
+            continue
+        some = column[:n]
+        if numbers is not None and name in {"kinds", "words"}:
+            some = some[:, numbers]
+        equal = some[:-1] == some[1:]
+        same &= equal.all(axis=tuple(range(1, equal.ndim)))
+    found = np.zeros(n, np.bool_)
+    found[:-1] |= same
+    found[1:] |= same
+    return found
+
+
+def those(outbox: ResultBuffer, held: np.ndarray) -> ResultBuffer:
+    """The results of ``outbox`` that are ``held``, of shape (tally,)."""
+    n = len(held)
+    kept = {name: column[:n][held] for name, column in outbox._asdict().items() if name != "tally"}
+    return ResultBuffer(**kept, tally=np.array([int(held.sum())]))
+
+
+# Arithmetic of aggregates and HAVING, where results leave.
+
+
+# HAVING: which results are shown.
+#
+# What it says follows from a result's content alone, and a retraction repeats the content of what
+# it takes back, so both are shown or neither.
+
+
+_INT_MAX = 1 << 31
+"""Of the upper word, so that the whole fits into 64 bits."""
+
+
+def holds(plan: WindowPlan, outbox: ResultBuffer, strings: Strings) -> np.ndarray:
+    """Which results of ``outbox``, in words, ``plan.having`` holds for: shape (tally,).
+
+    ``plan`` has all aggregates that it names; ``strings``: what codes of texts mean.
+    """
+    n = int(outbox.tally[0])
+    held = np.ones(n, np.bool_)
+    if plan.having is not None:
+        values = np.arange(len(plan.aggregates)) * NUMBERS + VALUE
+        kinds, words = outbox.kinds[:n, values], outbox.words[:n, values]
+        for rows in of_same_kinds(kinds, words):
+            held[rows] = _holds(plan, plan.having, kinds[rows], words[rows], strings)
+    return held
+
+
+def _holds(
+    plan: WindowPlan, having: Predicate, kinds: np.ndarray, words: np.ndarray, strings: Strings
+) -> np.ndarray:
+    """As ``holds``, of one number of each aggregate: kinds (n, m) and words (n, m, 2)."""
+    columns: dict[str, np.ndarray] = {}
+    valid: dict[str, np.ndarray] = {}
+    types: dict[str, str] = {}
+    for a, one in enumerate(plan.aggregates):
+        kind, word = kinds[:, a], words[:, a]
+        valid[one.label] = kind != NULL
+        if (kind == TEXT).any():
+            columns[ATTR_PREFIX + one.label] = np.where(valid[one.label], word[:, 1], -1)
+            types[one.label] = "str"
+            continue
+        columns[ATTR_PREFIX + one.label] = found = numbers(kind, word)
+        types[one.label] = "int" if found.dtype.kind == "i" else "float"
+    return mask(having, columns, valid.get, types, strings)
+
+
+def numbers(kinds: np.ndarray, words: np.ndarray) -> np.ndarray:
+    """A column of numbers: as integers where all are and fit into 64 bits, else as floats."""
+    high, low = words[:, 0], words[:, 1]
+    is_float = kinds == FLOAT
+    if not is_float.any() and _are_short(high).all():
+        return np.asarray((high << HALF_WORD) | low)
+    whole = high.astype(np.float64) * float(1 << HALF_WORD) + low
+    return np.where(is_float, high.copy().view(np.float64), whole)
+
+
+def of_same_kinds(kinds: np.ndarray, words: np.ndarray) -> list[slice | np.ndarray]:
+    """All rows, by whether each of their numbers is a whole one: a column that has fractions, too,
+    is one of fractions, and a row must not depend on which others leave with it.
+    """
+    whole = (kinds == INT) & _are_short(words[..., 0])
+    rest = (kinds == FLOAT) | ((kinds == INT) & ~whole)
+    mixed = whole.any(axis=0) & rest.any(axis=0)
+    if not mixed.any():
+        return [slice(None)]
+    which = np.unique(rest[:, mixed], axis=0, return_inverse=True)[1].reshape(-1)
+    return [np.flatnonzero(which == one) for one in range(int(which.max()) + 1)]
+
+
+def _are_short(high: np.ndarray) -> np.ndarray:
+    """Which integers, by their upper words, fit into 64 bits."""
+    return np.asarray((high >= -_INT_MAX) & (high < _INT_MAX))
+
+
+# Aggregates that HAVING and ORDER BY name and results do not show.
+#
+# They are numbers of results until these are judged, and then left out. What is taken back and
+# given again with other hidden numbers alone is no correction: nobody could tell the two apart.
+
+
+def judged_plan(plan: WindowPlan) -> WindowPlan:
+    """``plan`` with the aggregates that it judges by among those in results, behind its own."""
+    names = {one.name for one in attributes_in(plan.having)}
+    if plan.ranking is not None:
+        names |= set(plan.ranking.labels)
+    names -= {one.label for one in plan.aggregates}
+    if not names:
+        return plan
+    judging = tuple(one for one in plan.hidden if one.label in names)
+    rest = tuple(one for one in plan.hidden if one.label not in names)
+    return replace(plan, aggregates=plan.aggregates + judging, hidden=rest)
+
+
+def shown_numbers(plan: WindowPlan, judged: WindowPlan, behind: int) -> np.ndarray | None:
+    """The places of the numbers that results of ``plan`` have, among those of ``judged``.
+
+    Args:
+        plan: of the query.
+        judged: as of ``judged_plan``.
+        behind: how many columns of numbers results have behind those of their aggregates.
+
+    Returns:
+        None: all of them.
+    """
+    if judged is plan:
+        return None
+    own, whole = len(plan.aggregates), len(judged.aggregates)
+    return np.concatenate(
+        [np.arange(own * NUMBERS), np.arange(whole * NUMBERS, (whole + behind) * NUMBERS)]
+    )
+
+
+def without_hidden(outbox: ResultBuffer, numbers: np.ndarray | None) -> ResultBuffer:
+    """``outbox``, in words, with these ``numbers`` alone; None: all."""
+    if numbers is None:
+        return outbox
+    return outbox._replace(kinds=outbox.kinds[:, numbers], words=outbox.words[:, numbers])
+
+
+# Arithmetic of aggregates, computed on output. It depends on a result's content alone, so a
+# retraction repeats the values that it retracts; a pair of retraction and insertion of equal values
+# is dropped.
+
+
+Range = tuple[Value, Value]
+"""The least and the largest that a value may be."""
+
+
+def is_bounded(plan: WindowPlan, one: Aggregate) -> bool:
+    """Whether results have bounds of it: of sums and products if all that is in them has bounds."""
+    if one.function != COMPUTED:
+        return one.function in BOUNDED
+    of = {default_label(each): each.function in BOUNDED for each in plan.worked_out.aggregates}
+
+    def known(node: Expression) -> bool:
+        match node:
+            case Attribute(name=name):
+                return of[name]
+            case Arithmetic(op="+" | "-" | "*" | "/", left=left, right=right):
+                return known(left) and known(right)
+        return isinstance(node, Constant)
+
+    assert one.argument is not None
+    return known(one.argument)
+
+
+def computed(plan: WindowPlan, outbox: ResultBuffer, strings: Strings) -> ResultBuffer:
+    """``outbox``, in words, of what ``plan.worked_out`` asks for, as ``plan`` does.
+
+    ``strings``: what codes of texts mean.
+    """
+    single = plan.worked_out
+    if single is plan:
+        return outbox
+    n = int(outbox.tally[0])
+    kinds, words = outbox.kinds[:n], outbox.words[:n]
+    wide = kinds.shape[1] + (len(plan.aggregates) - len(single.aggregates)) * NUMBERS
+    made = np.zeros((n, wide), kinds.dtype), np.zeros((n, wide, 2), words.dtype)
+    for rows in of_same_kinds(kinds, words):
+        made[0][rows], made[1][rows] = _worked_out(plan, kinds[rows], words[rows], strings)
+    columns = {name: column[:n] for name, column in outbox._asdict().items() if name != "tally"}
+    whole = ResultBuffer(**{**columns, "kinds": made[0], "words": made[1]}, tally=np.array([n]))
+    return those(whole, ~unchanged(whole, None, np.ones(n, np.bool_)))
+
+
+def _worked_out(
+    plan: WindowPlan, kinds: np.ndarray, words: np.ndarray, strings: Strings
+) -> tuple[np.ndarray, np.ndarray]:
+    """Of the numbers of ``plan.worked_out`` those of ``plan``, and what is behind them: kinds
+    (n, m) and words (n, m, 2).
+    """
+    single, n = plan.worked_out, len(kinds)
+    places = {default_label(one): a for a, one in enumerate(single.aggregates)}
+    reader = _Reader(kinds, words, places, strings)
+    behind = slice(len(single.aggregates) * NUMBERS, None)
+    made: list[tuple[np.ndarray, np.ndarray]] = []
+    for one in plan.aggregates:
+        if one.function != COMPUTED:
+            first = places[default_label(one)] * NUMBERS
+            at = slice(first, first + NUMBERS)
+            made.append((kinds[:, at], words[:, at]))
+            continue
+        assert one.argument is not None
+        values = [reader.value(one.argument, place) for place in range(HIGH_ONE + 1)]
+        if plan.drift is Drift.TOGETHER:
+            values[VALUE] = _mean([values[place] for place in (LOW_ONE, MIDDLE_ONE, HIGH_ONE)], n)
+        if is_bounded(plan, one):
+            values += reader.bounds(one.argument)
+        found = np.zeros((n, NUMBERS), kinds.dtype), np.zeros((n, NUMBERS, 2), words.dtype)
+        for place, value in enumerate(values):
+            _put(found[0][:, place], found[1][:, place], value)
+        made.append(found)
+    made.append((kinds[:, behind], words[:, behind]))
+    of_kinds, of_words = zip(*made, strict=True)
+    return np.concatenate(of_kinds, axis=1), np.concatenate(of_words, axis=1)
+
+
+class _Reader:
+    """Values of arithmetic over the numbers of ``places``, by the aggregates' calls."""
+
+    def __init__(
+        self, kinds: np.ndarray, words: np.ndarray, places: dict[str, int], strings: Strings
+    ) -> None:
+        self._kinds, self._words, self._places, self._strings = kinds, words, places, strings
+
+    def number(self, name: str, place: int) -> Value:
+        """Of one aggregate."""
+        j = self._places[name] * NUMBERS + place
+        kinds, words = self._kinds[:, j], self._words[:, j]
+        if (kinds == TEXT).any():
+            return Value("str", np.where(kinds == NULL, -1, words[:, 1]), kinds != NULL)
+        data = numbers(kinds, words)
+        return Value("int" if data.dtype.kind == "i" else "float", data, kinds != NULL)
+
+    def value(self, expression: Expression, place: int) -> Value:
+        """Of ``expression``: ``VALUE``, or of one of the three windows."""
+        columns: dict[str, np.ndarray] = {}
+        valid: dict[str, np.ndarray | None] = {}
+        types: dict[str, str] = {}
+        for name in self._places:
+            found = self.number(name, place)
+            columns[ATTR_PREFIX + name], valid[name] = found.data, found.valid
+            types[name] = found.kind
+        return view_value(expression, View(columns, valid.get, types, self._strings))
+
+    def bounds(self, expression: Expression) -> Range:
+        """Least and largest, as far apart as those of the aggregates let them be."""
+        match expression:
+            case Attribute(name=name):
+                return self.number(name, LEAST), self.number(name, MOST)
+            case Arithmetic(op="+", left=left, right=right):
+                a, b = self.bounds(left), self.bounds(right)
+                return arithmetic("+", a[0], b[0]), arithmetic("+", a[1], b[1])
+            case Arithmetic(op="-", left=left, right=right):
+                a, b = self.bounds(left), self.bounds(right)
+                return arithmetic("-", a[0], b[1]), arithmetic("-", a[1], b[0])
+            case Arithmetic(op=op, left=left, right=right):
+                a, b = self.bounds(left), self.bounds(right)
+                return _of_corners(op, a, b)
+        assert isinstance(expression, Constant)
+        value = Value.constant(expression.value)
+        return value, value
+
+
+def _of_corners(op: str, left: Range, right: Range) -> Range:
+    corners = [arithmetic(op, a, b) for a in left for b in right]
+    valid = corners[0].valid
+    for corner in corners[1:]:
+        valid = both_valid(valid, corner.valid)
+    if op == "/":
+        whole = (right[0].data > 0) | (right[1].data < 0)  # else it may be a division by zero
+        valid = both_valid(valid, np.asarray(whole))
+    data = [corner.data for corner in corners]
+    least = np.minimum.reduce(np.broadcast_arrays(*data))
+    most = np.maximum.reduce(np.broadcast_arrays(*data))
+    return Value(corners[0].kind, least, valid), Value(corners[0].kind, most, valid)
+
+
+def _mean(three: list[Value], n: int) -> Value:
+    """Of those that are known."""
+    there = [np.broadcast_to(present(value), n) for value in three]
+    total = np.zeros(n)
+    for value, known in zip(three, there, strict=True):
+        if value.kind != "null":
+            total += np.where(known, np.broadcast_to(value.data, n), 0)
+    many = np.sum(there, axis=0)
+    return Value("float", total / np.maximum(many, 1), many > 0)
+
+
+def _put(kinds: np.ndarray, words: np.ndarray, value: Value) -> None:
+    """``value`` in a column of numbers; what is beyond the floats' range is null."""
+    kinds[:] = NULL
+    if value.kind == "null":
+        return
+    known = np.broadcast_to(present(value), len(kinds))
+    data = np.broadcast_to(np.asarray(value.data), len(kinds))
+    if value.kind == "float":
+        known = known & np.isfinite(data)
+        high, low = np.ascontiguousarray(data, np.float64).view(np.int64), np.zeros_like(data)
+    elif value.kind == "int":
+        high, low = data >> HALF_WORD, data & LOW_WORD
+    else:
+        high, low = np.zeros_like(data), data
+    kinds[known] = {"float": FLOAT, "int": INT, "str": TEXT}[value.kind]
+    words[:, 0], words[:, 1] = np.where(known, high, 0), np.where(known, low, 0)

@@ -1,0 +1,340 @@
+"""Results of windows: columns that read like the list of DESIGN's results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from engine.core.operator import Result, ResultColumns
+from engine.operators.window.emitted import EmittedResults, ResultBuffer
+from engine.operators.window.keys import GroupKeys
+from engine.operators.window.output.computed import is_bounded
+from engine.operators.window.output.computed import numbers as as_numbers
+from engine.operators.window.output.table import (
+    CERTAINTY,
+    COUNTS,
+    DRIFT_NAMES,
+    PLACES,
+    columns_of_windows,
+    number_column,
+    number_texts,
+)
+from engine.operators.window.state.accumulate import TEXTS, Sums
+from engine.operators.window.state.content import (
+    LEAST,
+    LOW_ONE,
+    MOST,
+    NUMBERS,
+    STAGE_LAST,
+    UNKNOWN,
+    VALUE,
+    Held,
+)
+from engine.operators.window.state.number import HALF_WORD, NULL, TEXT, python_numbers
+from engine.output.identity import numbers_of_codes, numbers_of_rows
+from engine.output.json_lines import json_text, woven
+from engine.output.schema import WINDOWS, decoded, same_for_all
+from engine.query.plan import RESULT, Attribute, Drift, Expression, WindowKind, WindowPlan
+from engine.query.values import Value
+
+# Identity of a window's result, without making its text: the content of its line without the time
+# of emission (``engine.output.identity``). Texts count by their value, not their code; hidden
+# numbers do not count.
+
+
+def window_identities(results: WindowResults) -> np.ndarray:
+    """Numbers of 128 bits, int64 (results, 2), equal where the content of ``results`` is.
+
+    Only those of one query and site are compared with each other.
+    """
+    fields = results.columns
+    columns = [*results.extent(), fields.nulls, *fields.counts.T.astype(np.int64)]
+    if results.plan.drift is Drift.EACH:
+        columns.append(fields.stage)
+    for place, kind in enumerate(results.keys.types):
+        absent = fields.nulls >> place & 1 == 1
+        if kind == "str":
+            codes = np.where(absent, -1, fields.keys[:, place])
+            columns += list(numbers_of_codes(codes, results.keys.text).T)
+        else:
+            # As many columns as of texts: of a key that is null so far nobody knows what it is.
+            columns += [np.where(absent, 0, fields.keys[:, place]), np.zeros(len(absent))]
+    for aggregate, has_bounds in enumerate(results.bounded):
+        for name, place in PLACES.items():
+            columns += _of_numbers(results, aggregate, place, results.shows(name))
+        for place in (LEAST, MOST) if has_bounds else ():
+            columns += _of_numbers(results, aggregate, place, results.last)
+    return numbers_of_rows([np.ascontiguousarray(column, np.int64) for column in columns])
+
+
+def _of_numbers(
+    results: WindowResults, aggregate: int, place: int, shown: np.ndarray
+) -> list[np.ndarray]:
+    """A number of each result, 0 where it is not shown."""
+    kinds, words = results.numbers(aggregate, place)
+    kinds = np.where(shown, kinds, -1)
+    high, low = (np.where(shown, words[:, part], 0) for part in range(2))
+    is_text = kinds == TEXT
+    if is_text.any():
+        of_texts = numbers_of_codes(np.where(is_text, low, -1), results.keys.text)
+        high, low = (
+            np.where(is_text, of_texts[:, part], mine) for part, mine in enumerate((high, low))
+        )
+    return [kinds, high, low]
+
+
+# Codes of texts that windows hold in values, so that the texts are not forgotten.
+
+
+def text_codes(held: Held, standing: EmittedResults) -> np.ndarray:
+    """Codes in ``held`` and in emitted results, freed ones included."""
+    texts = np.flatnonzero(held.sums.of["typed"] == TEXTS)
+    if not len(texts):
+        return np.empty(0, np.int64)
+    emitted = standing.words["low"][standing.kinds == TEXT]
+    kept = held.kept.ints[:, texts][held.kept.valid[:, texts]]
+    return np.concatenate([emitted, kept, picked_codes(held.sums, held.sums.of)])
+
+
+def picked_codes(sums: Sums, of: np.ndarray) -> np.ndarray:
+    """Those among picked values; ``of``: as in ``Sums``."""
+    if not len(sums.picked):
+        return np.empty(0, np.int64)
+    texts = of["typed"][sums.picked["value"]] == TEXTS
+    picks = sums.picks[texts]
+    return np.asarray(picks["value"][picks["there"] != 0])
+
+
+# Results of windows: columns that read like the list of DESIGN's results.
+#
+# A result is a dict only where somebody looks at it one by one; sinks take the columns.
+
+
+_ROWS: Final = 1 << 14
+"""Results from which on a table of their own costs no more per result."""
+
+
+class WindowResults(ResultColumns):
+    """Results of one query and site, of the kind ``windows``.
+
+    Args:
+        outbox: the results.
+        plan: of the query.
+        keys: knows what its codes mean.
+        site: named in results.
+    """
+
+    kind = WINDOWS
+
+    def __init__(self, outbox: ResultBuffer, plan: WindowPlan, keys: GroupKeys, site: str) -> None:
+        n = int(outbox.tally[0])
+        of_rows = {name: column[:n].copy() for name, column in outbox._asdict().items()}
+        self.columns = ResultBuffer(**{**of_rows, "tally": outbox.tally.copy()})
+        self.plan, self.keys, self.site = plan, keys, site
+        self.unknown = np.zeros(n, np.bool_)
+        """Which compare events of several clocks of which one is unknown: they have no bounds."""
+        self.clock, self.mixed = np.full(n, -1, np.int32), self.unknown
+        """Code of the one clock of each result, -1 if it has several; and whether an unknown one
+        was among several by then. For who reads results as events.
+        """
+
+    @classmethod
+    def tables(cls, pieces: Sequence[WindowResults]) -> Iterator[pa.Table]:
+        waiting: list[WindowResults] = []
+        rows = 0
+        for piece in pieces:
+            waiting.append(piece)
+            rows += len(piece)
+            if rows >= _ROWS:
+                yield columns_of_windows(cls._joined(waiting))
+                waiting, rows = [], 0
+        if waiting:
+            yield columns_of_windows(cls._joined(waiting))
+
+    @classmethod
+    def _joined(cls, pieces: Sequence[WindowResults]) -> WindowResults:
+        first = pieces[0]
+        columns = {
+            name: np.concatenate([getattr(piece.columns, name) for piece in pieces])
+            for name in ResultBuffer._fields
+            if name != "tally"
+        }
+        outbox = ResultBuffer(**columns, tally=np.array([sum(map(len, pieces))]))
+        joined = cls(outbox, first.plan, first.keys, first.site)
+        joined.unknown = np.concatenate([piece.unknown for piece in pieces])
+        return joined
+
+    def taken(self, rows: np.ndarray, plus: np.ndarray, at: np.ndarray) -> WindowResults:
+        """The results ``rows``, given (``plus``) or taken back at instants ``at``."""
+        columns = {name: column[rows] for name, column in self.columns._asdict().items()
+                   if name not in ("plus", "at", "tally")}  # fmt: skip
+        outbox = ResultBuffer(**columns, plus=plus, at=at, tally=np.array([len(rows)]))
+        taken = WindowResults(outbox, self.plan, self.keys, self.site)
+        taken.unknown, taken.mixed = self.unknown[rows], self.mixed[rows]
+        taken.clock = self.clock[rows]
+        return taken
+
+    def __len__(self) -> int:
+        return len(self.columns.at)
+
+    @property
+    def labels(self) -> list[str]:
+        """Of the aggregates."""
+        return [aggregate.label for aggregate in self.plan.aggregates]
+
+    @property
+    def bounded(self) -> list[bool]:
+        """Which aggregates have bounds."""
+        return [is_bounded(self.plan, aggregate) for aggregate in self.plan.aggregates]
+
+    @property
+    def last(self) -> np.ndarray:
+        """Which results tell everything."""
+        return np.asarray(self.columns.stage == STAGE_LAST)
+
+    def shows(self, name: str) -> np.ndarray:
+        """Which results have a ``name``: an early one has no value but its own window's."""
+        if name == "value":
+            return np.ones(len(self), np.bool_)
+        stage = DRIFT_NAMES.index(name)
+        return np.asarray(self.last | (self.columns.stage == stage))
+
+    def extent(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where each result's window starts and ends [ns]."""
+        if self.plan.kind is WindowKind.TIME:
+            start = np.asarray(self.columns.window * self.plan.step_ns)
+            return start, start + self.plan.size_ns
+        behind = len(self.labels)
+        ends = (self.numbers(behind, place)[1] for place in (VALUE, LOW_ONE))
+        start, end = ((words[:, 0] << HALF_WORD) + words[:, 1] for words in ends)
+        return start, end
+
+    def bounds_shown(self, name: str) -> np.ndarray:
+        """Which results have the ``bounds``, ``low`` or ``high`` of this name."""
+        return np.asarray((self.last if name == "bounds" else self.shows(name)) & ~self.unknown)
+
+    def certainty(self) -> tuple[np.ndarray, np.ndarray]:
+        """Per result its place in ``CERTAINTY``, and whether it says any: those of windows whose
+        borders are no events only say that they are unknown.
+        """
+        unsure = self.columns.counts[:, COUNTS.index("ambiguous")] > 0
+        by_events = self.plan.kind is not WindowKind.TIME
+        return np.where(self.unknown, 2, unsure), self.unknown | by_events
+
+    def numbers(self, aggregate: int, place: int) -> tuple[np.ndarray, np.ndarray]:
+        """(kinds, words) of a number of one aggregate: ``VALUE`` ... ``MOST``."""
+        j = aggregate * NUMBERS + place
+        return self.columns.kinds[:, j], self.columns.words[:, j]
+
+    def column(self, aggregate: int, place: int) -> pa.Array | None:
+        """A number of one aggregate as a column; None: in no single type."""
+        kinds, words = self.numbers(aggregate, place)
+        if (kinds == TEXT).any():
+            return decoded(words[:, 1], kinds == NULL, self.keys.text)
+        return number_column(kinds, words)
+
+    def json_texts(self, aggregate: int, place: int) -> pa.Array:
+        """A number of one aggregate as JSON texts."""
+        kinds, words = self.numbers(aggregate, place)
+        if (kinds == TEXT).any():
+            return json_text(decoded(words[:, 1], kinds == NULL, self.keys.text))
+        return number_texts(kinds, words)
+
+    def _python(self, aggregate: int, place: int) -> list[Any]:
+        kinds, words = self.numbers(aggregate, place)
+        if (kinds == TEXT).any():
+            return list(decoded(words[:, 1], kinds == NULL, self.keys.text).to_pylist())
+        return python_numbers(kinds, words)
+
+    def distinct_keys(self) -> tuple[list[dict[str, Any]], np.ndarray]:
+        """The different keys, and which of them each result has."""
+        whole = np.column_stack((self.columns.nulls, self.columns.keys))
+        found, which = np.unique(whole, axis=0, return_inverse=True)
+        return [self.keys.value(tuple(code)) for code in found.tolist()], which.reshape(-1)
+
+    def attribute_values(self, asked: Sequence[Attribute]) -> list[Value]:
+        """Per result, aggregates by their labels and, of the alias RESULT, its counts."""
+        found = []
+        for attribute in asked:
+            if attribute.alias == RESULT:
+                counts = self.columns.counts[:, COUNTS.index(attribute.name)]
+                found.append(Value("int", counts, counts != UNKNOWN))
+                continue
+            kinds, words = self.numbers(self.labels.index(attribute.name), VALUE)
+            known = kinds != NULL
+            if (kinds == TEXT).any():
+                found.append(Value("str", np.where(known, words[:, 1], -1), known))
+            else:
+                data = as_numbers(kinds, words)
+                found.append(Value("int" if data.dtype.kind == "i" else "float", data, known))
+        return found
+
+    def history_keys(self, _key: Sequence[Expression]) -> pa.Array:
+        """Per result its group's key, as a JSON list."""
+        columns = self.keys.columns(self.columns.nulls, self.columns.keys).values()
+        parts: list[str | pa.Array] = ["["]
+        for column in columns:
+            parts += [", " if len(parts) > 1 else "", json_text(column)]
+        if not columns:
+            return same_for_all("[]", len(self)).cast(pa.string())
+        return woven(*parts, "]")
+
+    def _labelled(self, name: str) -> list[dict[str, Any] | None]:
+        """Per result its ``value``, ``low``, ``middle`` or ``high``."""
+        columns = [self._python(a, PLACES[name]) for a in range(len(self.labels))]
+        rows = zip(*columns, strict=True) if columns else [()] * len(self)
+        return [
+            dict(zip(self.labels, row, strict=True)) if shown else None
+            for row, shown in zip(rows, self._is_shown(name).tolist(), strict=True)
+        ]
+
+    def _is_shown(self, name: str) -> np.ndarray:
+        return self.bounds_shown(name) if name in ("low", "high") else self.shows(name)
+
+    def _bounds(self) -> list[dict[str, Any] | None]:
+        places = [a for a, bounded in enumerate(self.bounded) if bounded]
+        columns = [
+            zip(
+                python_numbers(*self.numbers(a, LEAST)),
+                python_numbers(*self.numbers(a, MOST)),
+                strict=True,
+            )
+            for a in places
+        ]
+        rows = zip(*columns, strict=True) if columns else [()] * len(self)
+        names = [self.labels[a] for a in places]
+        return [
+            {name: list(pair) for name, pair in zip(names, row, strict=True)} if last else None
+            for row, last in zip(rows, self.bounds_shown("bounds").tolist(), strict=True)
+        ]
+
+    def __iter__(self) -> Iterator[Result]:
+        known, which = self.distinct_keys()
+        parts = {name: self._labelled(name) for name in PLACES}
+        start, end = (each.tolist() for each in self.extent())
+        certainty, says = self.certainty()
+        counts = self.columns.counts.tolist()
+        stages, bounds = self.columns.stage.tolist(), self._bounds()
+        each = self.plan.drift is Drift.EACH
+        for row, (plus, at) in enumerate(
+            zip(self.columns.plus.tolist(), self.columns.at.tolist(), strict=True)
+        ):
+            result: Result = {
+                "op": "+" if plus else "-",
+                "query": self.plan.name,
+                "site": self.site,
+                "at": at,
+                "window": {"start": start[row], "end": end[row]},
+                "key": dict(known[which[row]]),
+            }
+            if each:
+                result["drift"] = DRIFT_NAMES[stages[row]]
+            result |= {name: part[row] for name, part in parts.items()}
+            values = [None if count == UNKNOWN else count for count in counts[row]]
+            result |= dict(zip(COUNTS, values, strict=True)) | {"bounds": bounds[row]}
+            if says[row]:
+                result["certainty"] = CERTAINTY[int(certainty[row])]
+            yield result

@@ -1,0 +1,345 @@
+"""Results of windows as columns without a Python object per row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.core.errors import ContractViolation
+from engine.operators.window.emitted import ResultBuffer
+from engine.operators.window.keys import GroupKeys
+from engine.operators.window.output.computed import numbers
+from engine.operators.window.state.content import (
+    HIGH_ONE,
+    LEAST,
+    LOW_ONE,
+    MIDDLE_ONE,
+    MOST,
+    NUMBERS,
+    UNKNOWN,
+    VALUE,
+)
+from engine.operators.window.state.number import FLOAT, HALF_WORD, INT, NULL, TEXT
+from engine.output.json_lines import float_texts, json_object, json_pair
+from engine.output.schema import (
+    BOUNDS,
+    MORE,
+    POSITION,
+    WINDOW_SCHEMA,
+    decoded,
+    one_of,
+    same_for_all,
+)
+from engine.output.schema import TEXT as TEXT_TYPE
+from engine.query.plan import Drift, WindowPlan
+
+if TYPE_CHECKING:
+    from engine.operators.window.output.results import WindowResults
+
+
+# ORDER BY ... LIMIT k: of each window the results of its first groups.
+#
+# Results that are updated together are ranked once all of them are, so cuts of the stream do not
+# matter: a correction of one group may remove another one or bring it back. Ranks are those of the
+# net results; a result that only moves up or down is not emitted again.
+
+
+Columns = dict[str, np.ndarray]
+"""Those of an ``ResultBuffer`` in words, without its tally."""
+
+
+class RankedGroups:
+    """Net results of each window that may be corrected, and which of them are emitted.
+
+    Args:
+        plan: of the query, with all aggregates that it ranks by.
+        keys: knows what its codes mean.
+        numbers: the places of the numbers that results show: a result that stays among the
+            first with equal numbers is not emitted again. None: all of them.
+    """
+
+    def __init__(self, plan: WindowPlan, keys: GroupKeys, numbers: np.ndarray | None) -> None:
+        self._plan = plan
+        self._keys = keys
+        self._numbers = numbers
+        self._standing: dict[tuple[int, int], tuple[Columns, np.ndarray]] = {}
+
+    def changes(self, outbox: ResultBuffer) -> ResultBuffer:
+        """The changes of the emitted first groups due to the first ``outbox.tally`` changes."""
+        n = int(outbox.tally[0])
+        columns = {name: col[:n] for name, col in outbox._asdict().items() if name != "tally"}
+        block = columns["block"]
+        starts = np.flatnonzero(np.diff(block, prepend=block[0] - 1))
+        pieces = [
+            self._of_block({name: column[start:end] for name, column in columns.items()})
+            for start, end in zip(starts, [*starts[1:], n], strict=True)
+        ]
+        made = {name: np.concatenate([one[name] for one in pieces]) for name in columns}
+        return ResultBuffer(**made, tally=np.array([len(made["at"])]))
+
+    def forget(self, last: int) -> None:
+        """Windows up to ``last`` are corrected no more."""
+        self._standing = {at: of for at, of in self._standing.items() if at[0] > last}
+
+    def _of_block(self, changes: Columns) -> Columns:
+        place = int(changes["window"][0]), int(changes["stage"][0])
+        before, shown = self._standing.get(place, (_rows(changes, np.empty(0, np.int64)), _NONE))
+        fresh = _rows(changes, np.flatnonzero(changes["plus"]))
+        kept = np.flatnonzero(~_among(before, changes))
+        now = {name: np.concatenate((before[name][kept], fresh[name])) for name in fresh}
+        first = self._first(now)
+        shows = np.zeros(len(now["at"]), np.bool_)
+        shows[first] = True
+        stood = np.concatenate((shown[kept], np.zeros(len(fresh["at"]), np.bool_)))
+        leaves = shown.copy()
+        leaves[kept] &= ~shows[: len(kept)]
+        gone, come = _rows(before, np.flatnonzero(leaves)), _rows(now, first[~stood[first]])
+        if self._numbers is not None and len(gone["at"]) and len(come["at"]):
+            stays, stayed = _alike(gone, come, self._numbers)
+            gone, come = _rows(gone, ~stays), _rows(come, ~stayed)
+        gone["plus"][:], come["plus"][:] = False, True
+        found = {name: np.concatenate((gone[name], come[name])) for name in gone}
+        found["at"][:] = changes["at"][0]
+        if len(now["at"]):
+            self._standing[place] = now, shows
+        else:
+            self._standing.pop(place, None)
+        return found
+
+    def _first(self, rows: Columns) -> np.ndarray:
+        """The places of the first ones, in order."""
+        ranking = self._plan.ranking
+        assert ranking is not None
+        labels = [one.label for one in self._plan.aggregates]
+        by: list[np.ndarray] = []
+        for label, descending in zip(ranking.labels, ranking.descending, strict=True):
+            j = labels.index(label) * NUMBERS + VALUE
+            kinds, words = rows["kinds"][:, j], rows["words"][:, j]
+            absent = kinds == NULL
+            if (kinds == TEXT).any():
+                texts = decoded(words[:, 1], absent, self._keys.text).fill_null("").to_pylist()
+                rank = np.unique(texts, return_inverse=True)[1]
+            else:
+                values = np.where(absent, 0, numbers(kinds, words))
+                rank = np.unique(values, return_inverse=True)[1]
+            by += [absent, -rank if descending else rank]
+        same = np.zeros(len(rows["at"]), np.int64)
+        order = self._keys.in_order(rows["nulls"], rows["keys"], same)
+        by.append(np.argsort(order))
+        return np.asarray(np.lexsort(by[::-1])[: ranking.limit])
+
+    # ---- state ------------------------------------------------------------------------------
+
+    def snapshot(self) -> list[Any]:
+        """Plain data."""
+        return [
+            (place, {name: column.copy() for name, column in rows.items()}, shown.copy())
+            for place, (rows, shown) in self._standing.items()
+        ]
+
+    def restore(self, state: list[Any]) -> None:
+        """Takes over a snapshot."""
+        self._standing = {
+            tuple(place): ({name: column.copy() for name, column in rows.items()}, shown.copy())
+            for place, rows, shown in state
+        }
+
+
+_NONE = np.empty(0, np.bool_)
+
+
+def _rows(columns: Columns, places: np.ndarray) -> Columns:
+    return {name: column[places] for name, column in columns.items()}
+
+
+def _alike(gone: Columns, come: Columns, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which of ``gone`` are among ``come`` but for numbers other than these, and which of them."""
+    both = []
+    for rows in (gone, come):
+        n = len(rows["at"])
+        parts = (rows["nulls"], rows["keys"], rows["counts"], rows["kinds"][:, numbers],
+                 rows["words"][:, numbers])  # fmt: skip
+        both.append(np.concatenate([part.reshape(n, -1) for part in parts], axis=1, dtype=np.int64))
+    which = np.unique(np.concatenate(both), axis=0, return_inverse=True)[1].reshape(-1)
+    old, new = which[: len(both[0])], which[len(both[0]) :]
+    return np.isin(old, new), np.isin(new, old)
+
+
+def _among(rows: Columns, changes: Columns) -> np.ndarray:
+    """Which of ``rows`` have a key that one of ``changes`` has."""
+    both = [np.column_stack((of["nulls"], of["keys"])) for of in (rows, changes)]
+    which = np.unique(np.concatenate(both), axis=0, return_inverse=True)[1].reshape(-1)
+    n = len(both[0])
+    return np.isin(which[:n], which[n:])
+
+
+# Numbers of windows' results as columns of one type, or as JSON texts where they have several.
+
+
+_INT_MAX: Final = 1 << 31
+"""Of the upper word, so that the whole fits into 64 bits."""
+
+
+def number_column(kinds: np.ndarray, words: np.ndarray) -> pa.Array | None:
+    """The numbers as int64, float64 or (when there are none) nulls; None: in no single type.
+
+    Args:
+        kinds: int8 (n,), as in ``engine.operators.window.state.number``.
+        words: int64 (n, 2).
+
+    Raises:
+        ContractViolation: a NaN or an infinity, which JSON does not have.
+    """
+    absent = kinds == NULL
+    some = bool(absent.any())
+    if some and absent.all():
+        return pa.nulls(len(kinds))
+    is_float = bool((kinds == FLOAT).any())
+    if is_float and bool((kinds == INT).any()):
+        return None
+    if is_float:
+        return pa.array(_finite(words[:, 0].copy().view(np.float64)), mask=absent if some else None)
+    if not _is_plain(words[:, 0]).all():
+        return None
+    return pa.array(_whole(words[:, 0], words[:, 1]), mask=absent if some else None)
+
+
+def number_texts(kinds: np.ndarray, words: np.ndarray) -> pa.Array:
+    """The JSON text of each number, of whatever types; arguments as of ``number_column``.
+
+    Raises:
+        ContractViolation: a NaN or an infinity.
+    """
+    high, low = words[:, 0], words[:, 1]
+    is_int, is_float = kinds == INT, kinds == FLOAT
+    plain = is_int & _is_plain(high)
+    place = np.zeros(len(kinds), np.int64)
+    texts = [pa.array(["null"])]
+    for chosen, some in (
+        (plain, pc.cast(pa.array(_whole(high[plain], low[plain])), pa.string())),
+        (is_float, float_texts(_finite(high[is_float].copy().view(np.float64)))),
+        (is_int & ~plain, _large(words[is_int & ~plain])),
+    ):
+        place[chosen] = np.arange(len(some)) + sum(map(len, texts))
+        texts.append(some)
+    return pa.concat_arrays(texts).take(pa.array(place))
+
+
+def _is_plain(high: np.ndarray) -> np.ndarray:
+    return (high >= -_INT_MAX) & (high < _INT_MAX)
+
+
+def _whole(high: np.ndarray, low: np.ndarray) -> np.ndarray:
+    return np.asarray((high << HALF_WORD) | low)
+
+
+def _finite(values: np.ndarray) -> np.ndarray:
+    if not np.isfinite(values).all():
+        raise ContractViolation("a window's result holds a NaN or an infinity")
+    return values
+
+
+def _large(words: np.ndarray) -> pa.Array:
+    """Beyond int64, which is rare."""
+    return pa.array([str((high << HALF_WORD) + low) for high, low in words.tolist()], pa.string())
+
+
+# Results of windows as columns without a Python object per row: see ``engine.output.schema``.
+
+
+DRIFT_NAMES: Final = ("low", "middle", "high")
+"""Which of R19's windows a result is of, by its stage."""
+PLACES: Final = {"value": VALUE, "low": LOW_ONE, "middle": MIDDLE_ONE, "high": HIGH_ONE}
+CERTAINTY: Final = ("confirmed", "uncertain", "unknown")
+COUNTS: Final = ("certain", "ambiguous", "missing")
+
+
+def columns_of_windows(results: WindowResults) -> pa.Table:
+    """The results as a table; ``position`` counts from 0.
+
+    Raises:
+        ContractViolation: a value is a NaN or an infinity, which JSON does not have.
+    """
+    n, fields, plan = len(results), results.columns, results.plan
+    start, end = results.extent()
+    certainty, says = results.certainty()
+    columns: dict[str, pa.Array] = {
+        POSITION: pa.array(np.arange(n)),
+        "op": one_of(("-", "+"), fields.plus),
+        "query": same_for_all(plan.name, n),
+        "site": same_for_all(results.site, n),
+        "at": pa.array(fields.at),
+        "window": pa.StructArray.from_arrays(
+            [pa.array(start), pa.array(end)], names=["start", "end"]
+        ),
+        "key": _keys(results),
+        "certainty": one_of(CERTAINTY, certainty, ~says) if says.any() else pa.nulls(n, TEXT_TYPE),
+        "drift": pa.nulls(n, TEXT_TYPE),
+        "bounds": _bounds(results),
+        MORE: pa.nulls(n, pa.string()),
+    }
+    if plan.drift is Drift.EACH:
+        stage = pa.array(fields.stage.astype(np.int32))
+        columns["drift"] = pa.DictionaryArray.from_arrays(stage, pa.array(DRIFT_NAMES))
+    for name, place in PLACES.items():
+        values = [(label, (place,)) for label in results.labels]
+        shown = results.bounds_shown if name in ("low", "high") else results.shows
+        columns[name] = _objects(results, values, shown(name))
+    for j, name in enumerate(COUNTS):
+        counts = fields.counts[:, j]
+        columns[name] = pa.array(counts, mask=counts == UNKNOWN)
+    return pa.table({name: columns[name] for name in WINDOW_SCHEMA.names})
+
+
+def _are_alike(columns: Sequence[pa.Array | None]) -> bool:
+    """Whether the numbers of one label are all of one single type."""
+    first = columns[0]
+    return first is not None and all(
+        column is not None and column.type == first.type for column in columns
+    )
+
+
+def _keys(results: WindowResults) -> pa.Array:
+    columns = results.keys.columns(results.columns.nulls, results.columns.keys)
+    if not columns:
+        return same_for_all("{}", len(results))
+    return pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
+
+
+def _bounds(results: WindowResults) -> pa.Array:
+    pairs = [
+        (label, (LEAST, MOST))
+        for label, bounded in zip(results.labels, results.bounded, strict=True)
+        if bounded
+    ]
+    return _objects(results, pairs, results.bounds_shown("bounds"))
+
+
+def _objects(
+    results: WindowResults, members: Sequence[tuple[str, Sequence[int]]], there: np.ndarray
+) -> pa.Array:
+    """Per row an object of the numbers at the places of each label; null where it is not there.
+
+    Two places are a pair. JSON texts where a number has no single type, or nothing is in it.
+    """
+    of = {label: number for number, label in enumerate(results.labels)}
+
+    def made(say: Callable[[int, int], pa.Array | None]) -> list[list[Any]]:
+        return [[say(of[label], place) for place in places] for label, places in members]
+
+    typed = made(results.column)
+    absent = pa.array(~there)
+    names = [label for label, _ in members]
+    if members and all(map(_are_alike, typed)):
+        fields = [
+            columns[0] if len(columns) == 1 else pa.StructArray.from_arrays(columns, names=BOUNDS)
+            for columns in typed
+        ]
+        return pa.StructArray.from_arrays(fields, names=names, mask=absent)
+    texts = [each[0] if len(each) == 1 else json_pair(*each) for each in made(results.json_texts)]
+    text = json_object(dict(zip(names, texts, strict=True))) if members else pa.scalar("{}")
+    return pc.if_else(absent, pa.scalar(None, pa.string()), text)

@@ -1,0 +1,244 @@
+"""Progress of windows: when they close under a barrier, and when open ones emit early results.
+
+A window emits when progress passes its end. Progress is the order's (a row in order moves it to
+its own time, a promise or a slack to what it says), unless a barrier makes it another one, for
+fewer corrections and more delay (SPEC 4.2):
+
+* ``bounded:K``: the event clock (the largest ref yet) less K; nothing else moves it;
+* ``punctuation``: what is promised of events of every type. Behind an order that is its progress
+  without any slack, in no order the punctuations that name no type;
+* ``hold:H``: the order's progress, H later on the arrival clock. At one instant records go first.
+
+``EMIT EARLY EVERY d`` goes by the event clock or the order's progress, whichever is further, under
+every barrier: a *tick* is where that comes to another multiple of d.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from msgspec.structs import replace
+
+from engine.barrier.registry import BARRIERS, BarrierSettings, Closes
+from engine.core.clocks.promises import PromiseBook
+from engine.core.released import IN_ORDER, RESIDUAL, Gaps, Progress, Released
+from engine.core.timeline import ANY_TYPE, LONG_AGO, Steps
+from engine.query.plan import Emit, WindowPlan
+
+_NOTHING: Final = np.empty(0, np.int64)
+
+
+class ClockMoves(NamedTuple):
+    """What moves windows in a batch, by the row before which it does.
+
+    ``status``: of the rows, of which those IN_ORDER move progress to their own time. ``steps``:
+    and these do; ``gaps``, after so many of ``steps`` each. ``tick_row``, ``tick_steps``,
+    ``tick_at``: ticks, likewise, before a gap there.
+    """
+
+    status: np.ndarray
+    steps: Progress
+    gaps: Gaps
+    tick_row: np.ndarray
+    tick_steps: np.ndarray
+    tick_at: np.ndarray
+
+
+class _Clock(NamedTuple):
+    """How something moves: to ``value`` before row ``row``, by the row before that one or
+    ``between`` the two, at the instant ``at``. In order.
+    """
+
+    row: np.ndarray
+    value: np.ndarray
+    at: np.ndarray
+    between: np.ndarray
+
+    @classmethod
+    def of(cls, rows: np.ndarray, ref: np.ndarray, release: np.ndarray, steps: Progress) -> _Clock:
+        """Moved by ``rows`` to their ``ref``, and by ``steps``."""
+        row = np.concatenate((rows + 1, steps.row))
+        value = np.concatenate((ref[rows], steps.frontier))
+        at = np.concatenate((release[rows], steps.at))
+        between = np.arange(len(row)) >= len(rows)
+        order = np.lexsort((between, row))
+        return cls(row[order], value[order], at[order], between[order])
+
+    def take(self, which: np.ndarray) -> _Clock:
+        """Those of ``which``."""
+        return _Clock(*(column[which] for column in self))
+
+
+class WindowClock:
+    """Of one query and site.
+
+    Args:
+        plan: the query.
+        barrier: None: windows close by the order's progress.
+    """
+
+    def __init__(self, plan: WindowPlan, barrier: BarrierSettings | None) -> None:
+        kind = None if barrier is None else BARRIERS[barrier.name]
+        span = 0 if barrier is None else barrier.span_ns
+        closes = Closes.NOTHING if kind is None else kind.closes
+        self._slack_ns = span if closes is Closes.SLACK else None
+        self._hold_ns = span if kind is not None and kind.by_arrival else None
+        self._promises = closes is Closes.PROMISE
+        self._early_ns = plan.early_ns if plan.emit is Emit.EARLY else 0
+        self._book: PromiseBook | None = None
+        self._newest = LONG_AGO
+        self._tick = LONG_AGO
+        self._waits = _NOTHING.reshape(2, 0)
+        """Progress that is held: to what it moves, and when."""
+        self._gaps = Gaps()
+        """Known with the next row."""
+
+    def take(self, released: Released, ref: np.ndarray, gaps: Gaps) -> ClockMoves:
+        """The moves of a batch; ``ref``: when each row counts; ``gaps``: that count."""
+        columns = released.columns
+        status, release = (columns.get(name, _NOTHING) for name in ("status", "release"))
+        # A slack is no promise.
+        base = released.slack if len(released.slack.row) else released.progress
+        ticks = self._ticks(ref, release, base)
+        steps = base
+        between = np.ones(len(steps.row), np.bool_)
+        if self._slack_ns is not None:
+            steps = self._less_slack(ref, release, self._slack_ns)
+            between = np.zeros(len(steps.row), np.bool_)
+            status = _moving_nothing(status)
+            gaps = _known_behind(gaps, steps)
+        elif self._hold_ns is not None:
+            steps = self._held(ref, status, release, base, self._hold_ns)
+            between = np.ones(len(steps.row), np.bool_)
+            status = _moving_nothing(status)
+            gaps = self._with_next_row(gaps, len(release), steps)
+        elif self._promises:
+            steps, between = self._promised(released)
+            if released.promises is not None:
+                status = _moving_nothing(status)
+        tick_steps = self._steps_before(ticks, steps, between)
+        return ClockMoves(status, steps, gaps, ticks.row, tick_steps, ticks.at)
+
+    def until(self, now: int, *, last: bool = False) -> ClockMoves | None:
+        """What was due before ``now``, if anything; ``last``: no row follows."""
+        frontier, due = self._waits
+        n = int(np.searchsorted(due, now))
+        gaps = self._gaps if last else Gaps()
+        if not n and not len(gaps.row):
+            return None
+        steps = Progress(np.zeros(n, np.int64), frontier[:n], due[:n])
+        self._waits = self._waits[:, n:]
+        if last:
+            self._gaps = Gaps()
+        status = np.empty(0, np.int8)
+        return ClockMoves(status, steps, _known_behind(gaps, steps), _NOTHING, _NOTHING, _NOTHING)
+
+    # ---- progress ---------------------------------------------------------------------------
+
+    def _less_slack(self, ref: np.ndarray, release: np.ndarray, slack_ns: int) -> Progress:
+        clock = Steps.of(ref, release, np.arange(len(ref)), self._newest)
+        self._newest = int(clock.value[-1])
+        return Progress(clock.moment[1:] + 1, clock.value[1:] - slack_ns, clock.at[1:])
+
+    def _held(
+        self, ref: np.ndarray, status: np.ndarray, release: np.ndarray, base: Progress, hold_ns: int
+    ) -> Progress:
+        """What is due before the last instant of the batch; the rest waits."""
+        clock = _Clock.of(np.flatnonzero(status == IN_ORDER), ref, release, base)
+        moves = Steps.of(clock.value, clock.at, clock.row, self._newest)
+        self._newest = int(moves.value[-1])
+        fresh = np.array((moves.value[1:], moves.at[1:] + hold_ns))
+        frontier, due = waits = np.concatenate((self._waits, fresh), axis=1)
+        now = max([LONG_AGO, *release[-1:].tolist(), *base.at[-1:].tolist()])
+        n = int(np.searchsorted(due, now))
+        self._waits = waits[:, n:]
+        return Progress(np.searchsorted(release, due[:n], side="right"), frontier[:n], due[:n])
+
+    def _with_next_row(self, gaps: Gaps, rows: int, steps: Progress) -> Gaps:
+        """What was known with the row that follows it, whichever batch that is in."""
+        kept = Gaps(*(
+            np.concatenate((getattr(self._gaps, name), getattr(gaps, name)))
+            for name in Gaps.__struct_fields__
+        ))  # fmt: skip
+        here = kept.row < rows
+        self._gaps = some_gaps(kept, ~here)
+        self._gaps.row[:] = 0
+        return _known_behind(some_gaps(kept, here), steps)
+
+    def _promised(self, released: Released) -> tuple[Progress, np.ndarray]:
+        """Progress, and which of its steps no row makes."""
+        if released.promises is None:
+            return released.progress, np.ones(len(released.progress.row), np.bool_)
+        self._book = self._book or PromiseBook(frozenset((ANY_TYPE,)))
+        said = self._book.steps(released, released.promises, 0)[ANY_TYPE]
+        moment = said.moment[1:]
+        return Progress((moment + 1) // 2, said.value[1:], said.at[1:]), moment % 2 == 0
+
+    # ---- ticks ------------------------------------------------------------------------------
+
+    def _ticks(self, ref: np.ndarray, release: np.ndarray, base: Progress) -> _Clock:
+        """Where the clock comes to another multiple; ``value``: of which step of ``base``."""
+        if not self._early_ns:
+            return _Clock(_NOTHING, _NOTHING, _NOTHING, _NOTHING)
+        clock = _Clock.of(np.arange(len(ref)), ref, release, base)
+        number = np.maximum.accumulate(
+            np.concatenate(([self._tick], clock.value // self._early_ns))
+        )
+        moves = (number[1:] > number[:-1]) & (number[:-1] > LONG_AGO)
+        self._tick = int(number[-1])
+        numbered = clock._replace(value=np.cumsum(clock.between) - 1)
+        return numbered.take(np.flatnonzero(moves))
+
+    def _steps_before(self, ticks: _Clock, steps: Progress, between: np.ndarray) -> np.ndarray:
+        """How many of ``steps``, made by no row where ``between``, come before each tick."""
+        before = np.searchsorted(steps.row, ticks.row)
+        here = np.cumsum(np.concatenate(([0], ~between)))
+        after = np.searchsorted(steps.row, ticks.row, side="right")
+        by_row = before + here[after] - here[before]
+        if self._slack_ns is not None:
+            return after
+        if self._hold_ns is None:
+            return np.asarray(np.where(ticks.between, np.minimum(ticks.value + 1, after), by_row))
+        # Both are instants of the arrival clock, at which what is held comes last.
+        held = np.searchsorted(steps.at, ticks.at)
+        return np.asarray(np.where(ticks.between, np.clip(held, before, after), by_row))
+
+    # ---- state ------------------------------------------------------------------------------
+
+    def codes(self) -> np.ndarray:
+        """Codes of texts that it holds."""
+        return np.concatenate((self._gaps.source, self._gaps.stream))
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "newest": self._newest, "tick": self._tick, "waits": self._waits.copy(),
+            "gaps": [getattr(self._gaps, name).copy() for name in Gaps.__struct_fields__],
+            "promises": self._book and self._book.snapshot(),
+        }  # fmt: skip
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes over a snapshot."""
+        self._newest, self._tick = state["newest"], state["tick"]
+        self._waits = state["waits"].copy()
+        self._gaps = Gaps(*(column.copy() for column in state["gaps"]))
+        if state["promises"] is not None:
+            self._book = PromiseBook(frozenset((ANY_TYPE,)))
+            self._book.restore(state["promises"])
+
+
+def _moving_nothing(status: np.ndarray) -> np.ndarray:
+    """The rows move no progress by themselves."""
+    return np.where(status == IN_ORDER, np.int8(RESIDUAL), status)
+
+
+def some_gaps(gaps: Gaps, which: np.ndarray) -> Gaps:
+    """Those of ``which``."""
+    return Gaps(*(getattr(gaps, name)[which] for name in Gaps.__struct_fields__))
+
+
+def _known_behind(gaps: Gaps, steps: Progress) -> Gaps:
+    """As ``gaps``, each known behind all of ``steps`` before its row."""
+    behind = np.searchsorted(steps.row, gaps.row, side="right")
+    return replace(gaps, steps=behind)

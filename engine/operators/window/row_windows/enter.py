@@ -1,0 +1,420 @@
+"""The kernels of ROWS: an event takes its place in its group, and a window is emitted."""
+
+from __future__ import annotations
+
+from engine.kernels.jit import inline, kernel
+from engine.kernels.records import INT_MIN, NONE, Record
+from engine.kernels.tables import push
+from engine.operators.window.emitted import settle
+from engine.operators.window.group_windows import OwnBatch, put_extent
+from engine.operators.window.row_windows.bounds import (
+    DOUBTS_MAX,
+    DoubtfulPlaces,
+    bound,
+    read_doubts,
+    read_vague,
+)
+from engine.operators.window.row_windows.state import (
+    EVERY,
+    FULL,
+    PERHAPS,
+    CountedBook,
+    forget_sorted,
+    put_quantiles,
+    sort_window,
+)
+from engine.operators.window.settings import PART_BITS, SURE, WHOLE
+from engine.operators.window.state.accumulate import RowValues, add_rows, clear
+from engine.operators.window.state.aggregate import MAX, QUANTILE, summarise
+from engine.operators.window.state.cells import Kept, find_or_add, free_window
+from engine.operators.window.state.content import (
+    LEAST,
+    MOST,
+    NUMBERS,
+    STAGE_LAST,
+    Held,
+    is_refuted,
+    read_content,
+    without_bounds,
+)
+from engine.operators.window.state.number import put_null
+from engine.operators.window.uncertainty.bounds import ALL_ROWS, NO_EPOCH
+from engine.operators.window.uncertainty.missing import missing_between
+
+# Puts an event in its place among its group's, which shifts windows behind it by one.
+
+
+@inline
+def enter(i: int, batch: OwnBatch, book: CountedBook, st: Record) -> None:
+    """Enters row ``i`` and queues the emitted windows that it shifts.
+
+    A group begins with its first event, and as much before it as windows are corrected: what was
+    missing before that may be forgotten, so an event from there is too late.
+    """
+    rows, cells, kept, of = batch.rows, book.held.cells, book.held.kept, book.counted.of
+    r = rows.ref[i]
+    nulls = rows.nulls[i] << PART_BITS if len(rows.nulls) > 0 else 0
+    live = cells.tally[0].live
+    group = find_or_add(cells, 0, nulls, rows.keys, i)
+    if group == NONE:
+        st.refused += 1
+        return
+    mine = of[group]
+    if cells.tally[0].live != live:
+        mine.base, mine.count, mine.next = 0, 0, 0
+        mine.floor, mine.reach = max(st.frontier, r) - batch.horizon, INT_MIN
+        mine.begin, mine.limit, mine.oldest, mine.newest = NONE, NONE, NONE, NONE
+        mine.in_open, mine.in_kept = 0, 0
+        mine.opened, mine.running, mine.is_group = 0, NONE, 1
+        forget_sorted(book.sorted, group)
+    if r < mine.floor:
+        st.too_late += 1
+        if cells.tally[0].live != live:
+            free_window(cells, group)
+        return
+    before, rank = cells.last[group], mine.base + mine.count
+    while before != NONE and kept.ref[before] > r:
+        before, rank = book.counted.prev[before], rank - 1
+    place = _put(i, group, before, batch, book)
+    mine.count += 1
+    if kept.next[place] != NONE:
+        forget_sorted(book.sorted, group)
+    st.vague |= kept.part[place] != WHOLE
+    total, first = mine.base + mine.count, mine.next * batch.step
+    if mine.begin != NONE:
+        mine.begin = book.counted.prev[mine.begin] if rank <= first else mine.begin
+    elif total == first + 1:
+        mine.begin = cells.last[group]
+    if mine.limit != NONE:
+        late = rank <= first + batch.size - 1
+        mine.limit = book.counted.prev[mine.limit] if late else mine.limit
+        if late and mine.in_open:
+            _sooner(group, book, st)
+    elif total == first + batch.size:
+        mine.limit = cells.last[group]
+    wider = kept.unc[place] > st.widest
+    st.widest = max(st.widest, kept.unc[place])
+    if mine.limit != NONE and not mine.in_open:
+        wait(group, book, st)
+    # Results emitted before clocks erred by so much may change even by the latest event.
+    near = st.widest > 0 and r - kept.unc[place] - st.widest <= mine.reach
+    moved = wider or near or rank < total - 1 or batch.on_change
+    if moved and mine.newest != NONE:
+        _shift_windows(mine.newest, rank, place, batch, book, st)
+    if batch.in_advance and total - 1 == mine.opened * batch.step:
+        _open(group, batch, book, st)
+
+
+@kernel
+def _put(i: int, group: int, before: int, batch: OwnBatch, book: CountedBook) -> int:
+    """A kept event behind ``before``, or in front."""
+    rows, cells, kept, prev = batch.rows, book.held.cells, book.held.kept, book.counted.prev
+    place = kept.tally[0].free
+    kept.tally[0].free = kept.next[place]
+    kept.tally[0].live += 1
+    kept.part[place] = PERHAPS if len(rows.how) > 0 and rows.how[i] != SURE else WHOLE
+    kept.clock[place], kept.epoch[place] = rows.clock[i], rows.epoch[i]
+    kept.ref[place], kept.unc[place] = rows.ref[i], rows.unc[i]
+    for m in range(kept.ints.shape[1]):
+        kept.ints[place, m] = batch.values.ints[m, i]
+        kept.valid[place, m] = batch.values.valid[m, i]
+    after = cells.first[group] if before == NONE else kept.next[before]
+    prev[place], kept.next[place] = before, after
+    if before == NONE:
+        cells.first[group] = place
+    else:
+        kept.next[before] = place
+    if after == NONE:
+        cells.last[group] = place
+    else:
+        prev[after] = place
+    return int(place)
+
+
+@inline
+def due(ref: int, widest: int) -> int:
+    """Progress with which no event can overtake one at ``ref`` any more, nor come at its time."""
+    return ref + 2 * widest + (widest > 0)
+
+
+@inline
+def wait(group: int, book: CountedBook, st: Record) -> None:
+    """Queues the group's next window, emitted once none of its events can be overtaken."""
+    counted, kept = book.counted, book.held.kept
+    limit = counted.of[group].limit
+    counted.closes[group] = due(kept.ref[limit], st.widest)
+    push(counted.open, st.open, counted.closes, group)
+    counted.of[group].in_open = 1
+    st.open += 1
+
+
+@kernel
+def _sooner(group: int, book: CountedBook, st: Record) -> None:
+    """The group's next window, which waits, ends earlier now."""
+    counted, kept, place = book.counted, book.held.kept, 0
+    while counted.open[place] != group:
+        place += 1
+    sooner = due(kept.ref[counted.of[group].limit], st.widest)
+    if sooner < counted.closes[group]:
+        counted.closes[group] = sooner
+        push(counted.open, place, counted.closes, group)  # up from its own place
+
+
+@inline
+def runs(window: int, book: CountedBook) -> bool:
+    """Whether it is not full yet, or may still be another."""
+    one = book.counted.of[window]
+    return bool(one.number >= book.counted.of[one.group].next)
+
+
+@kernel
+def last_of(window: int, rows: int, book: CountedBook) -> int:
+    """The place of its last event; of one that runs, of its latest."""
+    kept, place = book.held.kept, book.counted.of[window].first
+    if book.counted.of[window].last != NONE:
+        return int(book.counted.of[window].last)
+    for _ in range(rows - 1):
+        if kept.next[place] == NONE:
+            break
+        place = kept.next[place]
+    return int(place)
+
+
+@kernel
+def new_window(group: int, number: int, first: int, book: CountedBook, st: Record) -> int:
+    """A cell for a window behind those that the group has, or -1 without room."""
+    counted, cells = book.counted, book.held.cells
+    mine = counted.of[group]
+    st.windows += 1
+    nulls = cells.tag[group] >> PART_BITS << PART_BITS
+    window = find_or_add(cells, st.windows, nulls | WHOLE, cells.keys, group)
+    if window == NONE:
+        st.refused += 1
+        return int(NONE)
+    one = counted.of[window]
+    one.number, one.first, one.group, one.stale, one.is_group = number, first, group, 0, 0
+    one.last = NONE
+    one.before, one.after = mine.newest, NONE
+    if mine.newest == NONE:
+        mine.oldest = window
+    else:
+        counted.of[mine.newest].after = window
+    mine.newest = window
+    return int(window)
+
+
+@inline
+def _open(group: int, batch: OwnBatch, book: CountedBook, st: Record) -> None:
+    """The group's latest event is the first one of another window."""
+    mine = book.counted.of[group]
+    window = new_window(group, mine.opened, book.held.cells.last[group], book, st)
+    mine.opened += 1
+    if window == NONE:
+        return
+    if mine.running == NONE:
+        mine.running = window
+    if batch.on_change and st.asked == NONE:
+        st.asked, st.follow = window, EVERY
+
+
+@kernel
+def _shift_windows(
+    newest: int, rank: int, event: int, batch: OwnBatch, book: CountedBook, st: Record
+) -> None:
+    """Shifts emitted windows that end with event number ``rank`` or later, and queues them and
+    those before whose last event ``event`` may have overtaken.
+    """
+    of, kept, window = book.counted.of, book.held.kept, newest
+    earliest = kept.ref[event] - kept.unc[event] - st.widest
+    while window != NONE:
+        if rank <= of[window].number * batch.step:
+            of[window].first = book.counted.prev[of[window].first]
+        behind = of[window].number * batch.step + batch.size > rank
+        if behind and of[window].last != NONE:
+            of[window].last = book.counted.prev[of[window].last]
+        if not behind and kept.ref[last_of(window, batch.size, book)] < earliest:
+            break
+        if batch.on_change:
+            st.asked, st.follow = window, EVERY
+        elif not runs(window, book):
+            st.asked, st.follow = window, FULL
+        window = of[window].before
+
+
+# Result of a window of ROWS: its values, and which of its events depend on the clocks.
+#
+# An event's number among its group's is sure if no event can overtake it: one that is later can, if
+# the earliest that it may be does not lie behind the latest that this one may be, and their clocks
+# err each by itself. Of equal times only right clocks keep the order of release. So an event has a
+# least and a largest number, and with them it is in the window for sure, possibly, or not. Each
+# number counts alone; two that share one error are not distinguished. One that may not be there has
+# its number, and is in no window for sure. The bounds of values are those of
+# ``engine.operators.window.row_windows.bounds``.
+
+
+@inline
+def _overtakes(kept: Kept, late: int, early: int) -> bool:
+    """Whether event ``late`` may have come before ``early``, which is measured as the earlier."""
+    alike = kept.clock[late] == kept.clock[early] and kept.epoch[late] == kept.epoch[early]
+    if alike and kept.epoch[late] != NO_EPOCH:
+        return False
+    errs = kept.unc[late] + kept.unc[early]
+    return bool(errs > 0 and kept.ref[late] - kept.ref[early] <= errs)
+
+
+@kernel
+def _moves(place: int, by: int, book: CountedBook, widest: int, ahead: bool) -> bool:
+    """Whether so many events may change places with that at ``place``: later or earlier ones."""
+    kept, prev = book.held.kept, book.counted.prev
+    n, reach = 0, kept.unc[place] + widest
+    other = kept.next[place] if ahead else prev[place]
+    while n < by and other != NONE and reach > 0:
+        if abs(kept.ref[other] - kept.ref[place]) > reach:
+            break
+        n += _overtakes(kept, other, place) if ahead else _overtakes(kept, place, other)
+        other = kept.next[other] if ahead else prev[other]
+    return n >= by
+
+
+@inline
+def _doubt(d: DoubtfulPlaces, doubtful: int, place: int, number: int) -> int:
+    if doubtful < DOUBTS_MAX:
+        d.place[doubtful], d.number[doubtful] = place, number
+    return doubtful + 1
+
+
+@kernel
+def _find_doubts(
+    first: int, last: int, extent: tuple[int, int], widest: int, book: CountedBook, lists: bool
+) -> tuple[int, int, int, int]:
+    """(certain ones, doubtful ones, of them before the window and in it) of the window from
+    ``first`` to ``last``, which has so many events of so many (``extent``); the certain ones are in
+    ``places`` if it ``lists`` them, and those that are in it if they are there at all in ``free``
+    of the doubts. Once they are too many for bounds, no more of those beside the window are looked
+    for. An event farther from both ends than clocks may err is in the window for sure.
+    """
+    kept, prev, d = book.held.kept, book.counted.prev, book.doubts
+    there, rows = extent
+    sure, doubtful, before, place, j = 0, 0, 0, first, 0
+    free = d.free[0]
+    free.n = 0
+    low, high = kept.ref[first] + 2 * widest, kept.ref[last] - 2 * widest
+    while j < there:
+        within = low < kept.ref[place] < high
+        if within and not lists:
+            place, left = last, there - 1 - j
+            while kept.ref[place] >= high:
+                place, left = prev[place], left - 1
+            sure, j, lists = sure + left, j + left, True
+        holds = within or not _moves(place, j + 1, book, widest, False)
+        holds = within or (holds and not _moves(place, rows - j, book, widest, True))
+        if holds and kept.part[place] == WHOLE:
+            book.counted.places[sure] = place
+            sure += 1
+        elif holds:
+            spare = DOUBTS_MAX + free.n
+            d.place[spare] = place
+            free.n += 1
+        else:
+            doubtful = _doubt(d, doubtful, place, j)
+        place, j = kept.next[place], j + 1
+    inside = doubtful
+    j, place = rows, kept.next[last]
+    near = widest > 0 and place != NONE
+    while near and doubtful <= DOUBTS_MAX and kept.ref[place] - kept.ref[last] <= 2 * widest:
+        if _moves(place, j - rows + 1, book, widest, False):
+            doubtful = _doubt(d, doubtful, place, j)
+        j, place = j + 1, kept.next[place]
+        near = place != NONE
+    j, place = -1, prev[first]
+    near = widest > 0 and place != NONE
+    while near and doubtful <= DOUBTS_MAX and kept.ref[first] - kept.ref[place] <= 2 * widest:
+        if _moves(place, -j, book, widest, True):
+            doubtful = _doubt(d, doubtful, place, j)
+            before += 1
+        j, place = j - 1, prev[place]
+        near = place != NONE
+    return sure, doubtful, before, inside
+
+
+@kernel
+def _put_bounds(
+    window: int, sure: int, extent: tuple[int, int, int], values: RowValues, book: CountedBook
+) -> None:
+    """The bounds of a window with doubtful events, in place of its values."""
+    held, scratch, counted = book.held, book.scratch, book.counted
+    clear(held.sums, window)
+    add_rows(counted.places[:sure], counted.cells[:sure], values, held.sums)
+    counted.cells[0] = window
+    vague = read_vague(held.kept, min(extent[0], DOUBTS_MAX), book.doubts)
+    for a in range(len(held.asked.function)):
+        function, m = held.asked.function[a], held.asked.attribute[a]
+        if function > MAX or (m == ALL_ROWS and not vague):
+            continue
+        for j in range(LEAST, MOST + 1):
+            put_null(scratch.kinds, scratch.words, a * NUMBERS + j)
+        if extent[0] > DOUBTS_MAX:
+            continue
+        read_doubts(held.kept, extent[0], m, book.doubts)
+        n, is_float = sure, False
+        if m != ALL_ROWS:
+            n = summarise(held.sums, m, counted.cells[:1], scratch.scratch.sum)
+            is_float = held.sums.of[m].is_float
+        for j in range(LEAST, MOST + 1):
+            bound(
+                function, is_float, n, extent, 1 if j == LEAST else -1, book.doubts, scratch,
+                a * NUMBERS + j,
+            )  # fmt: skip
+
+
+@inline
+def _adds_up(held: Held) -> bool:
+    """Whether an aggregate asks for more than the number of rows and what sorted values tell."""
+    for a in range(len(held.asked.function)):
+        if held.asked.function[a] != QUANTILE and held.asked.attribute[a] != ALL_ROWS:
+            return True
+    return False
+
+
+@kernel
+def emit_window(
+    window: int, wanted: bool, batch: OwnBatch, book: CountedBook, st: Record, at: int
+) -> None:
+    """Updates the emitted result of a window; ``wanted``: whether it may have one."""
+    held, scratch, counted, rows = book.held, book.scratch, book.counted, 0
+    kept, cells, one, vague = held.kept, held.cells, counted.of[window], False
+    place = first = last = one.first
+    sorts = len(book.sorted.n) > 0 and one.last != NONE and not st.vague
+    lists = not sorts or _adds_up(held)
+    if sorts:
+        sort_window(book.sorted, held, (one.group, one.number), (first, one.last), batch.step)
+    if not lists:
+        rows, last, place = batch.size, one.last, kept.next[one.last]
+    while rows < batch.size and place != NONE:
+        counted.places[rows], counted.cells[rows] = place, window
+        vague |= kept.part[place] != WHOLE
+        last, place = place, kept.next[place]
+        rows += 1
+    clear(held.sums, window)
+    values = RowValues(kept.ints.T, kept.floats.T, kept.valid.T, kept.ref, counted.nothing)
+    if lists:
+        add_rows(counted.places[:rows], counted.cells[:rows], values, held.sums)
+    cells.rows[window], cells.first[window] = rows, NONE if sorts else first
+    kept.next[last] = NONE  # for aggregates of all values, which read on to the end
+    known = batch.known + st.gap
+    missing = missing_between(batch.gaps, known, kept.ref[first], kept.ref[last])
+    read_content(held, window, STAGE_LAST, missing, (0, 0), scratch)
+    kept.next[last], cells.first[window] = place, NONE
+    if sorts:
+        put_quantiles(book.sorted, held, scratch)
+    if st.widest > 0 or vague:
+        counts = scratch.counts[0]
+        there = (rows, batch.size)
+        sure, doubtful, before, inside = _find_doubts(first, last, there, st.widest, book, lists)
+        counts.certain, counts.ambiguous = sure, doubtful + book.doubts.free[0].n
+        if counts.ambiguous > 0 and lists:
+            _put_bounds(window, sure, (doubtful, before, inside), values, book)
+    if is_refuted(st, kept.ref[first], kept.ref[last]):
+        without_bounds(held, scratch)
+    put_extent(held, scratch, kept.ref[first], kept.ref[last])
+    settle(book, window, STAGE_LAST, 0, wanted, at)

@@ -1,0 +1,354 @@
+"""WINDOW ROWS n [EVERY m]: per group, n events in order of reference time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from edge_agent.records import DEFAULT_SITE
+from engine.kernels.jit import inline, kernel, njit
+from engine.kernels.records import NONE, Record, one
+from engine.kernels.tables import pop, push
+from engine.operators.window import group_windows as b
+from engine.operators.window.assign import INT_MIN
+from engine.operators.window.emitted import forget_emitted
+from engine.operators.window.group_windows import OwnWindows
+from engine.operators.window.row_windows import state as h
+from engine.operators.window.row_windows.bounds import new_doubts
+from engine.operators.window.row_windows.enter import (
+    due,
+    emit_window,
+    enter,
+    last_of,
+    new_window,
+    runs,
+    wait,
+)
+from engine.operators.window.row_windows.state import (
+    EVERY,
+    FULL,
+    NONE_BEHIND,
+    SPARE,
+    CountedBook,
+    forget_sorted,
+    new_sorted,
+)
+from engine.operators.window.settings import UNLIKELY, WindowSettings
+from engine.operators.window.state.accumulate import clear
+from engine.operators.window.state.aggregate import DISTINCT, QUANTILE
+from engine.operators.window.state.cells import copied, free_window
+from engine.operators.window.uncertainty.missing import (
+    GapTable,
+    become_known,
+    filled_by,
+    part_of,
+    take_off,
+)
+from engine.query.plan import WindowPlan
+
+# The pass over released rows for windows of ROWS: what is full, what gets known, the next row.
+#
+# Sequential in row order, so results do not depend on how the stream is cut into batches. A window
+# is emitted when it is full and progress has passed its last event by the largest clock error seen
+# so far; its events are forgotten when it is final and no later window needs them.
+
+
+@njit
+def run(batch: b.OwnBatch, book: CountedBook) -> int:
+    """Go on from the state's row; gives ``DONE`` or why it stopped (``window.own``)."""
+    st, n = book.state[0], len(batch.rows.ref)
+    while True:
+        why = b.room(batch, book, SPARE)
+        if why != b.DONE:
+            return why
+        if st.asked != NONE:
+            emit_window(
+                st.asked,
+                st.frontier != b.END or not runs(st.asked, book),
+                batch,
+                book,
+                st,
+                st.emit_at,
+            )
+            book.counted.of[st.asked].stale = 0
+            st.asked = _next_asked(book, st)
+        elif _settled(batch, book, st):
+            i = st.row
+            what = b.due(i, batch, st)
+            if what == b.GAP:
+                become_known(batch.gaps, batch.known + st.gap)
+                _mark(batch.gaps, batch.known + st.gap, batch.size, book, st)
+                st.gap += 1
+            elif what == b.STEP:
+                b.take_step(batch, st)
+            elif what == b.TICK:
+                _emit_next_running(batch, book, st)
+            elif i < n:
+                _take_row(i, batch, book, st)
+            else:
+                return b.DONE
+
+
+@inline
+def _next_asked(book: CountedBook, st: Record) -> int:
+    """The window behind the one emitted last, if it is due as well."""
+    window = book.counted.of[st.asked].after
+    if st.follow == NONE_BEHIND or (window != NONE and st.follow == FULL and runs(window, book)):
+        return int(NONE)
+    return int(window)
+
+
+@inline
+def _emit_next_running(batch: b.OwnBatch, book: CountedBook, st: Record) -> None:
+    """Ask for the running windows of a group, one group at a time."""
+    of = book.counted.of
+    while st.ticked < len(of):
+        one = of[st.ticked]
+        st.ticked += 1
+        if one.is_group and one.running != NONE:
+            st.emit_at = batch.agenda.tick_at[st.tick]
+            st.asked, st.follow = one.running, EVERY
+            return
+    st.ticked = 0
+    st.tick += 1
+
+
+@inline
+def _take_row(i: int, batch: b.OwnBatch, book: CountedBook, st: Record) -> None:
+    rows = batch.rows
+    part = part_of(batch.gaps, i)
+    if part != NONE:
+        filled = filled_by(batch.gaps, batch.known + st.gap, part)
+        if filled != NONE:
+            _mark(batch.gaps, filled, batch.size, book, st)
+            take_off(batch.gaps, filled, part)
+    taken = len(rows.selected) == 0 or rows.selected[i]
+    if taken and (len(rows.how) == 0 or rows.how[i] != UNLIKELY):
+        st.emit_at = rows.release[i]
+        enter(i, batch, book, st)
+    b.row_taken(i, rows, st)
+
+
+@kernel
+def _mark(gaps: GapTable, j: int, rows: int, book: CountedBook, st: Record) -> None:
+    """What is missing in gap ``j`` has changed: emitted windows around it are stale."""
+    counted, ref = book.counted, book.held.kept.ref
+    for k in range(st.kept):
+        window = counted.of[counted.kept[k]].newest
+        while window != NONE:
+            one = counted.of[window]
+            if gaps.first[j] >= ref[last_of(window, rows, book)]:
+                break  # those before it end no later: rows of a group are in order of time
+            if gaps.last[j] > ref[one.first]:
+                one.stale = not runs(window, book)
+                st.stale |= one.stale
+            window = one.before
+
+
+@inline
+def _settled(batch: b.OwnBatch, book: CountedBook, st: Record) -> bool:
+    """Whether progress so far tells no window, and forgets none; else one step is taken."""
+    counted = book.counted
+    full = st.open > 0 and st.frontier >= counted.closes[counted.open[0]]
+    if full or (st.stale and st.frontier == b.END):
+        _close_first(batch, book, st)
+        return False
+    if st.kept > 0 and st.frontier >= counted.leaves[counted.kept[0]]:
+        _forget_first(batch, book, st)
+        return False
+    return True
+
+
+@kernel
+def _close_first(batch: b.OwnBatch, book: CountedBook, st: Record) -> None:
+    """Ask for the window that is full first; before it, for what is stale."""
+    counted, kept = book.counted, book.held.kept
+    st.emit_at, st.follow = st.frontier_at, NONE_BEHIND
+    if st.stale:
+        while st.scanned < st.kept:
+            window = counted.of[counted.kept[st.scanned]].newest
+            while window != NONE and not counted.of[window].stale:
+                window = counted.of[window].before
+            if window != NONE:
+                st.asked = window
+                return
+            st.scanned += 1
+        st.stale, st.scanned = 0, 0
+        return
+    group = counted.open[0]
+    mine = counted.of[group]
+    ends = due(kept.ref[mine.limit], st.widest)
+    pop(counted.open, st.open, counted.closes)
+    st.open -= 1
+    mine.in_open = 0
+    if ends <= counted.closes[group]:
+        st.asked = _begin(group, batch, book, st)
+    if mine.limit != NONE:
+        wait(group, book, st)
+
+
+@kernel
+def _begin(group: int, batch: b.OwnBatch, book: CountedBook, st: Record) -> int:
+    """The cell of the group's next window, or -1 without room; the one behind it is next."""
+    counted, kept = book.counted, book.held.kept
+    mine = counted.of[group]
+    begin, limit = mine.begin, mine.limit
+    if not batch.in_advance:
+        window = new_window(group, mine.next, begin, book, st)
+    elif mine.running != NONE and counted.of[mine.running].number == mine.next:
+        window = mine.running
+        mine.running = counted.of[window].after
+    else:
+        window = NONE
+    if window != NONE:
+        counted.of[window].last = limit
+        mine.reach = max(mine.reach, kept.ref[limit])
+        if not mine.in_kept:
+            _keep(group, kept.ref[limit] + batch.horizon, book, st)
+    mine.next += 1
+    for _ in range(batch.step):
+        begin = kept.next[begin] if begin != NONE else NONE
+        limit = kept.next[limit] if limit != NONE else NONE
+    mine.begin, mine.limit = begin, limit
+    return int(window)
+
+
+@inline
+def _keep(group: int, until: int, book: CountedBook, st: Record) -> None:
+    counted = book.counted
+    counted.leaves[group] = until
+    push(counted.kept, st.kept, counted.leaves, group)
+    counted.of[group].in_kept = 1
+    st.kept += 1
+
+
+@kernel
+def _forget_first(batch: b.OwnBatch, book: CountedBook, st: Record) -> None:
+    """Forget the oldest window of the group that may be forgotten first, and events before the
+    next one.
+    """
+    counted, held = book.counted, book.held
+    group = counted.kept[0]
+    mine = counted.of[group]
+    pop(counted.kept, st.kept, counted.leaves)
+    st.kept -= 1
+    mine.in_kept = 0
+    window = mine.oldest
+    last = last_of(window, batch.size, book)
+    if held.kept.ref[last] + batch.horizon > st.frontier:
+        _keep(group, held.kept.ref[last] + batch.horizon, book, st)
+        return
+    mine.floor = held.kept.ref[last]
+    one = counted.of[window]
+    mine.oldest = one.after
+    if one.after == NONE:
+        mine.newest = NONE
+    else:
+        counted.of[one.after].before = NONE
+        if not runs(one.after, book):
+            following = last_of(one.after, batch.size, book)
+            _keep(group, held.kept.ref[following] + batch.horizon, book, st)
+    if book.sorted.of[0].number == one.number:
+        forget_sorted(book.sorted, group)
+    _drop_events(group, (one.number + 1) * batch.step, book)
+    forget_emitted(held.cells, book.standing, window)
+    clear(held.sums, window)
+    free_window(held.cells, window)
+
+
+@kernel
+def _drop_events(group: int, before: int, book: CountedBook) -> None:
+    """Free a group's events with numbers below ``before``."""
+    counted, kept, cells = book.counted, book.held.kept, book.held.cells
+    mine = counted.of[group]
+    while mine.base < before and cells.first[group] != NONE:
+        place = cells.first[group]
+        cells.first[group] = kept.next[place]
+        if kept.next[place] == NONE:
+            cells.last[group] = NONE
+        else:
+            counted.prev[kept.next[place]] = NONE
+        kept.next[place] = kept.tally[0].free
+        kept.tally[0].free = place
+        kept.tally[0].live -= 1
+        mine.base += 1
+        mine.count -= 1
+
+
+# WINDOW ROWS n [EVERY m]: per group, n events in order of reference time, from every m-th on.
+#
+# Window k has the events number k * m to k * m + n - 1 of its group, of equal times in order of
+# release. A late event takes its number, and every one behind it moves by one: so it corrects its
+# own window and all later emitted ones of the group. Hence each event is kept until its windows are
+# final, and a window is added up when it is emitted. At the end of the input a window that is not
+# full is not emitted. An event that may not be there, as an uncertain result of
+# another statement, takes a number all the same: bounds are with it and without it.
+
+
+class CountedWindows(OwnWindows):
+    """Operator of a ``WindowPlan`` of the kind ROWS."""
+
+    lasting = h.LASTING
+
+    def __init__(
+        self, plan: WindowPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE
+    ) -> None:
+        super().__init__(plan, settings, site)
+        cells, kept = len(self._held.cells.window), len(self._held.kept.next)
+        self._counted = h.new_counted(cells, kept, plan.rows)
+        self._doubts = new_doubts(plan.rows)
+        asked = self._held.asked.function
+        sorts = (asked == QUANTILE).any() and not (asked == DISTINCT).any()
+        self._sorted = new_sorted(len(self._arguments) if sorts else 0, plan.rows, plan.every_rows)
+
+    def counters(self) -> dict[str, int]:
+        """Rows too late, or without room; those of windows that are not full."""
+        st, cells = self._state, self._held.cells
+        live = cells.table[cells.table >= 0]
+        of = self._counted.of[live[cells.window[live] == 0]]
+        emitted = (of["next"] - 1) * self.plan.every_rows + self.plan.rows
+        events = of["base"] + of["count"]
+        return {
+            "too_late": int(st["too_late"][0]), "refused_groups": int(st["refused"][0]),
+            "in_no_full_window": int((events - (of["next"] > 0) * emitted).clip(0).sum()),
+        }  # fmt: skip
+
+    def _new_state(self) -> Any:
+        return one(h.STATE, frontier=INT_MIN // 2, frontier_at=INT_MIN, asked=NONE)
+
+    def _size_and_step(self) -> tuple[int, int]:
+        return self.plan.rows, self.plan.every_rows
+
+    def _pass(self, batch: b.OwnBatch) -> int:
+        book = h.CountedBook(
+            self._state, self._held, self._standing, self._outbox, self._scratch, self._entries,
+            self._counted, self._doubts, self._sorted,
+        )  # fmt: skip
+        return run(batch, book)
+
+    def _oldest(self) -> int:
+        cells = self._held.cells
+        live = cells.table[cells.table >= 0]
+        return int(self._counted.of["floor"][live[cells.window[live] == 0]].min(initial=b.END))
+
+    def _mark_refuted(self, low: int, high: int) -> None:
+        cells, ref, of = self._held.cells, self._held.kept.ref, self._counted.of
+        live = cells.table[cells.table >= 0]
+        told = live[(of["is_group"][live] == 0) & (of["last"][live] != NONE)]
+        first, last = ref[of["first"][told]], ref[of["last"][told]]
+        mine = told[(first < high) & (last >= low)]
+        of["stale"][mine] = 1
+        self._state["stale"] |= len(mine) > 0
+
+    def _grow_more(self, why: int) -> None:
+        if why in (b.GROW_CELLS, b.GROW_KEPT):
+            cells, kept = len(self._held.cells.window), len(self._held.kept.next)
+            self._counted = h.more_counted(self._counted, cells, kept)
+
+    def snapshot(self) -> dict[str, Any]:
+        return super().snapshot() | {"counted": copied(self._counted._asdict())}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        self._state["asked"] = NONE
+        self._sorted.of["group"] = NONE
+        self._counted = h.RowWindowState(**copied(state["counted"]))

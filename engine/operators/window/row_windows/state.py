@@ -1,0 +1,259 @@
+"""The state of ROWS: events of each group by time, values of one window by size."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from engine.kernels.jit import inline, kernel, njit
+from engine.kernels.records import NONE, numbers_of, record
+from engine.operators.window.emitted import EmittedResults, ResultBuffer
+from engine.operators.window.panes.state import Entries
+from engine.operators.window.row_windows.bounds import DoubtfulPlaces
+from engine.operators.window.settings import CERTAIN, WHOLE
+from engine.operators.window.state.aggregate import QUANTILE, interpolated
+from engine.operators.window.state.cells import Kept
+from engine.operators.window.state.content import HIGH_ONE, NUMBERS, REFUTED, VALUE, Content, Held
+from engine.operators.window.state.number import put_float
+
+# State of each group's events in order of time, and of their emitted windows.
+#
+# A group is a cell of ``window.state.cells`` whose tag has no part; its events are chained
+# from it in the pool of kept events. A window is a cell, too; their records have the cells'
+# numbers.
+
+
+GROUP: Final = record(
+    "base", "count", "next", "begin", "limit", "floor", "reach", "oldest", "newest", "in_open",
+    "in_kept", "number", "first", "last", "before", "after", "group", "stale", "opened", "running",
+    "is_group",
+)  # fmt: skip
+"""Of a group: ``base`` events were forgotten, ``count`` are held; ``next`` is the number of the
+window to be emitted next, ``begin`` and ``limit`` the places of its first and last event, or -1;
+``floor``: time before which an event is too late, ``reach``: of the last emitted one [ns];
+``oldest``, ``newest``: its emitted windows; ``in_open``, ``in_kept``: whether the heaps have it.
+Where windows emit before they are full: the number of the next to be ``opened``, and the first that
+is ``running``, or -1: it and those behind it are among the emitted ones. Of a window: its
+``number``, the places of its ``first`` and ``last`` event (-1 as long as it runs), windows of the
+``group`` next to it, whether it is ``stale``. ``is_group``: 1, or of a window 0.
+"""
+LASTING: Final = (
+    "frontier", "frontier_at", "widest", "vague", "windows", "open", "kept", "stale", "too_late",
+    "refused", *REFUTED,
+)  # fmt: skip
+BATCH: Final = (
+    "row", "step", "gap", "tick", "ticked", "entries", "asked", "follow", "scanned", "emit_at",
+)  # fmt: skip
+STATE: Final = record(*LASTING, *BATCH)
+"""As of sessions; ``vague``: some event may not be there at all; ``asked``: the window to be
+emitted next, or -1, and those behind it if ``follow`` is ``FULL``, or ``EVERY`` one, running ones
+included. ``ticked``: cells looked at."""
+PERHAPS: Final = WHOLE - CERTAIN
+"""Part of a kept event that may not be there at all."""
+NONE_BEHIND, FULL, EVERY = range(3)
+SPARE: Final = 8
+"""More cells, events and results than one step of the pass can ask for."""
+
+
+class RowWindowState(NamedTuple):
+    """``of``: GROUP per cell. ``closes``, ``leaves``: per cell [ns], keys of the heaps of groups
+    ``open`` (with a window to emit) and ``kept`` (with emitted ones). ``prev``: of each kept event,
+    the one before it. ``places``: room for a window's events; ``cells`` for their cell.
+    ``nothing``: of no length.
+    """
+
+    of: np.ndarray
+    closes: np.ndarray
+    leaves: np.ndarray
+    open: np.ndarray
+    kept: np.ndarray
+    prev: np.ndarray
+    places: np.ndarray
+    cells: np.ndarray
+    nothing: np.ndarray
+
+
+class CountedBook(NamedTuple):
+    """What the pass changes; ``state``: one STATE. ``doubts``: room for those of one window;
+    ``sorted``: the values of one window, where only quantiles ask for all of them.
+    """
+
+    state: np.ndarray
+    held: Held
+    standing: EmittedResults
+    outbox: ResultBuffer
+    scratch: Content
+    entries: Entries
+    counted: RowWindowState
+    doubts: DoubtfulPlaces
+    sorted: Sorted
+
+
+def new_counted(cells: int, kept: int, rows: int) -> RowWindowState:
+    """Nothing yet, with room for so many, and windows of ``rows``."""
+    closes, leaves, opened, held = (np.zeros(cells, np.int64) for _ in range(4))
+    return RowWindowState(
+        np.zeros(cells, GROUP), closes, leaves, opened, held, np.zeros(kept, np.int64),
+        np.zeros(rows, np.int64), np.zeros(rows, np.int64), np.zeros(0, np.int64),
+    )  # fmt: skip
+
+
+def more_counted(counted: RowWindowState, cells: int, kept: int) -> RowWindowState:
+    """A copy with room for ``cells`` and ``kept`` events."""
+    made = new_counted(cells, kept, len(counted.places))
+    numbers_of(made.of)[: len(counted.of)] = numbers_of(counted.of)
+    for name in ("closes", "leaves", "open", "kept", "prev"):
+        before = getattr(counted, name)
+        getattr(made, name)[: len(before)] = before
+    return made
+
+
+# The values of one window of ROWS in order of size, which slide to its group's next window.
+#
+# A window that follows the one before loses its first events and gets as many new ones: their
+# values are taken out of the sorted ones and put in, which copies them once. Any other window is
+# sorted afresh. What is not kept in snapshots is only time: the values are the same either way.
+
+
+WINDOW: Final = record("group", "number", "first", "last")
+"""Which window's values are sorted: its group's cell, or -1, and its number; the places of its
+first and last event."""
+
+
+class Sorted(NamedTuple):
+    """``of``: one WINDOW. ``values``: (attributes, 2, rows), of which ``side`` says which is in
+    use, the first ``n`` of each. ``gone``, ``fresh``: room for what leaves and comes. Of no length
+    where nobody asks for them.
+    """
+
+    of: np.ndarray
+    values: np.ndarray
+    side: np.ndarray
+    n: np.ndarray
+    gone: np.ndarray
+    fresh: np.ndarray
+
+
+def new_sorted(attributes: int, rows: int, step: int) -> Sorted:
+    """Nothing yet."""
+    of = np.zeros(1, WINDOW)
+    of["group"] = NONE
+    side, n = (np.zeros(attributes, np.int64) for _ in range(2))
+    return Sorted(
+        of, np.zeros((attributes, 2, rows)), side, n, np.zeros(step), np.zeros(step)
+    )  # fmt: skip
+
+
+@inline
+def forget_sorted(values: Sorted, group: int) -> None:
+    """A group's events have changed places, or are gone."""
+    if values.of[0].group == group:
+        values.of[0].group = NONE
+
+
+@inline
+def _put(kept: Kept, place: int, m: int, is_float: bool, out: np.ndarray, n: int) -> int:
+    """The value at ``place``, if it has one, becomes number ``n``; gives how many there are."""
+    if not kept.valid[place, m]:
+        return n
+    out[n] = kept.floats[place, m] if is_float else np.float64(kept.ints[place, m])
+    return n + 1
+
+
+@njit
+def _sort(values: np.ndarray) -> None:
+    values[:] = np.sort(values)
+
+
+@inline
+def _below(values: np.ndarray, first: int, stop: int, value: float) -> int:
+    """The first from ``first`` on that is not smaller than ``value``."""
+    while first < stop:
+        middle = (first + stop) >> 1
+        if values[middle] < value:
+            first = middle + 1
+        else:
+            stop = middle
+    return first
+
+
+@kernel
+def _replace(old: np.ndarray, new: np.ndarray, gone: np.ndarray, fresh: np.ndarray) -> int:
+    """``old`` without ``gone`` and with ``fresh``, all sorted, into ``new``; gives how many."""
+    n, i, j, g, f = len(old), 0, 0, 0, 0
+    while g < len(gone) or f < len(fresh):
+        leaves = _below(old, i, n, gone[g]) if g < len(gone) else n
+        comes = _below(old, i, n, fresh[f]) if f < len(fresh) else n
+        out = g < len(gone) and leaves <= comes
+        until = leaves if out else comes
+        for k in range(i, until):
+            new[j + k - i] = old[k]
+        j, i = j + until - i, until
+        if out:
+            i, g = i + 1, g + 1
+        else:
+            new[j] = fresh[f]
+            j, f = j + 1, f + 1
+    for k in range(i, n):
+        new[j + k - i] = old[k]
+    return j + n - i
+
+
+@kernel
+def _slide(values: Sorted, kept: Kept, m: int, is_float: bool, step: int) -> None:
+    place, gone, coming, fresh = values.of[0].first, 0, values.of[0].last, 0
+    for _ in range(step):
+        gone = _put(kept, place, m, is_float, values.gone, gone)
+        place, coming = kept.next[place], kept.next[coming]
+        fresh = _put(kept, coming, m, is_float, values.fresh, fresh)
+    _sort(values.gone[:gone])
+    _sort(values.fresh[:fresh])
+    side = values.side[m]
+    values.n[m] = _replace(
+        values.values[m, side, : values.n[m]], values.values[m, 1 - side], values.gone[:gone],
+        values.fresh[:fresh],
+    )  # fmt: skip
+    values.side[m] = 1 - side
+
+
+@kernel
+def _build(values: Sorted, kept: Kept, m: int, is_float: bool, first: int, last: int) -> None:
+    n, place = 0, first
+    while True:
+        n = _put(kept, place, m, is_float, values.values[m, values.side[m]], n)
+        if place == last:
+            break
+        place = kept.next[place]
+    _sort(values.values[m, values.side[m], :n])
+    values.n[m] = n
+
+
+@kernel
+def sort_window(
+    values: Sorted, held: Held, window: tuple[int, int], ends: tuple[int, int], step: int
+) -> None:
+    """Sort what a window (group, number) with these first and last events has."""
+    now = values.of[0]
+    group, number = window
+    first, last = ends
+    follows = now.group == group and now.number + 1 == number
+    for m in range(len(values.n)):
+        if held.sums.of[m].keeps_all:
+            if follows:
+                _slide(values, held.kept, m, held.sums.of[m].is_float, step)
+            else:
+                _build(values, held.kept, m, held.sums.of[m].is_float, first, last)
+    now.group, now.number, now.first, now.last = group, number, first, last
+
+
+@kernel
+def put_quantiles(values: Sorted, held: Held, out: Content) -> None:
+    """The quantiles of the sorted values, where there are any, in place of those in ``out``."""
+    for a in range(len(held.asked.function)):
+        m = held.asked.attribute[a]
+        if held.asked.function[a] == QUANTILE and values.n[m] > 0:
+            mine = values.values[m, values.side[m], : values.n[m]]
+            found = interpolated(mine, held.asked.parameter[a])
+            for place in range(VALUE, HIGH_ONE + 1):
+                put_float(out.kinds, out.words, a * NUMBERS + place, found)

@@ -1,0 +1,132 @@
+"""A batch as the pass reads it: which rows count, and of which key each is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from engine.core.errors import UserError
+from engine.core.released import LATE, Released
+from engine.core.timeline import CHANCE, ends_of
+from engine.operators.window.assign import Rows, widest_of
+from engine.operators.window.keys import GroupKeys
+from engine.operators.window.settings import LIKELY, SURE
+from engine.operators.window.state.accumulate import NUMBERS_ALONE, TEXTS, UNTYPED
+from engine.operators.window.uncertainty.bounds import Chosen, chosen
+from engine.operators.window.uncertainty.missing import LateRows
+from engine.query.expression import View, released_mask, view_value
+from engine.query.plan import Expression, WindowKind, WindowPlan
+from engine.query.render import render_expression
+
+FIXED_COLUMNS: Final = frozenset(
+    {"ref", "unc", "epoch", "release", "status", "source", "clock", "stream", "seq"}
+)
+
+
+def stream_codes(plan: WindowPlan, released: Released) -> np.ndarray | None:
+    """The codes of the streams that ``plan`` reads; None: all."""
+    if not plan.streams:
+        return None
+    return np.array([released.strings.find(name) for name in plan.streams], np.int32)
+
+
+def rows_of(
+    plan: WindowPlan, keys: GroupKeys, released: Released, codes: np.ndarray | None
+) -> Rows:
+    """The rows of ``released``; ``codes``: of the streams that are read."""
+    columns = released.columns
+    selected = np.empty(0, np.bool_)
+    if codes is not None:
+        selected = np.isin(columns["stream"], codes)
+    perhaps, reach, widest = None, columns["unc"], plan.size_ns
+    if plan.kind is WindowKind.TIME:
+        widest = widest_of(plan.size_ns, plan.step_ns)
+    if plan.where is not None:
+        perhaps = chosen(plan.where, released, widest)
+        mine = released_mask(plan.where, released) if perhaps is None else perhaps.taken
+        selected = selected & mine if len(selected) else mine
+    perhaps = _with_doubts(perhaps, released, widest)
+    if perhaps is not None:
+        reach = np.where(perhaps.how == SURE, reach, np.maximum(reach, plan.size_ns + 1))
+    codes_of_keys, nulls = keys.codes(released)
+    # An interval is known, and counts, when it ends.
+    read = {name: columns[name] for name in FIXED_COLUMNS} | {"ref": ends_of(released)}
+    exact = np.empty(0, np.int64)
+    return Rows(
+        **read, selected=selected, keys=codes_of_keys, nulls=nulls, reach=reach,
+        how=np.empty(0, np.int8) if perhaps is None else perhaps.how,
+        low=exact if perhaps is None else perhaps.low,
+        high=exact if perhaps is None else perhaps.high,
+    )  # fmt: skip
+
+
+def late_rows(released: Released) -> LateRows:
+    """Those of ``released`` that came after their place was given up."""
+    columns, row = released.columns, np.flatnonzero(released.columns["status"] >= LATE)
+    first_start = np.zeros(released.n, np.int64)
+    ref, unc = ends_of(released)[row], columns["unc"][row]
+    return LateRows(
+        row, columns["source"][row], columns["stream"][row],
+        columns.get("incarnation", first_start)[row], columns["seq"][row], ref - unc, ref + unc,
+    )  # fmt: skip
+
+
+def _with_doubts(perhaps: Chosen | None, released: Released, unc_max: int) -> Chosen | None:
+    """``perhaps``, and events that may not be there at all: results that are uncertain."""
+    chance = released.columns.get(CHANCE)
+    doubted = None if chance is None else chance != 1
+    if doubted is None or not doubted.any():
+        return perhaps
+    if perhaps is None:
+        ref, unc = ends_of(released), np.minimum(released.columns["unc"], unc_max)
+        sure = np.zeros(released.n, np.int8)
+        perhaps = Chosen(np.ones(released.n, np.bool_), sure, ref - unc, ref + unc)
+    how = np.where(doubted & (perhaps.how == SURE), LIKELY, perhaps.how).astype(np.int8)
+    return replace(perhaps, how=how)
+
+
+def argument_values(
+    plan: WindowPlan, arguments: dict[Expression, bool], of: np.ndarray, released: Released
+) -> list[tuple[np.ndarray, np.ndarray | None] | None]:
+    """(values, which are valid) of each of ``arguments``, which say whether they may be text.
+
+    ``of``: as in ``Sums``; their types are noted in it.
+
+    Raises:
+        UserError: one is text that may not be, or was of another type before.
+    """
+    view = View.of(released.columns, released.attr_types, released.strings)
+    found: list[tuple[np.ndarray, np.ndarray | None] | None] = []
+    for m, (argument, may_be_text) in enumerate(arguments.items()):
+        value = view_value(argument, view)
+        if value.kind == "str" and not may_be_text:
+            raise UserError(
+                f"query {plan.name!r}: attribute {render_expression(argument)!r} is text, and "
+                "count, first, last, min_by and max_by alone take text; leave it out of the others"
+            )
+        if value.kind != "null":
+            typed = TEXTS if value.kind == "str" else NUMBERS_ALONE
+            if of["typed"][m] not in (UNTYPED, typed):
+                was, now = ("text", "a number") if typed == NUMBERS_ALONE else ("a number", "text")
+                raise UserError(
+                    f"query {plan.name!r}: attribute {render_expression(argument)!r} was {was} "
+                    f"before and is {now} now; send one type, or leave it out"
+                )
+            of["typed"][m] = typed
+        found.append(None if value.kind == "null" else (value.data, value.valid))
+    return found
+
+
+def no_rows(columns: int) -> Rows:
+    """An empty batch of keys with ``columns``."""
+    none = np.empty(0, np.int64)
+    small = np.empty(0, np.int8)
+    codes = np.empty(0, np.int32)
+    return Rows(
+        ref=none, unc=none, epoch=none, release=none, status=small, source=codes, clock=codes,
+        stream=codes, seq=none, selected=np.empty(0, np.bool_),
+        keys=np.zeros((0, columns), np.int64), nulls=none, how=small, low=none, high=none,
+        reach=none,
+    )  # fmt: skip

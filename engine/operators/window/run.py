@@ -1,0 +1,260 @@
+"""The loop of the pass: row by row, or run by run in one window."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from engine.core.released import IN_ORDER, LATE
+from engine.kernels.jit import inline, kernel, njit
+from engine.kernels.records import NONE, Record
+from engine.operators.window import assign as a
+from engine.operators.window import closing
+from engine.operators.window.emitted import SPARE as TOLD_SPARE
+from engine.operators.window.emitted import PassState
+from engine.operators.window.panes.state import PANES_SPARE as PANE_SPARE
+from engine.operators.window.panes.state import SPAN_MAX, Entries, add_to_pane, pane_of, pane_start
+from engine.operators.window.settings import PART_BITS, SURE, WHOLE, first_with
+from engine.operators.window.state.cells import SPARE, Cells, hash_place, keep
+from engine.operators.window.state.cells import SPARE as KEPT_SPARE
+from engine.operators.window.uncertainty.missing import fill
+
+# Enters a row in a pane, for the windows to come that it is wholly in; in the others by itself.
+
+
+NOWHERE: Final = (1, 0)
+"""No windows."""
+
+
+@inline
+def enter_row(i: int, u: int, batch: a.PassBatch, book: PassState, st: Record) -> int:
+    """Enter row ``i``; gives the header of its window, or pane if rows go there, or -1.
+
+    One place that enters it in windows, as that takes long to compile.
+    """
+    rows, geo, r = batch.rows, batch.geo, batch.rows.ref[i]
+    first, last = NOWHERE
+    pane, span, header = 0, NONE, NONE
+    if batch.in_panes and (len(rows.how) == 0 or rows.how[i] == SURE):
+        early, late = r - max(u, geo.high_shift), r + max(u, geo.low_shift)
+        pane = pane_of(geo, early)
+        span = pane_of(geo, late) - pane
+        first, last = max(first_with(geo, late), st.closed_low + 1), early // geo.step
+        if span > SPAN_MAX or first > last:
+            first, last = NOWHERE
+            span = NONE
+    if span != 0 or first_with(geo, r) < first:
+        header = a.enter(i, u, batch, book, st, (first, last))
+    if span >= 0:
+        nulls = rows.nulls[i] if len(rows.nulls) > 0 else 0
+        header = add_to_pane(book.panes, pane, span, u, nulls, rows.keys, i, book.no_key)
+        st.refused += header == NONE
+    return NONE if batch.in_panes and span != 0 else header
+
+
+# The loop of the pass: row by row, or run by run in one window.
+
+
+# The fast way of most rows: they lie well inside one open window, whose cells exist already.
+
+
+@kernel
+def run_inside(
+    i: int, stop: int, ref: np.ndarray, unc: np.ndarray, status: np.ndarray, selected: np.ndarray,
+    keys: np.ndarray, nulls: np.ndarray, table: np.ndarray, windows: np.ndarray, tags: np.ndarray,
+    cell_keys: np.ndarray, counts: np.ndarray, out_row: np.ndarray, out_cell: np.ndarray,
+    span: tuple[int, int, int, int, int], so_far: tuple[int, int, int, int],
+) -> tuple[int, int, int, int, int]:  # fmt: skip
+    """The fast path: rows well inside the open window whose cells exist already.
+
+    Plain arrays, since taking them out of named tuples for every row costs more than the rest.
+    Starts with row ``i``, ends before ``stop`` or the first row that needs more. ``span``: the
+    window, its start, its end, how far HIGH reaches back and LOW on [ns]. ``so_far``: entries,
+    frontier, frontier at which windows close, largest uncertainty.
+
+    Returns:
+        (next row, entries, frontier, largest uncertainty, last row that moved the clock or -1).
+    """
+    window, start, end, back, on = span
+    entries, frontier, close_at, widest = so_far
+    mask = len(table) - 1
+    columns = keys.shape[1]
+    all_rows, no_nulls = len(selected) == 0, len(nulls) == 0
+    moved = -1
+    while i < stop:
+        r, u, state = ref[i], unc[i], status[i]
+        if state >= LATE or (state == IN_ORDER and r >= close_at):
+            break
+        if all_rows or selected[i]:
+            if r - max(u, back) < start or r + max(u, on) >= end:
+                break
+            tag = WHOLE
+            if not no_nulls:
+                tag |= nulls[i] << PART_BITS
+            place = hash_place(window, tag, keys, i, mask)
+            cell = table[place]
+            while cell != NONE:
+                same = windows[cell] == window and tags[cell] == tag
+                for j in range(columns):
+                    same = same and cell_keys[cell, j] == keys[i, j]
+                if same:
+                    break
+                place = (place + 1) & mask
+                cell = table[place]
+            if cell == NONE:
+                break
+            counts[cell] += 1
+            widest = max(widest, u)
+            out_row[entries] = i
+            out_cell[entries] = cell
+            entries += 1
+        if state == IN_ORDER:
+            frontier = max(frontier, r)
+            moved = i
+        i += 1
+    return i, entries, frontier, widest, moved
+
+
+# The loop of the pass (``window.assign``): row by row, or run by run inside one window.
+
+
+@njit
+def run(batch: a.PassBatch, book: PassState) -> int:
+    """Go on from the state's row; gives ``DONE`` or why it stopped (``window.assign``)."""
+    st = book.state[0]
+    n, ended = len(batch.rows.ref), batch.ends_at == a.INT_MIN
+    closing.set_close_at(batch, book, st)
+    while True:
+        if st.emitting != closing.NOTHING:
+            ended = ended or st.emitting == closing.ENDED
+            why = closing.emit(batch, book)
+            if why != a.DONE:
+                return why
+        i = st.row
+        why = a.take_agenda(i, batch, book, st)
+        if why == a.DONE and i < n:
+            why = _room(batch, book)
+        if why != a.DONE or i == n:
+            a.add_entries(batch, book, st)
+            if why == a.CLOSING:
+                closing.begin(closing.CLOSE, st.frontier_at, batch, book, st)
+            elif why == a.TICK:
+                at = batch.agenda.tick_at[st.tick - 1]
+                closing.begin(closing.TICKED, at, batch, book, st)
+            elif why == a.DONE and not ended:
+                closing.begin(closing.ENDED, batch.ends_at, batch, book, st)
+            else:
+                return why
+            continue
+        full = book.panes.tally[0].entries > len(book.panes.entries.row) - PANE_SPARE
+        if full or st.entries > len(book.entries.row) - SPARE * batch.room:
+            a.add_entries(batch, book, st)
+        header = _take_row(i, batch, book, st)
+        if st.changed > 0:
+            a.add_entries(batch, book, st)
+            a.correct(batch.rows.release[i], batch, book, st)
+        st.row = i + 1
+        if batch.rows.status[i] == IN_ORDER and st.frontier >= st.close_at:
+            a.add_entries(batch, book, st)
+            closing.begin(closing.CLOSE, st.frontier_at, batch, book, st)
+        elif header >= 0 and not batch.on_change:
+            _go_on(i, header, batch, book, st)
+
+
+@inline
+def _room(batch: a.PassBatch, book: PassState) -> int:
+    """``DONE`` if there is room for whatever one row may ask for."""
+    cells = book.held.cells
+    if batch.can_grow and cells.tally[0].live > len(cells.window) - SPARE * batch.room:
+        return a.GROW_CELLS
+    pane_cells = book.panes.cells
+    if batch.panes_grow and pane_cells.tally[0].live > len(pane_cells.window) - PANE_SPARE:
+        return a.GROW_PANES
+    if book.held.kept.tally[0].live > len(book.held.kept.next) - KEPT_SPARE * batch.room:
+        return a.GROW_KEPT
+    if book.standing.tally[0].live > len(book.standing.next) - TOLD_SPARE * batch.room:
+        return a.GROW_STANDING
+    if book.outbox.tally[0] > len(book.outbox.at) - TOLD_SPARE * batch.room:
+        return a.OUTBOX_FULL
+    return a.DONE
+
+
+@inline
+def _take_row(i: int, batch: a.PassBatch, book: PassState, st: Record) -> int:
+    """Any one row; gives the header of its own window, -1 if it entered none."""
+    rows = batch.rows
+    u, header = rows.unc[i], -1
+    if rows.status[i] >= LATE:
+        known = batch.known + st.gap
+        fill(book.held.cells, batch.gaps, known, i, a.emitted_upto(batch, st), book.no_key)
+    if len(rows.selected) == 0 or rows.selected[i]:
+        if u > a.widest_of(batch.geo.size, batch.geo.step):
+            u = a.widest_of(batch.geo.size, batch.geo.step)
+            st.capped += 1
+        header = enter_row(i, u, batch, book, st)
+    if rows.status[i] == IN_ORDER:
+        st.frontier = max(st.frontier, rows.ref[i])
+        st.frontier_at = rows.release[i]
+    return header
+
+
+@inline
+def _go_on(row: int, header: int, batch: a.PassBatch, book: PassState, st: Record) -> None:
+    """Take the rows that follow as long as they are well inside the open window, or pane, of
+    ``row``, whose ``header`` it is.
+    """
+    geo, panes = batch.geo, book.panes
+    if batch.in_panes:
+        place = pane_of(geo, batch.rows.ref[row])
+        start, end = pane_start(geo, place), pane_start(geo, place + 1)
+        if place >= panes.tally[0].built and first_with(geo, start) > st.closed_low:
+            entries = panes.tally[0].entries
+            cells, out = panes.cells, panes.entries
+            panes.tally[0].entries = _inside(
+                header, (place, start, end), entries, cells, out, batch, st, a.NEVER
+            )
+        return
+    place = batch.rows.ref[row] // geo.step
+    if geo.step == geo.size and place > st.closed_low:
+        before, start, at_most = st.entries, place * geo.step, a.NEVER
+        keeps = a.keeps_all(book.held)
+        if keeps:
+            at_most = len(book.held.kept.next) - KEPT_SPARE - book.held.kept.tally[0].live
+        where = (place, start, start + geo.size)
+        st.entries = _inside(
+            header, where, before, book.held.cells, book.entries, batch, st, at_most
+        )
+        if keeps:
+            _keep_rows(before, batch, book, st)
+
+
+@kernel
+def _inside(
+    header: int, place: tuple[int, int, int], before: int, cells: Cells, out: Entries,
+    batch: a.PassBatch, st: Record, at_most: int,
+) -> int:  # fmt: skip
+    """Rows of ``place`` (index, start, end) that its cells are there for; gives the entries."""
+    rows, geo, i = batch.rows, batch.geo, st.row
+    stop = min(len(rows.ref), a.next_agenda(batch.agenda, st), i + len(out.row) - SPARE - before)
+    index, start, end = place
+    i, entries, frontier, widest, moved = run_inside(
+        i, min(stop, i + at_most), rows.ref, rows.reach, rows.status, rows.selected, rows.keys,
+        rows.nulls, cells.table, cells.window, cells.tag, cells.keys, cells.rows, out.row, out.cell,
+        (index, start, end, geo.high_shift, geo.low_shift),
+        (before, st.frontier, st.close_at, cells.unc[header]),
+    )  # fmt: skip
+    st.row, st.frontier, cells.unc[header] = i, frontier, widest
+    if moved >= 0:
+        st.frontier_at = rows.release[moved]
+    return int(entries)
+
+
+@inline
+def _keep_rows(before: int, batch: a.PassBatch, book: PassState, st: Record) -> None:
+    """Keep the rows entered last, from ``before`` on."""
+    rows, out, held = batch.rows, book.entries, book.held
+    for j in range(before, st.entries):
+        row = out.row[j]
+        event = (rows.clock[row], rows.epoch[row], rows.ref[row], rows.unc[row])
+        keep(held.kept, held.cells, held.cells.lead[out.cell[j]], WHOLE, batch.values, row, event)

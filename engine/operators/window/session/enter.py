@@ -1,0 +1,335 @@
+"""The kernels of SESSION: an event enters its group's session, and a session is emitted."""
+
+from __future__ import annotations
+
+from engine.kernels.jit import inline, kernel
+from engine.kernels.records import NONE, Record
+from engine.kernels.tables import push
+from engine.operators.window.assign import keeps_all
+from engine.operators.window.emitted import settle
+from engine.operators.window.group_windows import OwnBatch, put_extent
+from engine.operators.window.panes.state import merge_cell
+from engine.operators.window.session.state import (
+    SEVERAL,
+    SessionBook,
+    Sessions,
+    cover,
+    cover_all,
+    is_whole,
+)
+from engine.operators.window.settings import LIKELY, PART_BITS, WHOLE
+from engine.operators.window.state.accumulate import clear
+from engine.operators.window.state.cells import find_or_add, free_window, keep
+from engine.operators.window.state.content import (
+    STAGE_LAST,
+    is_refuted,
+    read_content,
+    without_bounds,
+)
+from engine.operators.window.uncertainty.bounds import NO_EPOCH
+from engine.operators.window.uncertainty.missing import missing_between
+
+# Enters an event in its group's session, or in a new one, or in one that it makes of two.
+
+
+@inline
+def enter(i: int, batch: OwnBatch, book: SessionBook, st: Record) -> bool:
+    """Enter row ``i``; False: it makes one session of two, whose entries must be added up first."""
+    rows, cells, of, gap = batch.rows, book.held.cells, book.sessions.of, batch.size
+    r, u, vague = rows.ref[i], rows.unc[i], len(rows.how) > 0 and rows.how[i] == LIKELY
+    nulls = rows.nulls[i] << PART_BITS if len(rows.nulls) > 0 else 0
+    live = cells.tally[0].live
+    group = find_or_add(cells, 0, nulls, rows.keys, i)
+    if group == NONE:
+        st.refused += 1
+        return True
+    if cells.tally[0].live != live:
+        of[group].before = NONE
+    after, one = NONE, of[group].before
+    while one != NONE and of[one].first - gap >= r:
+        after, one = one, of[one].before
+    final_before, is_new = st.frontier - batch.horizon, True
+    if one != NONE and r < of[one].last + gap:
+        joins = r < of[one].first and of[one].before != NONE
+        joins = joins and r < of[of[one].before].last + gap
+        if _is_over(of[one], final_before, gap) or (
+            joins and _is_over(of[of[one].before], final_before, gap)
+        ):
+            st.too_late += 1
+            return True
+        if joins and st.entries > 0:
+            return False
+        loose = _is_loose(of[one], i, batch)
+        if joins:
+            loose = loose or _is_loose(of[of[one].before], i, batch)
+            one = _merge(of[one].before, one, book, st)
+        vague = vague or loose
+        is_new = joins
+    else:
+        late = r + gap <= final_before
+        if not late:
+            st.sessions += 1
+            one = _begin(group, one, after, i, nulls, batch, book, st)
+        if late or one == NONE:
+            st.too_late += late
+            st.refused += not late
+            if of[group].before == NONE:
+                free_window(cells, group)
+            return True
+    st.reach = max(st.reach, u)
+    st.widest = max(st.widest, min(u, (gap - 1) // 2))
+    changed = (
+        _extend(book.sessions, one, r, u, vague, (rows.clock[i], rows.epoch[i]), gap) or is_new
+    )
+    if changed:
+        _reach(one, gap, book.sessions, st)
+    cells.rows[one] += 1
+    book.entries.row[st.entries] = i
+    book.entries.cell[st.entries] = one
+    st.entries += 1
+    if keeps_all(book.held):
+        event = (rows.clock[i], rows.epoch[i], r, u)
+        keep(book.held.kept, cells, one, WHOLE, batch.values, i, event)
+    if changed or of[one].emitted or batch.on_change:
+        _correct(one, changed, batch, book.sessions, st)
+    return True
+
+
+@inline
+def _is_loose(one: Record, i: int, batch: OwnBatch) -> bool:
+    """Whether row ``i``, which joins a session of its own clock, is less than the gap away only if
+    that clock's rate is right.
+    """
+    rows = batch.rows
+    if one.clock == SEVERAL or one.clock != rows.clock[i] or one.epoch != rows.epoch[i]:
+        return False
+    r, u = rows.ref[i], rows.unc[i]
+    if r > one.last:
+        return bool(r - one.last + abs(u - (one.high - one.last)) >= batch.size)
+    return bool(r < one.first and one.first - r + abs(u - (one.first - one.low)) >= batch.size)
+
+
+@inline
+def _is_over(session: Record, final_before: int, gap: int) -> bool:
+    """Whether it is emitted and final."""
+    return bool(session.emitted and session.last + gap <= final_before)
+
+
+@kernel
+def _begin(
+    group: int, before: int, after: int, i: int, nulls: int, batch: OwnBatch, book: SessionBook,
+    st: Record,
+) -> int:  # fmt: skip
+    """A new session between two of the group; -1 without room."""
+    rows, sessions = batch.rows, book.sessions
+    one = find_or_add(book.held.cells, st.sessions, nulls | WHOLE, rows.keys, i)
+    if one == NONE:
+        return int(NONE)
+    r, new = rows.ref[i], sessions.of[one]
+    new.first, new.last, new.low, new.high = r, r, r, r
+    new.far_low = r if after == NONE else min(r, sessions.of[after].far_low)
+    new.far_high = r if before == NONE else max(r, sessions.of[before].far_high)
+    new.solid_from, new.solid_to, new.seams = 0, -1, NONE
+    new.vague, new.emitted, new.stale, new.merged, new.in_kept = 0, 0, 0, 0, 0
+    new.clock, new.epoch = rows.clock[i], rows.epoch[i]
+    if new.epoch == NO_EPOCH:
+        new.clock = SEVERAL
+    new.group, new.before, new.after = group, before, after
+    if before != NONE:
+        sessions.of[before].after = one
+    sessions.of[group if after == NONE else after].before = one
+    open_again(one, batch.size, sessions, st)
+    return int(one)
+
+
+@inline
+def ends(session: Record, gap: int, st: Record) -> int:
+    """Progress with which no event in order is of this session any more, unless it errs by more
+    than is waited for.
+    """
+    return int(min(session.high, session.last + st.widest) + gap)
+
+
+@inline
+def open_again(one: int, gap: int, sessions: Sessions, st: Record) -> None:
+    """Queues session ``one``, to be emitted when its silence is over."""
+    sessions.of[one].emitted = 0
+    sessions.of[one].in_open = 1
+    sessions.closes[one] = ends(sessions.of[one], gap, st) + st.widest
+    push(sessions.open, st.open, sessions.closes, one)
+    st.open += 1
+
+
+@inline
+def _extend(
+    sessions: Sessions, place: int, r: int, u: int, vague: bool, clock: tuple[int, int], gap: int
+) -> bool:
+    """Returns whether what is known of neighbours may have changed."""
+    one = sessions.of[place]
+    changed = r - u < one.low or r + u > one.high
+    one.first, one.last = min(one.first, r), max(one.last, r)
+    one.low, one.high = min(one.low, r - u), max(one.high, r + u)
+    cover(sessions, one, r + u - gap + 1, r - u - 1)
+    code, epoch = clock
+    if one.clock != SEVERAL and (one.clock != code or one.epoch != epoch):
+        one.clock = SEVERAL
+        changed = True
+    if vague:
+        one.vague = 1
+    return bool(changed)
+
+
+@kernel
+def _reach(place: int, gap: int, sessions: Sessions, st: Record) -> None:
+    """Events of a session may lie further off: marks emitted sessions there as stale."""
+    of, one = sessions.of, sessions.of[place]
+    one.far_low, one.far_high = min(one.far_low, one.low), max(one.far_high, one.high)
+    other, goes_on = one.before, True
+    while other != NONE and goes_on:
+        goes_on = of[other].far_low > one.low
+        of[other].far_low = min(of[other].far_low, one.low)
+        if other != one.before and of[other].emitted and one.low - of[other].high < gap:
+            of[other].stale = st.stale = 1
+        other = of[other].before
+    other, goes_on = one.after, True
+    while other != NONE and goes_on:
+        goes_on = of[other].far_high < one.high
+        of[other].far_high = max(of[other].far_high, one.high)
+        if other != one.after and of[other].emitted and of[other].low - one.high < gap:
+            of[other].stale = st.stale = 1
+        other = of[other].after
+
+
+@inline
+def ask(sessions: Sessions, st: Record, place: int, wanted: bool) -> None:
+    """Queues session ``place``, to be emitted next; ``wanted``: whether it may have a result."""
+    asked = sessions.queue[st.queued]
+    asked.session, asked.wanted = place, wanted
+    st.queued += 1
+
+
+@kernel
+def _merge(one: int, other: int, book: SessionBook, st: Record) -> int:
+    """Session ``other`` becomes part of ``one``, the one before it."""
+    held, sessions = book.held, book.sessions
+    into, lost = sessions.of[one], sessions.of[other]
+    if lost.emitted or held.cells.slot[other] != NONE:  # early
+        ask(sessions, st, other, False)
+    into.last, into.high = max(into.last, lost.last), max(into.high, lost.high)
+    into.first, into.low = min(into.first, lost.first), min(into.low, lost.low)
+    into.far_high = max(into.far_high, lost.far_high)
+    into.vague = max(into.vague, lost.vague)
+    if into.clock != lost.clock or into.epoch != lost.epoch:
+        into.clock = SEVERAL
+    cover_all(sessions, into, lost)
+    into.after = lost.after
+    sessions.of[lost.group if lost.after == NONE else lost.after].before = one
+    merge_cell(held.sums, other, held.sums, one)
+    clear(held.sums, other)
+    cells = held.cells
+    cells.rows[one] += cells.rows[other]
+    if cells.first[other] != NONE:
+        if cells.first[one] == NONE:
+            cells.first[one] = cells.first[other]
+        else:
+            held.kept.next[cells.last[one]] = cells.first[other]
+        cells.last[one] = cells.last[other]
+        cells.first[other] = cells.last[other] = NONE
+    lost.merged, lost.stale = 1, 0
+    return one
+
+
+@inline
+def _correct(
+    place: int, changed: bool, batch: OwnBatch, sessions: Sessions, st: Record
+) -> None:  # fmt: skip
+    """Retracts and replaces what a row changes in emitted sessions."""
+    of, gap, every = sessions.of, batch.size, batch.on_change
+    one, before, after = of[place], of[place].before, of[place].after
+    near = changed and before != NONE and one.low - of[before].high < gap
+    if near and (of[before].emitted or every):
+        ask(sessions, st, before, True)
+    if one.emitted:
+        ended = ends(one, gap, st) <= st.frontier
+        ask(sessions, st, place, ended or every)
+        if not ended:
+            one.emitted = 0
+            if not one.in_open:
+                open_again(place, gap, sessions, st)
+    elif every:
+        ask(sessions, st, place, True)
+    near = changed and after != NONE and of[after].low - one.high < gap
+    if near and (of[after].emitted or every):
+        ask(sessions, st, after, True)
+
+
+@kernel
+def drop(place: int, book: SessionBook, gap: int) -> None:
+    """Unlinks a final session, and its group's cell if it is the last one."""
+    of, one = book.sessions.of, book.sessions.of[place]
+    if one.before != NONE:
+        of[one.before].after = one.after
+    other = one.before
+    while other != NONE and one.low - of[other].far_high < gap:
+        if not is_apart(of[other], one, gap):
+            of[other].vague = 1
+        other = of[other].before
+    other = one.after
+    while other != NONE and of[other].far_low - one.high < gap:
+        if not is_apart(one, of[other], gap):
+            of[other].vague = 1
+        other = of[other].after
+    of[one.group if one.after == NONE else one.after].before = one.before
+    if of[one.group].before == NONE:
+        free_window(book.held.cells, one.group)
+
+
+# What a session says: its values, where it lies, and whether it is one under every clock error.
+
+
+@inline
+def is_apart(one: Record, other: Record, gap: int) -> bool:
+    """Whether session ``other``, after ``one``, is another under every error of their clocks."""
+    if one.clock != SEVERAL and one.clock == other.clock and one.epoch == other.epoch:
+        differ = abs((one.high - one.last) - (other.first - other.low))
+        return bool(other.first - one.last - differ >= gap)
+    return bool(other.low - one.high >= gap)
+
+
+@inline
+def _is_unsure(place: int, book: SessionBook, gap: int) -> bool:
+    of = book.sessions.of
+    one, before, after = of[place], of[place].before, of[place].after
+    if one.vague:
+        return True
+    several = one.clock == SEVERAL and book.held.cells.rows[place] > 1
+    if several and not is_whole(book.sessions, one, gap):
+        return True
+    if before != NONE and not is_apart(of[before], one, gap):
+        return True
+    if after != NONE and not is_apart(one, of[after], gap):
+        return True
+    far_before = of[before].before if before != NONE else NONE
+    far_after = of[after].after if after != NONE else NONE
+    return bool(
+        (far_before != NONE and one.low - of[far_before].far_high < gap)
+        or (far_after != NONE and of[far_after].far_low - one.high < gap)
+    )
+
+
+@kernel
+def emit_session(
+    place: int, wanted: bool, batch: OwnBatch, book: SessionBook, st: Record, at: int
+) -> None:
+    """Updates the emitted result of a session; ``wanted``: whether it may have one."""
+    scratch, gap, one = book.scratch, batch.size, book.sessions.of[place]
+    there = wanted
+    if there:
+        known = batch.known + st.gap
+        missing = missing_between(batch.gaps, known, one.first - gap, one.last + gap)
+        read_content(book.held, place, STAGE_LAST, missing, (0, 0), scratch)
+        refuted = is_refuted(st, one.first - gap, one.last + gap)
+        if refuted or _is_unsure(place, book, gap):
+            without_bounds(book.held, scratch)
+        put_extent(book.held, scratch, one.first, one.last + gap)
+    settle(book, place, STAGE_LAST, 0, there, at)

@@ -1,0 +1,300 @@
+"""WINDOW SESSION: per group, events less than a gap apart, until the gap's silence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from edge_agent.records import DEFAULT_SITE
+from engine.kernels.jit import inline, kernel, njit
+from engine.kernels.records import NONE, Record, one
+from engine.kernels.tables import pop, push
+from engine.operators.window import group_windows as b
+from engine.operators.window.assign import INT_MIN
+from engine.operators.window.emitted import forget_emitted
+from engine.operators.window.group_windows import OwnWindows
+from engine.operators.window.session import state as h
+from engine.operators.window.session.enter import ask, drop, emit_session, ends, enter
+from engine.operators.window.session.state import SPARE, SessionBook, uncover
+from engine.operators.window.settings import UNLIKELY, WindowSettings
+from engine.operators.window.state.accumulate import clear
+from engine.operators.window.state.cells import copied, forget, free_window
+from engine.operators.window.uncertainty.missing import (
+    GapTable,
+    become_known,
+    filled_by,
+    part_of,
+    take_off,
+)
+from engine.query.plan import WindowPlan
+
+# The pass over released rows for sessions: what ends, what gets known, then the next row.
+#
+# Sequential in row order, so results do not depend on how the stream is cut into batches. A session
+# is emitted when progress has passed its last event by the gap plus the largest clock error seen so
+# far, at most half of the gap. It is forgotten one gap after it is final, so that an event which
+# would have belonged to it is not taken for another session's, and when no event can err by so much
+# that it could have been part of it.
+
+
+@njit
+def run(batch: b.OwnBatch, book: SessionBook) -> int:
+    """Go on from the state's row; gives ``DONE`` or why it stopped (``window.own``).
+
+    Only one place emits and one adds up, as compiling each call takes seconds.
+    """
+    st, n = book.state[0], len(batch.rows.ref)
+    while True:
+        if st.flush or st.queued > 0 or st.entries == len(book.entries.row):
+            b.add_entries(batch, book, st)
+            for j in range(st.queued):
+                asked = book.sessions.queue[j]
+                place = asked.session
+                emit_session(place, asked.wanted == 1, batch, book, st, st.emit_at)
+                _free_merged(place, book)
+            st.queued, st.flush = 0, 0
+        why = _room(batch, book)
+        if why == b.DONE and _settled(batch, book, st):
+            i = st.row
+            what = b.due(i, batch, st)
+            if what == b.GAP:
+                become_known(batch.gaps, batch.known + st.gap)
+                _mark(batch.gaps, batch.known + st.gap, batch, book, st)
+                st.gap += 1
+            elif what == b.STEP:
+                b.take_step(batch, st)
+            elif what == b.TICK:
+                _emit_next_open(batch, book, st)
+            elif i < n:
+                _take_row(i, batch, book, st)
+            elif st.entries == 0:
+                return why
+            else:
+                st.flush = 1
+        elif why != b.DONE:
+            if st.entries == 0:
+                return why
+            st.flush = 1
+
+
+@inline
+def _room(batch: b.OwnBatch, book: SessionBook) -> int:
+    """``DONE`` if there is room for whatever one step may ask for."""
+    sessions = book.sessions
+    if sessions.tally[0].live > len(sessions.seam) - SPARE:
+        return b.GROW_MORE
+    return b.room(batch, book, SPARE)
+
+
+@inline
+def _settled(batch: b.OwnBatch, book: SessionBook, st: Record) -> bool:
+    """Whether progress so far ends no session, and makes none leave; else one step is taken."""
+    sessions = book.sessions
+    ended = st.open > 0 and st.frontier >= sessions.closes[sessions.open[0]]
+    if ended or (st.stale and st.frontier == b.END):
+        _close_first(ended, batch.size, batch.horizon, book, st)
+        return False
+    if st.kept > 0 and st.frontier >= sessions.leaves[sessions.kept[0]]:
+        _forget_first(batch.size, batch.horizon, book, st)
+        return False
+    return True
+
+
+@inline
+def _emit_next_open(batch: b.OwnBatch, book: SessionBook, st: Record) -> None:
+    """Ask for an open session's value so far, one at a time."""
+    sessions = book.sessions
+    while st.ticked < st.open:
+        place = sessions.open[st.ticked]
+        st.ticked += 1
+        if not sessions.of[place].merged:
+            st.emit_at = batch.agenda.tick_at[st.tick]
+            ask(sessions, st, place, True)
+            return
+    st.ticked = 0
+    st.tick += 1
+
+
+@inline
+def _take_row(i: int, batch: b.OwnBatch, book: SessionBook, st: Record) -> None:
+    rows = batch.rows
+    taken = len(rows.selected) == 0 or rows.selected[i]
+    if taken and (len(rows.how) == 0 or rows.how[i] != UNLIKELY):
+        st.emit_at = rows.release[i]
+        if not enter(i, batch, book, st):
+            st.flush = 1
+            return
+    part = part_of(batch.gaps, i)
+    if part != NONE:
+        filled = filled_by(batch.gaps, batch.known + st.gap, part)
+        if filled != NONE:
+            _mark(batch.gaps, filled, batch, book, st)
+            take_off(batch.gaps, filled, part)
+    b.row_taken(i, rows, st)
+
+
+@kernel
+def _mark(gaps: GapTable, j: int, batch: b.OwnBatch, book: SessionBook, st: Record) -> None:
+    """What is missing in gap ``j`` has changed: emitted sessions beside it are stale."""
+    of, gap = book.sessions.of, batch.size
+    for place in range(st.kept):
+        one = of[book.sessions.kept[place]]
+        if one.emitted and gaps.first[j] < one.last + gap and gaps.last[j] > one.first - gap:
+            one.stale = 1
+            st.stale = 1
+
+
+@kernel
+def _free_merged(place: int, book: SessionBook) -> None:
+    """Frees a merged session that neither waits nor may be corrected."""
+    one = book.sessions.of[place]
+    if one.merged:
+        forget_emitted(book.held.cells, book.standing, place)
+        if not one.in_open and not one.in_kept:
+            free_window(book.held.cells, place)
+
+
+@kernel
+def _close_first(ended: bool, gap: int, horizon: int, book: SessionBook, st: Record) -> None:
+    """Emits the session that ends first; before it, stale ones, one at a time."""
+    sessions = book.sessions
+    place = sessions.open[0]
+    one, due = sessions.of[place], sessions.closes[place]
+    closes = ends(one, gap, st) + st.widest
+    st.emit_at = st.frontier_at
+    if st.stale and (not ended or (not one.merged and closes <= due)):
+        while st.scanned < st.kept:
+            other = sessions.kept[st.scanned]
+            st.scanned += 1
+            if sessions.of[other].stale:
+                sessions.of[other].stale = 0
+                if sessions.of[other].emitted:
+                    ask(sessions, st, other, True)
+                    return
+        st.stale, st.scanned = 0, 0
+        return
+    pop(sessions.open, st.open, sessions.closes)
+    st.open -= 1
+    one.in_open = 0
+    if one.merged:
+        if not one.in_kept:
+            free_window(book.held.cells, place)
+    elif closes > due:
+        sessions.closes[place] = closes
+        push(sessions.open, st.open, sessions.closes, place)
+        st.open += 1
+        one.in_open = 1
+    else:
+        one.emitted = 1
+        ask(sessions, st, place, True)
+        if not one.in_kept:
+            _keep(place, one.high + st.reach + 2 * gap + horizon, book, st)
+
+
+@inline
+def _keep(place: int, until: int, book: SessionBook, st: Record) -> None:
+    sessions = book.sessions
+    sessions.leaves[place] = until
+    push(sessions.kept, st.kept, sessions.leaves, place)
+    st.kept += 1
+    sessions.of[place].in_kept = 1
+
+
+@kernel
+def _forget_first(gap: int, horizon: int, book: SessionBook, st: Record) -> None:
+    sessions, held = book.sessions, book.held
+    place = sessions.kept[0]
+    one = sessions.of[place]
+    pop(sessions.kept, st.kept, sessions.leaves)
+    st.kept -= 1
+    one.in_kept = 0
+    if one.merged:
+        if not one.in_open:
+            free_window(held.cells, place)
+        return
+    due = one.high + st.reach + 2 * gap + horizon
+    if not one.emitted:
+        return
+    if due > sessions.leaves[place]:
+        _keep(place, due, book, st)
+        return
+    drop(place, book, gap)
+    forget_emitted(held.cells, book.standing, place)
+    forget(held.kept, held.cells, place)
+    uncover(sessions, one)
+    clear(held.sums, place)
+    free_window(held.cells, place)
+
+
+# WINDOW SESSION: per group, events less than a gap apart, until the gap's silence.
+#
+# Source: Akidau et al. 2015 (Dataflow) 2.2, windows that merge. A session is [first, last + gap);
+# an event that lies less than a gap from two sessions merges them. A session is emitted when
+# progress has passed its end (``window.session.run``), and corrected like windows of time.
+# Whether it is exactly one session may depend on the clocks (``window.session.state``,
+# ``is_apart``): then it is uncertain, and all of its events are ambiguous.
+
+
+_SEAMS = 64
+
+
+class SessionWindows(OwnWindows):
+    """Operator of a ``WindowPlan`` of the kind SESSION."""
+
+    lasting = h.LASTING
+
+    def __init__(
+        self, plan: WindowPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE
+    ) -> None:
+        super().__init__(plan, settings, site)
+        self._sessions = h.new_sessions(len(self._held.cells.window), _SEAMS)
+
+    def counters(self) -> dict[str, int]:
+        """Rows too late, or without room."""
+        st = self._state
+        return {"too_late": int(st["too_late"][0]), "refused_groups": int(st["refused"][0])}
+
+    def _new_state(self) -> np.ndarray:
+        return one(h.STATE, frontier=INT_MIN // 2, frontier_at=INT_MIN)
+
+    def _size_and_step(self) -> tuple[int, int]:
+        return self.plan.size_ns, 0
+
+    def _pass(self, batch: b.OwnBatch) -> int:
+        book = h.SessionBook(
+            self._state, self._held, self._standing, self._outbox, self._scratch, self._entries,
+            self._sessions,
+        )  # fmt: skip
+        return run(batch, book)
+
+    def _oldest(self) -> int:
+        cells = self._held.cells
+        live = cells.table[cells.table >= 0]
+        first = self._sessions.of["first"][live[cells.window[live] > 0]]
+        return int(first.min(initial=b.END)) - 2 * self.plan.size_ns
+
+    def _mark_refuted(self, low: int, high: int) -> None:
+        gap, kept = self.plan.size_ns, self._sessions.kept[: int(self._state["kept"][0])]
+        of = self._sessions.of[kept]
+        mine = (of["emitted"] == 1) & (of["first"] - gap < high) & (of["last"] + gap >= low)
+        self._sessions.of["stale"][kept[mine]] = 1
+        self._state["stale"] |= mine.any()
+
+    def _grow_more(self, why: int) -> None:
+        if why == b.GROW_CELLS:
+            self._sessions = h.more_sessions(self._sessions, len(self._held.cells.window))
+        elif why == b.GROW_MORE:
+            self._sessions = h.more_seams(self._sessions)
+
+    def codes(self) -> np.ndarray | None:
+        base = super().codes()
+        clocks = self._sessions.of["clock"]
+        return clocks if base is None else np.concatenate([base, np.unique(clocks)])
+
+    def snapshot(self) -> dict[str, Any]:
+        return super().snapshot() | {"sessions": copied(self._sessions._asdict())}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        self._sessions = h.Sessions(**copied(state["sessions"]))

@@ -1,0 +1,215 @@
+"""The state of each session, and whether it stays one however wrong its clocks are."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from engine.kernels.jit import inline, kernel
+from engine.kernels.records import NONE, Record, numbers_of, record
+from engine.operators.window.emitted import EmittedResults, ResultBuffer
+from engine.operators.window.panes.state import Entries
+from engine.operators.window.state.content import REFUTED, Content, Held
+
+# What is known of each session beside its sums: where it lies, and what its clocks leave open.
+#
+# A session is a cell of ``window.state.cells``; its records here have the cell's number.
+# Those of a group are chained in order of time from the group's own cell, whose tag has no part.
+
+
+SESSION: Final = record(
+    "first", "last", "low", "high", "far_low", "far_high", "solid_from", "solid_to", "seams",
+    "vague", "clock", "epoch", "group", "before", "after", "emitted", "stale", "merged",
+    "in_open", "in_kept",
+)  # fmt: skip
+"""``first``, ``last``: times of its ends; ``low``, ``high``: the least and largest that any of its
+events may have [ns]; ``far_low``: the least of it and of all sessions of the group behind it,
+``far_high``: the largest of it and of all before it. ``solid_from`` ... ``seams``: of
+``engine.operators.window.session.state``. ``vague``: of some event more is open than silence tells.
+``clock``, ``epoch``: the clock of all its events; ``SEVERAL`` clocks. ``group``: the group's cell;
+``before``, ``after``: sessions next to it, or -1. ``emitted``: closed, with its result out;
+``stale``: ``missing`` has changed since. ``merged``: now part of another one. ``in_open``,
+``in_kept``: whether the heaps have it. Of a group's cell ``before`` is its newest session.
+"""
+SEVERAL: Final = -2
+SEAM: Final = record("start", "end", "next")
+ASKED: Final = record("session", "wanted")
+TALLY: Final = record("free", "live")
+LASTING: Final = (
+    "frontier", "frontier_at", "widest", "reach", "sessions", "open", "kept", "stale", "too_late",
+    "refused", *REFUTED,
+)  # fmt: skip
+BATCH: Final = (
+    "row", "step", "gap", "tick", "ticked", "entries", "queued", "scanned", "flush", "emit_at",
+)  # fmt: skip
+STATE: Final = record(*LASTING, *BATCH)
+"""``frontier``: progress, and since when; ``reach``: the largest uncertainty so far [ns], and
+``widest``: at most half of the gap, for which silence is waited;
+``sessions`` so far; sizes of the heaps; whether emitted sessions are stale; counters; and the
+position of the pass in its batch: ``ticked`` open sessions with early results, how many sessions
+are queued, and how far stale ones were sought.
+"""
+SPARE: Final = 8
+"""More cells, seams, kept events and results than one step of the pass can ask for."""
+
+
+class Sessions(NamedTuple):
+    """``of``: SESSION per cell. ``closes``, ``leaves``: per cell [ns], keys of the heaps of cells
+    ``open`` (not yet emitted) and ``kept`` (emitted, may be corrected). ``seam``: SEAM pool;
+    ``tally``. ``queue``: ASKED, the next to emit and whether it may have a result.
+    """
+
+    of: np.ndarray
+    closes: np.ndarray
+    leaves: np.ndarray
+    open: np.ndarray
+    kept: np.ndarray
+    seam: np.ndarray
+    tally: np.ndarray
+    queue: np.ndarray
+
+
+class SessionBook(NamedTuple):
+    """What the pass changes; ``state``: one STATE."""
+
+    state: np.ndarray
+    held: Held
+    standing: EmittedResults
+    outbox: ResultBuffer
+    scratch: Content
+    entries: Entries
+    sessions: Sessions
+
+
+def new_sessions(cells: int, seams: int) -> Sessions:
+    """None yet, with room for so many."""
+    seam = np.zeros(seams, SEAM)
+    seam["next"] = np.arange(1, seams + 1)
+    seam["next"][-1] = NONE
+    closes, leaves, opened, kept = (np.zeros(cells, np.int64) for _ in range(4))
+    return Sessions(
+        np.zeros(cells, SESSION), closes, leaves, opened, kept, seam, np.zeros(1, TALLY),
+        np.zeros(SPARE, ASKED),
+    )  # fmt: skip
+
+
+def more_sessions(sessions: Sessions, cells: int) -> Sessions:
+    """A copy with room for ``cells``."""
+    old, made = len(sessions.of), new_sessions(cells, len(sessions.seam))
+    numbers_of(made.of)[:old] = numbers_of(sessions.of)
+    for name in ("closes", "leaves", "open", "kept"):
+        getattr(made, name)[:old] = getattr(sessions, name)
+    return made._replace(seam=sessions.seam, tally=sessions.tally)
+
+
+def more_seams(sessions: Sessions) -> Sessions:
+    """A copy with room for twice as many seams, which keep their numbers."""
+    old = len(sessions.seam)
+    seam = new_sessions(1, 2 * old).seam
+    seam[:old] = sessions.seam
+    seam["next"][-1] = sessions.tally["free"][0]
+    tally = sessions.tally.copy()
+    tally["free"] = old
+    return sessions._replace(seam=seam, tally=tally)
+
+
+# Whether the events of a session stay one session however wrong their clocks are.
+#
+# With a gap g, an event known to lie in [low, high] keeps a session from being parted at x, between
+# events up to x and events from x + g on, if it surely lies between the two: high - g < x < low. If
+# each event's clock errs by itself, a session can be parted exactly where no event does that. The
+# places that some event keeps are a few stretches (of integers); most often one. They do not depend
+# on the order in which the events came, and those of two sessions that merge are put together.
+
+
+@inline
+def cover(sessions: Sessions, one: Record, start: int, end: int) -> None:
+    """Session ``one`` is kept from being parted in [start, end], too."""
+    if start > end:
+        return
+    if one.seams == NONE and start <= one.solid_to + 1 and end >= one.solid_from - 1:
+        one.solid_from = min(one.solid_from, start)
+        one.solid_to = max(one.solid_to, end)
+    else:
+        _put(sessions, one, start, end)
+
+
+@kernel
+def _put(sessions: Sessions, one: Record, start: int, end: int) -> None:
+    seam = sessions.seam
+    before, place = NONE, one.seams
+    while place != NONE:
+        following = seam[place].next
+        if start <= seam[place].end + 1 and end >= seam[place].start - 1:
+            start, end = min(start, seam[place].start), max(end, seam[place].end)
+            if before == NONE:
+                one.seams = following
+            else:
+                seam[before].next = following
+            _free(sessions, place)
+        else:
+            before = place
+        place = following
+    if one.solid_from > one.solid_to:
+        one.solid_from, one.solid_to = start, end
+    elif start <= one.solid_to + 1 and end >= one.solid_from - 1:
+        one.solid_from = min(one.solid_from, start)
+        one.solid_to = max(one.solid_to, end)
+    elif start > one.solid_to:
+        _chain(sessions, one, one.solid_from, one.solid_to)
+        one.solid_from, one.solid_to = start, end
+    else:
+        _chain(sessions, one, start, end)
+
+
+@inline
+def _chain(sessions: Sessions, one: Record, start: int, end: int) -> None:
+    place = sessions.tally[0].free
+    seam = sessions.seam[place]
+    sessions.tally[0].free = seam.next
+    sessions.tally[0].live += 1
+    seam.start, seam.end, seam.next = start, end, one.seams
+    one.seams = place
+
+
+@inline
+def _free(sessions: Sessions, place: int) -> None:
+    sessions.seam[place].next = sessions.tally[0].free
+    sessions.tally[0].free = place
+    sessions.tally[0].live -= 1
+
+
+@kernel
+def uncover(sessions: Sessions, one: Record) -> None:
+    """Forget the stretches of a session."""
+    while one.seams != NONE:
+        place = one.seams
+        one.seams = sessions.seam[place].next
+        _free(sessions, place)
+
+
+@kernel
+def cover_all(sessions: Sessions, one: Record, other: Record) -> None:
+    """What keeps session ``other`` together keeps ``one``, too."""
+    cover(sessions, one, other.solid_from, other.solid_to)
+    while other.seams != NONE:
+        place = other.seams
+        start, end = sessions.seam[place].start, sessions.seam[place].end
+        other.seams = sessions.seam[place].next
+        _free(sessions, place)
+        cover(sessions, one, start, end)
+
+
+@kernel
+def is_whole(sessions: Sessions, one: Record, gap: int) -> bool:
+    """Whether nothing can part session ``one``, which has several events."""
+    start, end = one.low, one.high - gap
+    if start > end or (one.solid_from <= start and one.solid_to >= end):
+        return True
+    place = one.seams
+    while place != NONE:
+        if sessions.seam[place].start <= start and sessions.seam[place].end >= end:
+            return True
+        place = sessions.seam[place].next
+    return False

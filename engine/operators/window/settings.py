@@ -1,0 +1,144 @@
+"""Bounds of windows, and their short form ``horizon=D``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from engine.barrier.registry import BarrierSettings
+from engine.core.errors import UserError
+from engine.core.units import DURATION_MAX_NS, parse_duration
+from engine.kernels.jit import inline
+from engine.query.plan import Drift, Plan, WindowPlan, asked_plan
+
+_DEFAULT_HORIZON_NS: Final = 60 * 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSettings:
+    """How long closed windows can be corrected, and how many cells may be held.
+
+    ``correction_horizon_ns``: None means 60 s or one window size, whichever is longer.
+    ``cells_max``: at most this many (window, key, part); a power of two. Rows beyond are counted.
+    ``barrier``: which progress closes windows (``window.progress``); None: the order's.
+    """
+
+    correction_horizon_ns: int | None = None
+    cells_max: int = 1 << 22
+    barrier: BarrierSettings | None = None
+
+
+def horizon_ns(settings: WindowSettings, size_ns: int) -> int:
+    """How long windows of ``size_ns`` are kept after their end."""
+    horizon = settings.correction_horizon_ns
+    return max(_DEFAULT_HORIZON_NS, size_ns) if horizon is None else horizon
+
+
+def parse_window(text: str, time_unit: str = "ns") -> WindowSettings:
+    """Settings of windows from their short form.
+
+    >>> parse_window("horizon=10m")
+    WindowSettings(correction_horizon_ns=600000000000, cells_max=4194304, barrier=None)
+
+    Args:
+        text: ``horizon=D``: how long after its end a window is corrected; 0 is never.
+        time_unit: unit of durations written without one.
+
+    Raises:
+        UserError: anything else.
+    """
+    name, equals, span = (part.strip() for part in text.strip().partition("="))
+    if name != "horizon" or not equals:
+        raise UserError(f"window {text[:40]!r} is unknown; use horizon=DURATION, as in horizon=10m")
+    found = parse_duration(span, time_unit)
+    if found > DURATION_MAX_NS:
+        raise UserError(f"window {text[:40]!r}: at most {DURATION_MAX_NS} ns")
+    return WindowSettings(correction_horizon_ns=found)
+
+
+def read_window(text: str | None, time_unit: str, plans: Iterable[Plan]) -> WindowSettings:
+    """The settings of ``--window``; those by default if it is not given.
+
+    Raises:
+        UserError: no query has windows; as ``parse_window``.
+    """
+    if text is None:
+        return WindowSettings()
+    if not any(asked_plan(plan).windows for plan in plans):
+        raise UserError("--window is for SELECT ... WINDOW; a pattern's is --purge late:D")
+    return parse_window(text, time_unit)
+
+
+# R19's drift windows LOW, MIDDLE and HIGH: one window shifted by -T_a/2, 0 and +T_a/2.
+#
+# Source: R19 3.2.3.1, Fig 3.4, Eq 3.16. An event's offset is known to half its delay only, so
+# events near an edge may belong to the neighbouring window. Times are integers, so the three
+# windows hold exactly: LOW ``[s - floor(T_a/2), e - floor(T_a/2))``, MIDDLE ``[s, e)``, HIGH
+# ``[s + ceil(T_a/2), e + ceil(T_a/2))``.
+
+
+LOW: Final = 1
+MIDDLE: Final = 2
+HIGH: Final = 4
+"""Bits of a cell's part: the drift windows that the events of the cell fall into."""
+CERTAIN: Final = 8
+"""The events lie in [s, e) whatever their clock error is within their uncertainty."""
+AMBIGUOUS: Final = 16
+"""The events may lie in [s, e) or not, depending on their clock error."""
+PART_BITS: Final = 5
+WHOLE: Final = LOW | MIDDLE | HIGH | CERTAIN
+
+WINDOWS: Final = (("low", LOW), ("middle", MIDDLE), ("high", HIGH))
+
+SURE, LIKELY, UNLIKELY = 0, 1, 2
+"""Whether WHERE takes a row: under every error of its clock; not under every, but at its time as it
+was measured; the other way round."""
+
+
+class Geometry(NamedTuple):
+    """The windows' size, how far LOW and HIGH reach, how long closed windows are kept, and from one
+    window's start to the next one's [ns]. Window k is [k * step, k * step + size).
+    """
+
+    size: int
+    low_shift: int
+    high_shift: int
+    horizon: int
+    step: int
+
+
+@inline
+def first_with(geo: Geometry, time: int) -> int:
+    """The first window that holds ``time``, or would if it were not between two."""
+    return (time - geo.size) // geo.step + 1
+
+
+def considered_delay(plan: WindowPlan, t_a: int, delays: np.ndarray) -> tuple[int, int]:
+    """(T_a, sources left out of it) for the windows of ``plan``.
+
+    In a window not longer than T_a every event is ambiguous (R19 3.2.3.1). Where that is so only
+    for the sake of some sources, R19's windows are shifted by the largest delay of the others.
+    The events of those left out still count; they are ambiguous by their own uncertainty.
+
+    Args:
+        plan: the query.
+        t_a: the largest of ``delays`` [ns].
+        delays: of the site's synchronised sources [ns].
+
+    Raises:
+        UserError: ``DRIFT`` without a source whose delay is shorter than the window.
+    """
+    if plan.drift is Drift.NONE or t_a < plan.size_ns:
+        return t_a, 0
+    kind = "TUMBLING" if plan.every_ns is None else "SLIDING"
+    shorter = delays[delays < plan.size_ns]
+    if not len(shorter):
+        raise UserError(
+            f"query {plan.name!r}: WINDOW {kind} {plan.size_ns} ns is not longer than the site's "
+            f"largest delay T_a = {t_a} ns, nor than that of any of its sources, so every event "
+            "would be ambiguous; use a longer window, improve the time sync, or leave DRIFT out"
+        )
+    return int(shorter.max()), len(delays) - len(shorter)

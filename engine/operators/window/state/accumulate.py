@@ -1,0 +1,446 @@
+"""Sums that grow one value at a time, per cell: exact for integers, compensated for floats.
+
+Integer sums are kept in two words (128 bits in effect), so they are exact. Float sums carry the
+rounding error along (Neumaier 1974, "Rundungsfehleranalyse"), the deviation's moments follow
+Welford 1962 and are joined by Chan, Golub & LeVeque 1979, of values less the first one: what is
+lost is small against the deviations, however large the values are. All are strictly sequential per
+cell.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from engine.kernels.jit import inline, kernel
+from engine.kernels.records import NONE, Record, record
+from engine.operators.window.state.number import HALF_WORD, LOW_WORD
+from engine.query.plan import Aggregate, Expression
+
+# Values of one event each: the first, the last, that where another value is least or largest.
+#
+# A *pick* has a key, which is the event's time or that other value, and takes the event with the
+# smallest or largest one; of equal ones the earliest, or for the last the latest, by reference
+# time, then by release. Keys are integers in the order of their values, so floats compare like
+# integers. The result does not depend on the order in which cells are merged.
+
+
+PICKED: Final = record("value", "key", "sign", "tie")
+"""Which arguments: of the value, and of the key (-1: the time). ``sign``: 1 the smallest key, -1
+the largest; ``tie``: 1 the earliest of equal ones, -1 the latest."""
+PICK: Final = record("there", "key", "value", "ref", "number")
+"""Of one cell: whether it has a value; its key, its value (an integer, a float's bits or a text's
+code), its event's time [ns] and number in order of release."""
+FUNCTIONS: Final = {"first": (1, 1), "last": (-1, -1), "min_by": (1, 1), "max_by": (-1, 1)}
+"""Sign and tie."""
+_REST: Final = 2**63 - 1
+"""All bits but the sign's."""
+MINUS_ZERO: Final = -(2**63)
+"""The bits of -0.0, which equals 0.0."""
+
+
+def picked_of(aggregates: tuple[Aggregate, ...], place: dict[Expression, int]) -> np.ndarray:
+    """PICKED of those aggregates that pick, in their order; ``place`` has their arguments'."""
+    found = [
+        (place[one.argument], NONE if one.by is None else place[one.by], *FUNCTIONS[one.function])
+        for one in aggregates
+        if one.function in FUNCTIONS and one.argument is not None
+    ]
+    return np.array(found, PICKED)
+
+
+def widen_picks(picked: np.ndarray, picks: np.ndarray, m: int) -> None:
+    """From now on argument ``m`` is a float (earlier ones were integers)."""
+    for spec, mine in zip(picked, picks, strict=True):
+        if spec["value"] == m:
+            mine["value"] = mine["value"].astype(np.float64).view(np.int64)
+        if spec["key"] == m:
+            bits = (mine["key"].astype(np.float64) + 0.0).view(np.int64)
+            mine["key"] = np.where(bits >= 0, bits, bits ^ _REST)
+
+
+@inline
+def _ordered(bits: int) -> int:
+    """An integer that is in the order of the float with these bits; 0.0 and -0.0 are equal."""
+    if bits >= 0:
+        return bits
+    return 0 if bits == MINUS_ZERO else bits ^ _REST
+
+
+@inline
+def _beats(spec: Record, key: int, ref: int, number: int, one: Record) -> bool:
+    """Whether an event is to be picked in place of ``one``."""
+    if key != one.key:
+        return bool((key < one.key) == (spec.sign > 0))
+    if ref != one.ref:
+        return bool((ref < one.ref) == (spec.tie > 0))
+    if number != one.number:
+        return bool((number < one.number) == (spec.tie > 0))
+    return bool(spec.tie < 0)
+
+
+@kernel
+def add_picks(
+    row: np.ndarray, cell: np.ndarray, ints: np.ndarray, valid: np.ndarray, ref: np.ndarray,
+    number: np.ndarray, of: np.ndarray, picked: np.ndarray, picks: np.ndarray,
+) -> None:  # fmt: skip
+    """Add ``row[j]`` to cell ``cell[j]``; ``number`` is empty if rows come in order of release."""
+    for p in range(len(picked)):
+        spec = picked[p]
+        v, k = spec.value, spec.key
+        for j in range(len(row)):
+            i = row[j]
+            if not valid[v, i] or (k >= 0 and not valid[k, i]):
+                continue
+            key = ref[i] if k < 0 else ints[k, i]
+            if k >= 0 and of[k].is_float:
+                key = _ordered(key)
+            of_row = number[i] if len(number) > 0 else 0
+            one = picks[p, cell[j]]
+            if one.there == 0 or _beats(spec, key, ref[i], of_row, one):
+                one.there, one.key, one.value = 1, key, ints[v, i]
+                one.ref, one.number = ref[i], of_row
+
+
+@kernel
+def merge_picks(
+    picked: np.ndarray, picks: np.ndarray, cell: int, into: np.ndarray, target: int
+) -> None:
+    """Add what ``cell`` picked to ``target``."""
+    for p in range(len(picked)):
+        more, one = picks[p, cell], into[p, target]
+        if more.there and (
+            one.there == 0 or _beats(picked[p], more.key, more.ref, more.number, one)
+        ):
+            one.there, one.key, one.value = 1, more.key, more.value
+            one.ref, one.number = more.ref, more.number
+
+
+@kernel
+def best_pick(picked: np.ndarray, picks: np.ndarray, p: int, cells: np.ndarray) -> int:
+    """Which of ``cells`` has the event of pick ``p``, or -1."""
+    best = NONE
+    for cell in cells:
+        more = picks[p, cell]
+        if more.there and (
+            best == NONE or _beats(picked[p], more.key, more.ref, more.number, picks[p, best])
+        ):
+            best = cell
+    return int(best)
+
+
+OF: Final = np.dtype([("is_float", "?"), ("moments", "?"), ("keeps_all", "?"), ("typed", "i1")])
+"""Of an attribute: whether it is a float (so far), whether its moments are needed, and whether all
+of its values are; of what type they are: ``UNTYPED`` so far, ``NUMBERS_ALONE``, or ``TEXTS`` by
+their codes."""
+UNTYPED, NUMBERS_ALONE, TEXTS = 0, 1, 2
+INTS: Final = record("high", "low", "smallest", "largest")
+"""Sum of integers, in two words, and the ends."""
+FLOATS: Final = np.dtype([("total", "f8"), ("rest", "f8"), ("smallest", "f8"), ("largest", "f8")])
+"""Sum of floats and its rounding error, and the ends."""
+MOMENTS: Final = np.dtype(
+    [("count", "f8"), ("base", "i8"), ("shift", "f8"), ("mean", "f8"), ("squares", "f8")]
+)
+"""``base``, ``shift``: the first value, as an integer and as a float; ``mean``: of all values, less
+the first; ``squares``: sum of squared deviations."""
+
+
+_HALF_OF_ALL: Final = 2.0**62
+"""Integers closer than this differ by one."""
+
+
+class Sums(NamedTuple):
+    """Of ``m`` attributes and ``c`` cells. ``floats`` is ``ints`` seen as FLOATS.
+
+    ``of``: OF (m,). ``n``: int64 (m, c), values. ``ints``: INTS (m, c). ``moments``: MOMENTS
+    (m, c); c is 0 where nobody needs them. ``picked``: PICKED (p,), ``picks``: PICK (p, c).
+    ``read``: (1,) rows so far.
+    """
+
+    of: np.ndarray
+    n: np.ndarray
+    ints: np.ndarray
+    floats: np.ndarray
+    moments: np.ndarray
+    picked: np.ndarray
+    picks: np.ndarray
+    read: np.ndarray
+
+
+class Summary(NamedTuple):
+    """Sums of one key, one record of each kind: INTS or FLOATS, and MOMENTS."""
+
+    ints: np.ndarray
+    floats: np.ndarray
+    moments: np.ndarray
+
+
+def new_summary() -> Summary:
+    """Room for one."""
+    return Summary(np.zeros(1, INTS), np.zeros(1, FLOATS), np.zeros(1, MOMENTS))
+
+
+class RowValues(NamedTuple):
+    """Of ``m`` attributes and the batch's ``n`` rows. ``floats`` is ``ints`` seen as float64.
+
+    ``ref``: times of the rows [ns]; ``number``: in order of release, empty where nobody asks.
+    """
+
+    ints: np.ndarray
+    floats: np.ndarray
+    valid: np.ndarray
+    ref: np.ndarray
+    number: np.ndarray
+
+
+def no_values(attributes: int) -> RowValues:
+    """Of no rows."""
+    ints, none = np.zeros((attributes, 0), np.int64), np.empty(0, np.int64)
+    return RowValues(ints, ints.view(np.float64), np.zeros(ints.shape, np.bool_), none, none)
+
+
+def new_sums(of: np.ndarray, picked: np.ndarray, cells: int) -> Sums:
+    """Nothing in any of ``cells``."""
+    m = len(of)
+    ints = np.zeros((m, cells), INTS)
+    moments = np.zeros((m, cells if of["moments"].any() else 0), MOMENTS)
+    return Sums(
+        of, np.zeros((m, cells), np.int64), ints, ints.view(FLOATS), moments, picked,
+        np.zeros((len(picked), cells), PICK), np.zeros(1, np.int64),
+    )  # fmt: skip
+
+
+def more_sums(sums: Sums, cells: int) -> Sums:
+    """A copy with room for ``cells``."""
+    made, before = new_sums(sums.of, sums.picked, cells), sums.n.shape[1]
+    made.n[:, :before] = sums.n
+    made.read[:] = sums.read
+    for name in ("ints", "moments", "picks"):
+        new, old = getattr(made, name), getattr(sums, name)
+        words = old.view(np.int64)  # which NumPy copies faster than records
+        new.view(np.int64)[:, : words.shape[1]] = words
+    return made
+
+
+def values_of(columns: list[tuple[np.ndarray, np.ndarray | None] | None], sums: Sums,
+              ref: np.ndarray) -> RowValues:  # fmt: skip
+    """(values, which are valid) per attribute, None without any, as kernels read them. NaN is null.
+    ``ref``: of the rows.
+
+    An attribute of integers that has floats now is a float from here on.
+    """
+    rows = len(ref)
+    ints = np.zeros((len(columns), rows), np.int64)
+    floats, valid = ints.view(np.float64), np.zeros((len(columns), rows), np.bool_)
+    for m, found in enumerate(columns):
+        if found is None:
+            continue
+        data, known = found
+        if data.dtype.kind == "f" and not sums.of[m]["is_float"]:
+            widen(sums, m)
+        valid[m] = True if known is None else known
+        if sums.of[m]["is_float"]:
+            floats[m] = data
+            valid[m] &= ~np.isnan(floats[m])
+        else:
+            ints[m] = data
+    number = np.empty(0, np.int64)
+    if len(sums.picked):
+        number = np.arange(sums.read[0], sums.read[0] + rows)
+        sums.read[0] += rows
+    return RowValues(ints, floats, valid, ref, number)
+
+
+def widen(sums: Sums, m: int) -> None:
+    """From now on attribute ``m`` is a float (earlier ones were integers)."""
+    ints, floats = sums.ints[m], sums.floats[m]
+    high, low = ints["high"].astype(np.float64), ints["low"].astype(np.float64)
+    high *= float(1 << HALF_WORD)
+    total = high + low
+    back = total - high
+    for name in ("smallest", "largest"):
+        floats[name] = ints[name].astype(np.float64)
+    floats["rest"] = (high - (total - back)) + (low - back)
+    floats["total"] = total
+    sums.of["is_float"][m] = True
+    if sums.of["moments"][m]:
+        moments = sums.moments[m]
+        near = np.abs(moments["shift"]) < 2.0 * _HALF_OF_ALL
+        moments["mean"][near] += moments["base"][near] - moments["shift"][near].astype(np.int64)
+    widen_picks(sums.picked, sums.picks, m)
+
+
+@kernel
+def _add_ints(
+    row: np.ndarray, cell: np.ndarray, values: np.ndarray, valid: np.ndarray, n: np.ndarray,
+    sums: np.ndarray,
+) -> None:  # fmt: skip
+    for j in range(len(row)):
+        if not valid[row[j]]:
+            continue
+        x, c = values[row[j]], cell[j]
+        one = sums[c]
+        if n[c] == 0:
+            one.high, one.low = x >> HALF_WORD, x & LOW_WORD
+            one.smallest, one.largest = x, x
+        else:
+            one.high += x >> HALF_WORD
+            one.low += x & LOW_WORD
+            one.smallest = min(one.smallest, x)
+            one.largest = max(one.largest, x)
+        n[c] += 1
+
+
+@kernel
+def _add_floats(
+    row: np.ndarray, cell: np.ndarray, values: np.ndarray, valid: np.ndarray, n: np.ndarray,
+    sums: np.ndarray,
+) -> None:  # fmt: skip
+    for j in range(len(row)):
+        if not valid[row[j]]:
+            continue
+        x, c = values[row[j]], cell[j]
+        one = sums[c]
+        if n[c] == 0:
+            one.total, one.rest = x, 0.0
+            one.smallest, one.largest = x, x
+        else:
+            add_float(one, x)
+            one.smallest = min(one.smallest, x)
+            one.largest = max(one.largest, x)
+        n[c] += 1
+
+
+@inline
+def _apart(is_float: bool, whole: int, real: float, base: int, shift: float) -> float:
+    """A value, as an integer and as a float, less another one; exact if it is as a float."""
+    apart = real - shift
+    if is_float or abs(apart) > _HALF_OF_ALL:
+        return apart
+    return float(np.float64(whole - base))
+
+
+@inline
+def join_moments(one: Record, more: Record, is_float: bool) -> None:
+    """Add what ``more``, MOMENTS, has to ``one``."""
+    if one.count == 0.0:
+        one.count, one.base, one.shift = more.count, more.base, more.shift
+        one.mean, one.squares = more.mean, more.squares
+        return
+    delta = _apart(is_float, more.base, more.shift, one.base, one.shift) + (more.mean - one.mean)
+    both = one.count + more.count
+    one.squares += more.squares + delta * delta * one.count * more.count / both
+    one.mean += delta * more.count / both
+    one.count = both
+
+
+@kernel
+def _add_moments(
+    row: np.ndarray, cell: np.ndarray, values: RowValues, m: int, is_float: bool,
+    moments: np.ndarray,
+) -> None:  # fmt: skip
+    for j in range(len(row)):
+        i = row[j]
+        if not values.valid[m, i]:
+            continue
+        whole = values.ints[m, i]
+        x = values.floats[m, i] if is_float else np.float64(whole)
+        one = moments[cell[j]]
+        if one.count == 0.0:
+            one.base, one.shift = whole, x
+        x = _apart(is_float, whole, x, one.base, one.shift)
+        one.count += 1.0
+        delta = x - one.mean
+        one.mean += delta / one.count
+        one.squares += delta * (x - one.mean)
+
+
+@kernel
+def add_rows(row: np.ndarray, cell: np.ndarray, values: RowValues, sums: Sums) -> None:
+    """Add the values of ``row[j]`` to cell ``cell[j]``, in order."""
+    for m in range(len(sums.of)):
+        is_float = sums.of[m].is_float
+        if sums.of[m].moments:
+            _add_moments(row, cell, values, m, is_float, sums.moments[m])
+        if is_float:
+            _add_floats(row, cell, values.floats[m], values.valid[m], sums.n[m], sums.floats[m])
+        else:
+            _add_ints(row, cell, values.ints[m], values.valid[m], sums.n[m], sums.ints[m])
+    if len(sums.picked) > 0:
+        add_picks(
+            row, cell, values.ints, values.valid, values.ref, values.number, sums.of, sums.picked,
+            sums.picks,
+        )  # fmt: skip
+
+
+@kernel
+def clear(sums: Sums, cell: int) -> None:
+    """Nothing is in ``cell`` any more."""
+    for m in range(len(sums.of)):
+        sums.n[m, cell] = 0
+        if sums.moments.shape[1] > 0:
+            one = sums.moments[m, cell]
+            one.count, one.mean, one.squares = 0.0, 0.0, 0.0
+    for p in range(len(sums.picked)):
+        sums.picks[p, cell].there = 0
+
+
+@inline
+def merge_ints(sums: Sums, m: int, cells: np.ndarray, out: Record) -> int:
+    """Sum up ``cells`` into ``out``, INTS; gives the number of values."""
+    n = 0
+    out.high, out.low = 0, 0
+    for c in cells:
+        if sums.n[m, c] == 0:
+            continue
+        one = sums.ints[m, c]
+        out.high += one.high
+        out.low += one.low
+        out.smallest = one.smallest if n == 0 else min(out.smallest, one.smallest)
+        out.largest = one.largest if n == 0 else max(out.largest, one.largest)
+        n += sums.n[m, c]
+    return n
+
+
+@inline
+def add_float(out: Record, x: float) -> None:
+    """Add ``x`` to the sum in ``out``, FLOATS, with the rounding error."""
+    before = out.total
+    after = before + x
+    shifted = after - before
+    out.total = after
+    out.rest += (before - (after - shifted)) + (x - shifted)
+
+
+@inline
+def whole(out: Record) -> float:
+    """A compensated sum; an infinity leaves no NaN as rounding error."""
+    return float(out.total + out.rest if np.isfinite(out.rest) else out.total)
+
+
+@inline
+def merge_floats(sums: Sums, m: int, cells: np.ndarray, out: Record) -> int:
+    """As ``merge_ints``, FLOATS."""
+    n = 0
+    out.total, out.rest = 0.0, 0.0
+    for c in cells:
+        if sums.n[m, c] == 0:
+            continue
+        one = sums.floats[m, c]
+        add_float(out, one.total)
+        out.rest += one.rest
+        out.smallest = one.smallest if n == 0 else min(out.smallest, one.smallest)
+        out.largest = one.largest if n == 0 else max(out.largest, one.largest)
+        n += sums.n[m, c]
+    return n
+
+
+@kernel
+def merge_moments(sums: Sums, m: int, cells: np.ndarray, out: Record) -> None:
+    """Count, mean and sum of squared deviations of ``cells`` into ``out``, MOMENTS."""
+    out.count, out.mean, out.squares = 0.0, 0.0, 0.0
+    for c in cells:
+        if sums.n[m, c] == 0:
+            continue
+        join_moments(out, sums.moments[m, c], sums.of[m].is_float)

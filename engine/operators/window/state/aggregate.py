@@ -1,0 +1,294 @@
+"""The aggregate functions over the cells of a key: count sum avg min max stddev var quantile.
+
+``engine.operators.window.state.accumulate`` has first last min_by max_by.
+
+Nulls are skipped, as in SQL; without any value every function but ``count`` is null. ``stddev`` is
+the deviation of the population (SQL's stddev_pop), ``var`` its square.
+``quantile`` interpolates linearly between the two nearest ranks (Hyndman & Fan 1996, type 7).
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from engine.kernels.jit import inline, kernel, njit
+from engine.kernels.records import NONE
+from engine.operators.window.settings import PART_BITS
+from engine.operators.window.state import accumulate as picks
+from engine.operators.window.state.accumulate import (
+    OF,
+    TEXTS,
+    UNTYPED,
+    Summary,
+    Sums,
+    merge_floats,
+    merge_ints,
+    merge_moments,
+    new_summary,
+    whole,
+)
+from engine.operators.window.state.cells import Cells, Kept, count, gather
+from engine.operators.window.state.number import (
+    FLOAT,
+    HALF_WORD,
+    LOW_WORD,
+    NULL,
+    put_float,
+    put_int,
+    put_null,
+    put_text,
+)
+from engine.operators.window.uncertainty.bounds import ALL_ROWS
+from engine.query.plan import TAKES_TEXT, Expression, WindowPlan
+
+COUNT, SUM, AVG, MIN, MAX, STDDEV, VAR, QUANTILE, DISTINCT, PICKS = range(10)
+CODES: Final = {
+    "count": COUNT, "sum": SUM, "avg": AVG, "min": MIN, "max": MAX, "stddev": STDDEV,
+    "var": VAR, "quantile": QUANTILE, "median": QUANTILE, "count_distinct": DISTINCT,
+    **dict.fromkeys(picks.FUNCTIONS, PICKS),
+}  # fmt: skip
+BOUNDED: Final = frozenset({"count", "sum", "avg", "min", "max"})
+"""Functions whose results have bounds."""
+NEEDS_ALL_VALUES: Final = frozenset({"quantile", "median", "count_distinct"})
+NEEDS_MOMENTS: Final = frozenset({"stddev", "var"})
+_MIDDLE: Final = 0.5
+"""The median as a quantile."""
+_TWO_32: Final = 4294967296.0
+
+
+class AggregateSpecs(NamedTuple):
+    """The aggregates: codes of their functions, arguments (or ``ALL_ROWS``), q of quantiles.
+
+    Of ``PICKS``: in place of the argument which one it is of ``Sums.picked``.
+    """
+
+    function: np.ndarray
+    attribute: np.ndarray
+    parameter: np.ndarray
+
+
+def arguments_asked(plan: WindowPlan) -> tuple[dict[Expression, bool], np.ndarray, np.ndarray]:
+    """The aggregates' different arguments, whether they may be text, ``Sums.of``, ``picked``."""
+    functions: dict[Expression, set[str]] = {}
+    for aggregate in plan.aggregates:
+        if aggregate.argument is not None:
+            functions.setdefault(aggregate.argument, set()).add(aggregate.function)
+        if aggregate.by is not None:
+            functions.setdefault(aggregate.by, set()).add("by")
+    of = [
+        (False, bool(used & NEEDS_MOMENTS), bool(used & NEEDS_ALL_VALUES), UNTYPED)
+        for used in functions.values()
+    ]
+    may_be_text = {argument: used <= TAKES_TEXT for argument, used in functions.items()}
+    place = {argument: m for m, argument in enumerate(functions)}
+    return may_be_text, np.array(of, OF), picks.picked_of(plan.aggregates, place)
+
+
+def asked_of(plan: WindowPlan, arguments: dict[Expression, bool]) -> AggregateSpecs:
+    """The aggregates of ``plan``; ``arguments``: as ``arguments_asked`` gives them."""
+    place = {argument: m for m, argument in enumerate(arguments)}
+    function = np.array([CODES[one.function] for one in plan.aggregates], np.int64)
+    attribute = [
+        ALL_ROWS if one.argument is None else place[one.argument] for one in plan.aggregates
+    ]
+    which = np.cumsum(function == PICKS) - 1
+    return AggregateSpecs(
+        function, np.where(function == PICKS, which, np.array(attribute, np.int64)),
+        np.array([
+            _MIDDLE if one.function == "median" else one.parameter or 0.0
+            for one in plan.aggregates
+        ]),
+    )  # fmt: skip
+
+
+class Scratch(NamedTuple):
+    """Room for one key's cells and their summary, overwritten for each: kernels allocate nothing.
+
+    ``cells``, ``parts``: a place per part.
+    """
+
+    cells: np.ndarray
+    parts: np.ndarray
+    sum: Summary
+
+
+def new_scratch() -> Scratch:
+    """Room for one."""
+    places = 1 << PART_BITS
+    return Scratch(
+        np.zeros(places, np.int64), np.zeros(places, np.int64), new_summary()
+    )  # fmt: skip
+
+
+@inline
+def cells_with(cells: Cells, leader: int, bits: int, scratch: Scratch) -> int:
+    """Write the cells of a key whose part has one of ``bits`` to ``scratch``; gives their number.
+
+    By part, so that sums do not depend on arrival.
+    """
+    found, part = scratch.cells, scratch.parts
+    n, cell = 0, leader
+    while cell != NONE:
+        mine = cells.tag[cell] & ((1 << PART_BITS) - 1)
+        if mine & bits:
+            j = n
+            while j > 0 and part[j - 1] > mine:
+                found[j] = found[j - 1]
+                part[j] = part[j - 1]
+                j -= 1
+            found[j] = cell
+            part[j] = mine
+            n += 1
+        cell = cells.down[cell]
+    return n
+
+
+@inline
+def rows_in(cells: Cells, chosen: np.ndarray) -> int:
+    """Rows added to ``chosen`` cells."""
+    n = 0
+    for cell in chosen:
+        n += cells.rows[cell]
+    return n
+
+
+@inline
+def summarise(sums: Sums, m: int, chosen: np.ndarray, out: Summary) -> int:
+    """Sum up attribute ``m`` of ``chosen`` into ``out``; gives how many values."""
+    if sums.of[m].is_float:
+        return merge_floats(sums, m, chosen, out.floats[0])
+    return merge_ints(sums, m, chosen, out.ints[0])
+
+
+@inline
+def put_total(kinds: np.ndarray, words: np.ndarray, j: int, is_float: bool, of: Summary) -> None:
+    """Number ``j`` becomes the sum in a summary."""
+    if is_float:
+        put_float(kinds, words, j, whole(of.floats[0]))
+    else:
+        put_int(kinds, words, j, of.ints[0].high, of.ints[0].low)
+
+
+@inline
+def put_value(
+    kinds: np.ndarray, words: np.ndarray, j: int, is_float: bool, one: int, other: float
+) -> None:
+    """Number ``j`` becomes one value."""
+    if is_float:
+        put_float(kinds, words, j, other)
+    else:
+        put_int(kinds, words, j, one >> HALF_WORD, one & LOW_WORD)
+
+
+@inline
+def put_aggregate(
+    asked: AggregateSpecs, a: int, cells: Cells, sums: Sums, kept: Kept, leader: int, bits: int,
+    chosen: np.ndarray, scratch: Scratch, kinds: np.ndarray, words: np.ndarray, j: int,
+) -> None:  # fmt: skip
+    """Number ``j`` becomes aggregate ``a`` of the ``chosen`` cells: those of ``bits``."""
+    m, function = asked.attribute[a], asked.function[a]
+    if function == PICKS:
+        _put_pick(sums, m, chosen, kinds, words, j)
+        return
+    if m == ALL_ROWS:
+        put_int(kinds, words, j, 0, rows_in(cells, chosen))
+        return
+    ints, floats = scratch.sum.ints[0], scratch.sum.floats[0]
+    n = summarise(sums, m, chosen, scratch.sum)
+    is_float = sums.of[m].is_float
+    if function == COUNT:
+        put_int(kinds, words, j, 0, n)
+    elif function == DISTINCT:
+        put_int(kinds, words, j, 0, _distinct(kept, cells, leader, bits, m, n, is_float))
+    elif n == 0:
+        put_null(kinds, words, j)
+    elif function == SUM:
+        put_total(kinds, words, j, is_float, scratch.sum)
+    elif function == AVG:
+        total = whole(floats) if is_float else ints.high * _TWO_32 + ints.low
+        put_float(kinds, words, j, total / n)
+    elif function == MIN:
+        put_value(kinds, words, j, is_float, ints.smallest, floats.smallest)
+    elif function == MAX:
+        put_value(kinds, words, j, is_float, ints.largest, floats.largest)
+    elif function in (STDDEV, VAR):
+        moments = scratch.sum.moments[0]
+        merge_moments(sums, m, chosen, moments)
+        variance = max(0.0, moments.squares) / n
+        put_float(kinds, words, j, np.sqrt(variance) if function == STDDEV else variance)
+    else:
+        q = asked.parameter[a]
+        put_float(kinds, words, j, _quantile(kept, cells, leader, bits, m, is_float, q))
+
+
+@kernel
+def _put_pick(
+    sums: Sums, p: int, chosen: np.ndarray, kinds: np.ndarray, words: np.ndarray, j: int
+) -> None:
+    cell = picks.best_pick(sums.picked, sums.picks, p, chosen)
+    if cell == NONE:
+        put_null(kinds, words, j)
+        return
+    value, of = sums.picks[p, cell].value, sums.of[sums.picked[p].value]
+    if of.typed == TEXTS:
+        put_text(kinds, words, j, value)
+    elif of.is_float:
+        words[j].high, words[j].low = value, 0
+        kinds[j] = FLOAT if np.isfinite(words[j].real) else NULL
+    else:
+        put_int(kinds, words, j, value >> HALF_WORD, value & LOW_WORD)
+
+
+@njit
+def _distinct(
+    kept: Kept, cells: Cells, leader: int, bits: int, m: int, values: int, is_float: bool
+) -> int:
+    """Different ones among so many ``values``: codes, integers, or floats by their bits."""
+    found = np.empty(count(kept, cells, leader, bits), np.int64)
+    gather(kept, cells, leader, bits, found)
+    mine = np.empty(values, np.int64)
+    n = 0
+    for place in found:
+        if kept.valid[place, m]:
+            mine[n] = kept.ints[place, m]
+            if is_float and mine[n] == picks.MINUS_ZERO:
+                mine[n] = 0
+            n += 1
+    mine = np.sort(mine[:n])
+    different = 0
+    for k in range(n):
+        different += k == 0 or mine[k] != mine[k - 1]
+    return different
+
+
+@njit
+def _quantile(
+    kept: Kept, cells: Cells, leader: int, bits: int, m: int, is_float: bool, q: float
+) -> float:
+    found = np.empty(count(kept, cells, leader, bits), np.int64)
+    gather(kept, cells, leader, bits, found)
+    values = np.empty(len(found))
+    n = 0
+    for place in found:
+        if kept.valid[place, m]:
+            values[n] = kept.floats[place, m] if is_float else np.float64(kept.ints[place, m])
+            n += 1
+    return interpolated(np.sort(values[:n]), q) if n > 0 else np.nan
+
+
+@kernel
+def interpolated(values: np.ndarray, q: float) -> float:
+    """The quantile of sorted values, of which there are some."""
+    n = len(values)
+    rank = (n - 1) * q
+    below = min(int(np.floor(rank)), n - 1)
+    above, share = min(below + 1, n - 1), rank - below
+    step = values[above] - values[below]
+    if step == 0.0:  # two infinities, too
+        return float(values[below])
+    # From the nearer of the two, which loses less.
+    if share < 0.5:
+        return float(values[below] + step * share)
+    return float(values[above] - step * (1.0 - share))

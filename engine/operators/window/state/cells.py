@@ -1,0 +1,393 @@
+"""Cells: the places where a window's sums grow, one per (window, key, part)."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from engine.kernels.jit import inline, kernel
+from engine.kernels.records import NONE, copy_of, record
+from engine.kernels.tables import mixed
+from engine.operators.window.settings import PART_BITS
+from engine.operators.window.state.accumulate import RowValues
+
+# Copies of what windows hold, for snapshots.
+
+
+def copied(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Columns that share nothing with ``columns``."""
+    return {
+        name: copy_of(column) if column.dtype.names and name != "of" else column.copy()
+        for name, column in columns.items()
+    }
+
+
+def without_floats(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """A copy without ``floats``, which are ``ints`` seen otherwise."""
+    return copied({name: column for name, column in columns.items() if name != "floats"})
+
+
+def with_floats(columns: dict[str, np.ndarray], kind: Any) -> dict[str, np.ndarray]:
+    """A copy whose integers are seen as floats of ``kind``, too."""
+    made = copied(columns)
+    return made | {"floats": made["ints"].view(kind)}
+
+
+# Cells: the places where a window's sums grow, one per (window, key, part), in a hash table.
+#
+# A *part* says which of R19's three windows an event falls into and whether it is surely inside
+# (``window.settings``), so one addition per event serves all three windows. Each window
+# also has a header cell (tag ``HEADER``), which starts the chain of its keys; a key's first cell
+# leads the chain of its others.
+#
+# Open addressing with linear probing and backward-shift deletion: no tombstones, so the table
+# does not degrade on an endless stream.
+
+
+HEADER: Final = -1
+"""Tag of the cell that stands for a whole window; ``window.panes`` has smaller ones, too."""
+TALLY: Final = record("free", "live", "headers")
+"""First free cell, cells in use, windows in use."""
+SPARE: Final = 16
+"""More cells than one row can ask for."""
+TABLE_PLACES: Final = 8
+"""Hash places per cell: most searches end at the first place, which branch prediction rewards."""
+
+
+class Cells(NamedTuple):
+    """``c`` cells of ``g`` group-by columns; every array has one entry per cell but ``table``.
+
+    ``table``: cell at each hash place, or -1 (int32, a power of two, sparse). ``window`` (index),
+    ``tag`` (part, null marks), ``keys`` (int64, c x g): what a cell is for. ``rows``: rows added.
+    ``link``: the window's next leader, or next free cell. ``down``: the next cell of the key;
+    ``lead``: the first one, its leader. ``slot``: of leaders and headers, place of the emitted
+    result (``window.emitted``), or -1. ``first``, ``last``: of leaders, their kept events
+    (``window.state.cells``), or -1. ``unc``: of headers, the largest uncertainty of the
+    window's events [ns]. ``missing``: of headers, events known to be missing that could belong to
+    the window. ``stale``: of headers, whether that changed since the window was emitted. ``parts``:
+    of headers, a bit for each part that some key has. ``headers``: the header cells of the live
+    windows. ``tally``: one TALLY.
+    """
+
+    table: np.ndarray
+    window: np.ndarray
+    tag: np.ndarray
+    keys: np.ndarray
+    rows: np.ndarray
+    link: np.ndarray
+    down: np.ndarray
+    lead: np.ndarray
+    slot: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+    unc: np.ndarray
+    missing: np.ndarray
+    stale: np.ndarray
+    parts: np.ndarray
+    headers: np.ndarray
+    tally: np.ndarray
+
+
+def new_cells(capacity: int, group_columns: int) -> Cells:
+    """An empty table; ``capacity`` is a power of two."""
+    link = np.arange(1, capacity + 1)
+    link[-1] = NONE
+    names = ("unc", "missing", "parts", "headers")
+    of_headers = {name: np.zeros(capacity, np.int64) for name in names}
+    chains = {name: np.full(capacity, NONE) for name in ("down", "lead", "slot", "first", "last")}
+    return Cells(
+        table=np.full(TABLE_PLACES * capacity, NONE, np.int32),
+        window=np.zeros(capacity, np.int64),
+        tag=np.zeros(capacity, np.int64),
+        keys=np.zeros((capacity, group_columns), np.int64),
+        rows=np.zeros(capacity, np.int64),
+        link=link,
+        stale=np.zeros(capacity, np.int8),
+        tally=np.zeros(1, TALLY),
+        **of_headers,
+        **chains,
+    )
+
+
+@kernel
+def hash_place(window: int, tag: int, keys: np.ndarray, row: int, mask: int) -> int:
+    """Hash place where the search for a cell with the key ``keys[row]`` starts."""
+    found = mixed(mixed(0, window), tag)
+    for j in range(keys.shape[1]):
+        found = mixed(found, keys[row, j])
+    return found & mask
+
+
+@kernel
+def _same(cells: Cells, cell: int, window: int, tag: int, keys: np.ndarray, row: int) -> bool:
+    if cells.window[cell] != window or cells.tag[cell] != tag:
+        return False
+    for j in range(keys.shape[1]):  # noqa: SIM110 - compiled code has no all()
+        if cells.keys[cell, j] != keys[row, j]:
+            return False
+    return True
+
+
+@kernel
+def _place_of(cells: Cells, window: int, tag: int, keys: np.ndarray, row: int) -> int:
+    """Where the table has the cell of the key ``keys[row]``, or has room for it."""
+    mask = len(cells.table) - 1
+    place = hash_place(window, tag, keys, row, mask)
+    while cells.table[place] != NONE:
+        if _same(cells, cells.table[place], window, tag, keys, row):
+            return place
+        place = (place + 1) & mask
+    return place
+
+
+@kernel
+def find(cells: Cells, window: int, tag: int, keys: np.ndarray, row: int) -> int:
+    """The cell of the key ``keys[row]``, or -1."""
+    return int(np.int64(cells.table[_place_of(cells, window, tag, keys, row)]))
+
+
+@kernel
+def find_or_add(cells: Cells, window: int, tag: int, keys: np.ndarray, row: int) -> int:
+    """The cell, made if it is new; -1 when none is free."""
+    place = _place_of(cells, window, tag, keys, row)
+    if cells.table[place] != NONE:
+        return int(np.int64(cells.table[place]))
+    if cells.tally[0].live == len(cells.window):
+        return int(NONE)
+    fresh = cells.tally[0].free
+    cells.tally[0].free = cells.link[fresh]
+    cells.tally[0].live += 1
+    cells.table[place] = fresh
+    cells.window[fresh] = window
+    cells.tag[fresh] = tag
+    for j in range(keys.shape[1]):
+        cells.keys[fresh, j] = keys[row, j]
+    cells.rows[fresh] = 0
+    cells.unc[fresh] = 0
+    cells.missing[fresh] = 0
+    cells.stale[fresh] = 0
+    cells.parts[fresh] = 0
+    cells.link[fresh] = NONE
+    cells.down[fresh] = NONE
+    cells.lead[fresh] = fresh
+    cells.slot[fresh] = NONE
+    cells.first[fresh] = NONE
+    cells.last[fresh] = NONE
+    if tag <= HEADER:
+        cells.headers[cells.tally[0].headers] = fresh
+        cells.tally[0].headers += 1
+    return int(fresh)
+
+
+@kernel
+def add_to_window(cells: Cells, header: int, tag: int, keys: np.ndarray, row: int) -> int:
+    """The cell of ``header``'s window, chained to it if it is new; -1 when none is free."""
+    live = cells.tally[0].live
+    window = cells.window[header]
+    cell = find_or_add(cells, window, tag, keys, row)
+    if cells.tally[0].live == live:
+        return cell
+    parts, there = 1 << PART_BITS, cells.parts[header]
+    cells.parts[header] = there | 1 << (tag & (parts - 1))
+    for part in range(parts):
+        other = (tag & ~(parts - 1)) | part
+        if other == tag or not there >> part & 1:
+            continue
+        sibling = find(cells, window, other, keys, row)
+        if sibling != NONE:
+            leader = cells.lead[sibling]
+            cells.lead[cell] = leader
+            cells.down[cell] = cells.down[leader]
+            cells.down[leader] = cell
+            return cell
+    cells.link[cell] = cells.link[header]
+    cells.link[header] = cell
+    return cell
+
+
+@kernel
+def _unhash(cells: Cells, cell: int) -> None:
+    """Take ``cell`` out of the table, moving back those that were displaced past it."""
+    mask = len(cells.table) - 1
+    hole = hash_place(cells.window[cell], cells.tag[cell], cells.keys, cell, mask)
+    while cells.table[hole] != cell:
+        hole = (hole + 1) & mask
+    place = (hole + 1) & mask
+    while cells.table[place] != NONE:
+        other = cells.table[place]
+        home = hash_place(cells.window[other], cells.tag[other], cells.keys, other, mask)
+        if ((place - home) & mask) >= ((place - hole) & mask):
+            cells.table[hole] = other
+            hole = place
+        place = (place + 1) & mask
+    cells.table[hole] = NONE
+
+
+@kernel
+def free_window(cells: Cells, header: int) -> None:
+    """Free the header and every cell of its window."""
+    for j in range(cells.tally[0].headers):
+        if cells.headers[j] == header:
+            cells.tally[0].headers -= 1
+            cells.headers[j] = cells.headers[cells.tally[0].headers]
+            break
+    leader = header
+    while leader != NONE:
+        following, cell = cells.link[leader], leader
+        while cell != NONE:
+            below = cells.down[cell]
+            _unhash(cells, cell)
+            cells.link[cell] = cells.tally[0].free
+            cells.tally[0].free = cell
+            cells.tally[0].live -= 1
+            cell = below
+        leader = following
+
+
+@kernel
+def _rehash(cells: Cells, live: np.ndarray) -> None:
+    mask = len(cells.table) - 1
+    for cell in live:
+        place = hash_place(cells.window[cell], cells.tag[cell], cells.keys, cell, mask)
+        while cells.table[place] != NONE:
+            place = (place + 1) & mask
+        cells.table[place] = cell
+
+
+def grown(cells: Cells) -> Cells:
+    """A copy of twice the capacity; cells keep their numbers."""
+    old = len(cells.window)
+    more = new_cells(2 * old, cells.keys.shape[1])
+    live = cells.table[cells.table != NONE]
+    for name in Cells._fields[1:]:
+        before = getattr(cells, name)
+        getattr(more, name)[: len(before)] = before
+    # The chain of free cells: the new half first, then what was free before.
+    more.link[-1] = cells.tally["free"][0]
+    more.tally["free"] = old
+    _rehash(more, live)
+    return more
+
+
+# Single events that windows must remember: ambiguous ones for bounds, all for quantiles.
+#
+# A pool of records, chained per key of a window in the order of the rows.
+
+
+KEPT_TALLY: Final = record("free", "live")
+"""First free place of a pool, and places in use."""
+
+
+class Kept(NamedTuple):
+    """``p`` records of events with the values of ``m`` attributes.
+
+    ``next``: of the same key, or the next free one. ``part``: as the cell's. ``clock``, ``epoch``:
+    what stamped it; ``ref``, ``unc`` [ns]. ``ints`` (p, m), seen as float64 ``floats``;
+    ``valid`` (p, m). ``tally``: one TALLY.
+    """
+
+    next: np.ndarray
+    part: np.ndarray
+    clock: np.ndarray
+    epoch: np.ndarray
+    ref: np.ndarray
+    unc: np.ndarray
+    ints: np.ndarray
+    floats: np.ndarray
+    valid: np.ndarray
+    tally: np.ndarray
+
+
+def new_kept(capacity: int, attributes: int) -> Kept:
+    """An empty pool."""
+    following = np.arange(1, capacity + 1, dtype=np.int64)
+    following[-1] = NONE
+    ints = np.zeros((capacity, attributes), np.int64)
+    return Kept(
+        next=following,
+        part=np.zeros(capacity, np.int8),
+        clock=np.zeros(capacity, np.int32),
+        epoch=np.zeros(capacity, np.int64),
+        ref=np.zeros(capacity, np.int64),
+        unc=np.zeros(capacity, np.int64),
+        ints=ints,
+        floats=ints.view(np.float64),
+        valid=np.zeros((capacity, attributes), np.bool_),
+        tally=np.zeros(1, KEPT_TALLY),
+    )
+
+
+def more_kept(kept: Kept) -> Kept:
+    """A copy of twice the capacity; records keep their numbers."""
+    old = len(kept.next)
+    made = new_kept(2 * old, kept.ints.shape[1])
+    for name in Kept._fields:
+        if name != "floats":
+            getattr(made, name)[: len(getattr(kept, name))] = getattr(kept, name)
+    made.next[-1] = kept.tally["free"][0]
+    made.tally["free"] = old
+    return made
+
+
+def widen_kept(kept: Kept, m: int) -> None:
+    """The values of attribute ``m`` were integers and are floats from now on."""
+    kept.floats[:, m] = kept.ints[:, m].astype(np.float64)
+
+
+@kernel
+def keep(
+    kept: Kept, cells: Cells, leader: int, part: int, values: RowValues, i: int,
+    event: tuple[int, int, int, int],
+) -> None:  # fmt: skip
+    """Remember row ``i`` for the key of ``leader``; ``event``: clock, epoch, ref, unc."""
+    place = kept.tally[0].free
+    kept.tally[0].free = kept.next[place]
+    kept.tally[0].live += 1
+    kept.next[place] = NONE
+    kept.part[place] = part
+    kept.clock[place], kept.epoch[place], kept.ref[place], kept.unc[place] = event
+    for m in range(kept.ints.shape[1]):
+        kept.ints[place, m] = values.ints[m, i]
+        kept.valid[place, m] = values.valid[m, i]
+    if cells.first[leader] == NONE:
+        cells.first[leader] = place
+    else:
+        kept.next[cells.last[leader]] = place
+    cells.last[leader] = place
+
+
+@kernel
+def forget(kept: Kept, cells: Cells, leader: int) -> None:
+    """Free the records of a key."""
+    place = cells.first[leader]
+    while place != NONE:
+        following = kept.next[place]
+        kept.next[place] = kept.tally[0].free
+        kept.tally[0].free = place
+        kept.tally[0].live -= 1
+        place = following
+    cells.first[leader] = NONE
+    cells.last[leader] = NONE
+
+
+@inline
+def count(kept: Kept, cells: Cells, leader: int, bits: int) -> int:
+    """Number of the records that ``gather`` gives."""
+    n, place = 0, cells.first[leader]
+    while place != NONE:
+        n += (kept.part[place] & bits) != 0
+        place = kept.next[place]
+    return n
+
+
+@kernel
+def gather(kept: Kept, cells: Cells, leader: int, bits: int, found: np.ndarray) -> int:
+    """Write the records of a key whose part has one of ``bits``, in row order; gives how many."""
+    n, place = 0, cells.first[leader]
+    while place != NONE:
+        if kept.part[place] & bits:
+            found[n] = place
+            n += 1
+        place = kept.next[place]
+    return n

@@ -1,0 +1,319 @@
+"""What a window says of one key: the aggregates of the three drift windows, counts and bounds.
+
+Numbers of aggregate ``a`` are at ``a * NUMBERS``: ``VALUE LOW_ONE MIDDLE_ONE HIGH_ONE LEAST MOST``.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from engine.kernels.jit import inline, kernel, njit
+from engine.kernels.records import NONE, Record, record
+from engine.operators.window.settings import AMBIGUOUS, CERTAIN, HIGH, LOW, MIDDLE, WHOLE
+from engine.operators.window.state.accumulate import Summary, Sums, new_summary, whole
+from engine.operators.window.state.aggregate import (
+    AVG,
+    COUNT,
+    MAX,
+    MIN,
+    SUM,
+    AggregateSpecs,
+    Scratch,
+    cells_with,
+    new_scratch,
+    put_aggregate,
+    put_value,
+    rows_in,
+    summarise,
+)
+from engine.operators.window.state.cells import HEADER, Cells, Kept, count, gather
+from engine.operators.window.state.number import (
+    NULL,
+    WORDS,
+    as_float,
+    copy_number,
+    put_float,
+    put_int,
+    put_null,
+)
+from engine.operators.window.uncertainty import bounds as b
+from engine.operators.window.uncertainty.bounds import Runs, find_runs, new_runs
+
+VALUE, LOW_ONE, MIDDLE_ONE, HIGH_ONE, LEAST, MOST = 0, 1, 2, 3, 4, 5
+NUMBERS: Final = 6
+STAGE_LOW, STAGE_MIDDLE, STAGE_LAST = 0, 1, 2
+"""Which result of a window: with ``DRIFT EACH`` there are all three."""
+PLAIN, EACH, TOGETHER = 0, 1, 2
+"""How the drift windows are used (``engine.query.plan.Drift``)."""
+COUNTS: Final = record("certain", "ambiguous", "missing")
+"""Rows that surely are, or may be, of a window's key; events that may be of the window."""
+UNKNOWN: Final = -1
+"""In place of a count that is not known yet."""
+_FEW: Final = 64
+"""Ambiguous events of a key for which there is room; for more it is made each time."""
+
+
+class Held(NamedTuple):
+    """Content of windows, and the requested aggregates. ``mode``: ``PLAIN`` ``EACH``
+    ``TOGETHER``.
+    """
+
+    asked: AggregateSpecs
+    mode: int
+    cells: Cells
+    sums: Sums
+    kept: Kept
+
+
+class Room(NamedTuple):
+    """To find bounds in: of so many events as ``runs`` and ``choice`` were made for."""
+
+    runs: Runs
+    choice: b.RunChoice
+    total: Summary
+
+
+class Content(NamedTuple):
+    """``kinds``, ``words``: the numbers. ``counts``: one COUNTS.
+
+    ``scratch``, ``room``: to work them out in.
+    """
+
+    kinds: np.ndarray
+    words: np.ndarray
+    counts: np.ndarray
+    scratch: Scratch
+    room: Room
+
+
+def new_content(aggregates: int) -> Content:
+    """Room for one."""
+    n = aggregates * NUMBERS
+    room = Room(new_runs(_FEW), b.new_choice(_FEW), new_summary())
+    return Content(
+        np.zeros(n, np.int8), np.zeros(n, WORDS), np.zeros(1, COUNTS), new_scratch(), room
+    )
+
+
+REFUTED: Final = ("refuted_from", "refuted_to")
+"""Fields of a pass's state: between which times [ns] clocks' bounds did not hold."""
+
+
+@inline
+def _makes(mode: int, stage: int) -> int:
+    """A key has a result when some event has one of these bits: it is, or may be, in the window.
+
+    LOW and HIGH make no result where nobody asks for them.
+    """
+    if stage == STAGE_LOW:
+        return LOW
+    if stage == STAGE_MIDDLE:
+        return LOW | MIDDLE
+    possible = MIDDLE | CERTAIN | AMBIGUOUS
+    return possible if mode == PLAIN else possible | LOW | HIGH
+
+
+@inline
+def has_result(held: Held, leader: int, stage: int) -> bool:
+    """Whether ``stage`` says something of the key."""
+    makes, cell = _makes(held.mode, stage), leader
+    while cell != NONE:
+        if held.cells.tag[cell] & makes:
+            return True
+        cell = held.cells.down[cell]
+    return False
+
+
+@inline
+def read_content(
+    held: Held, leader: int, stage: int, missing: int, span: tuple[int, int], out: Content
+) -> bool:
+    """Write what the result of ``stage`` says of a key into ``out``; False if there is none.
+
+    Args:
+        held: the windows.
+        leader: of the key; a header has no key, in a window without known events.
+        stage: ``STAGE_LOW`` ...
+        missing: events known to be missing that could belong to the window [start, end).
+        span: start and end.
+        out: overwritten.
+    """
+    if held.cells.tag[leader] != HEADER and not has_result(held, leader, stage):
+        return False
+    for a in range(len(held.asked.function)):
+        for j in range(NUMBERS):
+            put_null(out.kinds, out.words, a * NUMBERS + j)
+    last = stage == STAGE_LAST
+    alike = last and _all_whole(held.cells, leader)
+    # One place that calls, as each takes seconds to compile. CERTAIN: bounds where nothing is in
+    # doubt, else overwritten.
+    for place in range(LOW_ONE, LEAST + 1):
+        if last or place == LOW_ONE + stage:
+            bit = 1 << (place - LOW_ONE)
+            chosen = out.scratch.cells[: _cells(held, leader, bit, out.scratch)]
+            for a in range(len(held.asked.function)):
+                at = a * NUMBERS
+                if place == LEAST and held.asked.function[a] > MAX:
+                    continue
+                if alike and place > LOW_ONE:
+                    copy_number(out.kinds, out.words, at + place, at + LOW_ONE)
+                else:
+                    put_aggregate(
+                        held.asked, a, held.cells, held.sums, held.kept, leader, bit, chosen,
+                        out.scratch, out.kinds, out.words, at + place,
+                    )  # fmt: skip
+            if place == LEAST:
+                out.counts[0].certain = rows_in(held.cells, chosen)
+                _bounds(held, leader, chosen, span, out)
+    if last:
+        out.counts[0].missing = missing
+    else:
+        counts = out.counts[0]
+        counts.certain, counts.ambiguous, counts.missing = UNKNOWN, UNKNOWN, UNKNOWN
+    _values(held, stage, out)
+    return True
+
+
+@inline
+def without_bounds(held: Held, out: Content) -> None:
+    """The result in ``out`` may lack events, and have others': nothing of it is certain."""
+    counts = out.counts[0]
+    counts.ambiguous, counts.certain = counts.ambiguous + counts.certain, 0
+    for a in range(len(held.asked.function)):
+        for j in range(LEAST, MOST + 1):
+            put_null(out.kinds, out.words, a * NUMBERS + j)
+
+
+@inline
+def is_refuted(st: Record, start: int, end: int) -> bool:
+    """Whether clocks' bounds that do not hold had a part in what lies between two times [ns]."""
+    low, high = st.refuted_from, st.refuted_to
+    return bool(low < high and start < high and end >= low)
+
+
+@inline
+def _all_whole(cells: Cells, leader: int) -> bool:
+    """Whether no event of a key is near an edge: the three windows hold the same, for certain."""
+    cell = leader
+    while cell != NONE:
+        if cells.tag[cell] != HEADER and (cells.tag[cell] & WHOLE) != WHOLE:
+            return False
+        cell = cells.down[cell]
+    return True
+
+
+@inline
+def _cells(held: Held, leader: int, bits: int, scratch: Scratch) -> int:
+    """As ``cells_with``; a header has none."""
+    if held.cells.tag[leader] == HEADER:
+        return 0
+    return cells_with(held.cells, leader, bits, scratch)
+
+
+@inline
+def _values(held: Held, stage: int, out: Content) -> None:
+    """``VALUE``: MIDDLE's, or of the window that closes, or the mean of the three."""
+    for a in range(len(held.asked.function)):
+        at = a * NUMBERS
+        if held.mode == TOGETHER:
+            n, total, rest, last, equal = 0, 0.0, 0.0, 0.0, True
+            for j in range(at + LOW_ONE, at + HIGH_ONE + 1):
+                if out.kinds[j] == NULL:
+                    continue
+                x = as_float(out.kinds, out.words, j)
+                equal = equal and (n == 0 or x == last)
+                after = total + x
+                shifted = after - total
+                rest += (total - (after - shifted)) + (x - shifted)
+                total, last = after, x
+                n += 1
+            if n > 0:  # equal ones: no rounding of x + x + x
+                put_float(out.kinds, out.words, at, last if equal else (total + rest) / n)
+        elif held.mode == EACH:
+            copy_number(out.kinds, out.words, at, at + LOW_ONE + stage)
+        else:
+            copy_number(out.kinds, out.words, at, at + MIDDLE_ONE)
+
+
+@inline
+def _bounds(held: Held, leader: int, sure: np.ndarray, span: tuple[int, int], out: Content) -> None:
+    """What is ambiguous, and the bounds that follow; ``LEAST`` is what is certain."""
+    doubtful = count(held.kept, held.cells, leader, AMBIGUOUS)
+    out.counts[0].ambiguous = doubtful
+    if doubtful > _FEW:
+        _bounds_of_many(held, leader, sure, span, doubtful, out)
+    elif doubtful > 0:
+        _bounds_in_doubt(held, leader, sure, span, out.room, out)
+    else:
+        for a in range(len(held.asked.function)):
+            copy_number(out.kinds, out.words, a * NUMBERS + MOST, a * NUMBERS + LEAST)
+
+
+@njit
+def _bounds_of_many(
+    held: Held, leader: int, sure: np.ndarray, span: tuple[int, int], events: int, out: Content
+) -> None:
+    room = Room(new_runs(events), b.new_choice(events), out.room.total)
+    _bounds_in_doubt(held, leader, sure, span, room, out)
+
+
+@kernel
+def _bounds_in_doubt(
+    held: Held, leader: int, sure: np.ndarray, span: tuple[int, int], room: Room, out: Content
+) -> None:
+    runs, choice = room.runs, room.choice
+    runs.size[0].events = gather(held.kept, held.cells, leader, AMBIGUOUS, runs.event)
+    start, end = span
+    find_runs(held.kept, start, end, runs)
+    for a in range(len(held.asked.function)):
+        if held.asked.function[a] > MAX:
+            continue
+        m = held.asked.attribute[a]
+        is_float = m != b.ALL_ROWS and held.sums.of[m].is_float
+        b.read_choice(held.kept, runs, m, is_float, choice)
+        n = 0
+        if m == b.ALL_ROWS:
+            n = rows_in(held.cells, sure)
+        else:
+            n = summarise(held.sums, m, sure, out.scratch.sum)
+        for j in range(LEAST, MOST + 1):
+            put_null(out.kinds, out.words, a * NUMBERS + j)
+            sign = 1 if j == LEAST else -1
+            _bound(held.asked.function[a], is_float, n, room, sign, out, a * NUMBERS + j)
+
+
+@kernel
+def _bound(
+    function: int, is_float: bool, n: int, room: Room, sign: int, out: Content, j: int
+) -> None:
+    """Number ``j`` becomes the least (``sign`` 1) or largest of what ``room`` has been read for.
+
+    ``n``: values that are surely inside; ``out.scratch.sum`` is their summary.
+    """
+    runs, choice, sure = room.runs, room.choice, out.scratch.sum
+    if function == COUNT:
+        put_int(out.kinds, out.words, j, 0, n + b.bound_count(runs, choice, sign))
+    elif function == SUM:
+        if is_float:
+            total = room.total.floats[0]
+            if b.bound_sum_floats(runs, choice, sign, n, sure.floats[0], total) >= 0:
+                put_float(out.kinds, out.words, j, whole(total))
+        else:
+            ints = room.total.ints[0]
+            if b.bound_sum_ints(runs, choice, sign, n, sure.ints[0], ints) >= 0:
+                put_int(out.kinds, out.words, j, ints.high, ints.low)
+    elif function == AVG:
+        least = b.bound_avg(runs, choice, sign, is_float, n, sure, room.total)
+        if not np.isnan(least):
+            put_float(out.kinds, out.words, j, least)
+    else:
+        which = 1 if function == MIN else -1
+        b.put_sure_end(runs, choice, is_float, which, sure)
+        if sign == which:
+            found = b.nearest_end(runs, choice, which, is_float, n > 0)
+        else:
+            found = b.farthest_end(runs, choice, which, is_float, n > 0)
+        if found >= 0:
+            put_value(out.kinds, out.words, j, is_float, choice.ints[found], choice.floats[found])

@@ -1,0 +1,314 @@
+"""Windows of time, with drift windows, bounds, completeness and corrections.
+
+Source: R19 3.2.3.1 (time batch), SPEC 4.4. Windows are [k*step, k*step + size) in ``ref`` since the
+epoch; those that tumble have the size as step. A row is entered in each window that it may be in
+(``engine.operators.window.panes`` has another way). A window
+closes when progress reaches its end plus the margin by which events that belong to HIGH, or
+may belong to it within their uncertainty, can still follow: ``max(ceil(T_a/2), largest
+uncertainty of the window's events)``. ``DRIFT EACH`` emits LOW and
+MIDDLE sooner, at their own ends; what is certain, ambiguous, missing and bounded is known when
+HIGH closes, so it stands in that result and is None in the other two.
+
+A row for a closed window retracts the old result and emits the corrected one as long as
+progress is less than the correction horizon past the window's end; after that it is counted.
+A retraction repeats the result's content; its ``at`` is the instant of the retraction. Where
+only ``missing`` changed, in a window or for a key that the late event is not of, the correction
+goes out with the next window that closes: one late event changes it for every key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from msgspec.structs import replace
+
+from edge_agent.records import DEFAULT_SITE
+from engine.core.operator import Result, ResultPieces
+from engine.core.released import Gaps, Released
+from engine.kernels.records import copy_of, one
+from engine.operators.window import assign as a
+from engine.operators.window import emitted as t
+from engine.operators.window.base import FIRST, OUTBOX_MAX, Windows
+from engine.operators.window.output.results import picked_codes
+from engine.operators.window.panes.state import Panes, new_entries, new_panes
+from engine.operators.window.rows_read import no_rows
+from engine.operators.window.run import run
+from engine.operators.window.settings import Geometry, WindowSettings, considered_delay, horizon_ns
+from engine.operators.window.state.accumulate import FLOATS, RowValues, more_sums, no_values, widen
+from engine.operators.window.state.cells import (
+    SPARE,
+    Cells,
+    copied,
+    grown,
+    with_floats,
+    without_floats,
+)
+from engine.operators.window.state.content import EACH, PLAIN, TOGETHER
+from engine.query.plan import Drift, WindowPlan
+
+_CHUNK: Final = 1 << 10
+_NO_SOURCE: Final = -2
+"""No event has this code: none fills a gap of it."""
+_COUNTERS: Final = {
+    "too_late": "too_late", "refused_groups": "refused", "capped_uncertainty": "capped",
+    "wide_gaps": "wide_gaps",
+}  # fmt: skip
+_MODES: Final = {Drift.NONE: PLAIN, Drift.EACH: EACH, Drift.TOGETHER: TOGETHER}
+
+
+class TimeWindows(Windows):
+    """Operator of a ``WindowPlan``."""
+
+    lasting = a.LASTING
+    in_panes = False
+    """Whether rows go to panes, which the windows share."""
+
+    def __init__(
+        self, plan: WindowPlan, settings: WindowSettings | None = None, site: str = DEFAULT_SITE
+    ) -> None:
+        super().__init__(plan, settings, site, mode=_MODES[plan.drift])
+        self._geo = Geometry(
+            plan.size_ns, 0, 0, horizon_ns(self.settings, plan.size_ns), plan.step_ns
+        )
+        self._left_out = 0
+        self._state = one(
+            a.STATE, frontier=a.INT_MIN, closed_low=a.INT_MIN, closed_middle=a.INT_MIN,
+            closed_all=a.INT_MIN,
+        )  # fmt: skip
+        columns = len(plan.group_by)
+        self._panes = new_panes(self._of, self._picked, FIRST, columns)
+        self._make_entries(0)
+        self._no_key = np.zeros((1, columns), np.int64)
+        self._room = 0
+        self._make_room(a.room_factor(self._geo))
+
+    def counters(self) -> dict[str, int]:
+        """Rows that some window did not get: see ``WindowSettings`` and the module.
+
+        ``wide_gaps``: missing events whose place is so vague that windows without any event do not
+        tell of them. ``sources_left_out_of_t_a``: the most sources at once whose delay is as long
+        as the window, so that T_a leaves them out (``engine.operators.window.settings``).
+        """
+        counts = {name: int(self._state[field][0]) for name, field in _COUNTERS.items()}
+        if self.plan.drift is not Drift.NONE:
+            counts["sources_left_out_of_t_a"] = self._left_out
+        return counts
+
+    def process(self, released: Released) -> Sequence[Result]:
+        t_a, left_out = considered_delay(self.plan, released.t_a, released.delays)
+        self._left_out = max(self._left_out, left_out)
+        self._geo = self._geo._replace(low_shift=t_a // 2, high_shift=(t_a + 1) // 2)
+        widest = int(released.columns["unc"].max(initial=0)) if released.n else 0
+        self._make_room(a.room_factor(self._geo, widest))
+        most = a.widest_of(self._geo.size, self._geo.step)
+        if widest > most:
+            released = _with_far(released, most)
+        return self._run(*self._read(released, self._spans()))
+
+    def _make_room(self, room: int) -> None:
+        """For rows that can enter so many windows (``room_factor``)."""
+        if room > self._room:
+            self._room = room
+            self._changed = np.empty((2, a.windows_of_a_row(room)), np.int64)
+
+    def _make_entries(self, room: int) -> None:
+        self._entries = new_entries(room)
+        of_panes = new_entries(min(room, _CHUNK) if self.in_panes else 0)
+        self._panes = self._panes._replace(entries=of_panes)
+
+    def _run(
+        self,
+        rows: a.Rows,
+        values: RowValues,
+        agenda: a.Agenda,
+        known: int,
+        ends_at: int = a.INT_MIN,
+    ) -> ResultPieces:
+        results = ResultPieces()
+        self._outbox = self._new_outbox(self._outbox_room)
+        self._make_entries(max(_CHUNK, 2 * SPARE * self._room))
+        for field in a.BATCH:
+            self._state[field] = 0
+        why = None
+        while why != a.DONE:
+            batch = a.PassBatch(
+                rows, values, agenda, self._missing.table, known, self._geo, self._room,
+                self._can_grow(), self.in_panes, self._panes_grow(), self._on_change, ends_at,
+            )  # fmt: skip
+            why = run(batch, self._book())
+            needed = int(self._state["needed"][0])
+            if why == a.OUTBOX_FULL:
+                self._send(results)
+                most = max(OUTBOX_MAX, 2 * t.SPARE * self._room)
+                self._more_outbox(max(needed, min(2 * len(self._outbox.at), most)))
+            elif why != a.DONE:
+                self._grow(why, needed)
+            self._state["needed"] = 0
+        self._send(results)
+        self._outbox = self._new_outbox(0)  # of ten thousand sites few are at work
+        self._make_entries(0)
+        if self._ranked is not None:
+            frontier, geo = int(self._state["frontier"][0]), self._geo
+            over = (frontier - geo.horizon - geo.size) // geo.step
+            self._ranked.forget(min(over, int(self._state["closed_all"][0])))
+        if len(self._missing.table.left):  # drop gaps that no window still kept can touch
+            self._missing.forget(self._corrected_from())
+        return results
+
+    def finish(self, at: int) -> Sequence[Result]:
+        results = self._until(at + 1, last=True)
+        rows, values = no_rows(len(self.plan.group_by)), no_values(len(self._arguments))
+        known = len(self._missing.table.left)
+        results.extend(self._run(rows, values, a.no_agenda(), known, at))
+        return results
+
+    # ---- a batch ----------------------------------------------------------------------------
+
+    def _spans(self) -> Geometry:
+        """Gaps know what their clocks err by; only R19's windows are shifted by more."""
+        if self.plan.drift is Drift.NONE:
+            return self._geo._replace(low_shift=0, high_shift=0)
+        return self._geo
+
+    def _widen(self, m: int) -> None:
+        super()._widen(m)
+        widen(self._panes.sums, m)
+
+    def _book(self) -> t.PassState:
+        return t.PassState(
+            self._state,
+            self._held,
+            self._standing,
+            self._outbox,
+            self._scratch,
+            self._entries,
+            self._panes,
+            self._changed[0],
+            self._changed[1],
+            self._no_key,
+        )
+
+    def _grow(self, why: int, needed: int) -> None:
+        """Double what has too little room, or more if that is ``needed``."""
+        if why == a.GROW_CELLS:
+            self._more_cells()
+        elif why == a.GROW_KEPT:
+            self._more_kept()
+        else:
+            self._more_standing(needed)
+
+    def _panes_grow(self) -> bool:
+        return False
+
+    def _in_order(self, outbox: t.ResultBuffer) -> t.ResultBuffer:
+        """Sorts the results of one update of a window by their keys."""
+        n = int(outbox.tally[0])
+        if outbox.block[n - 1] - outbox.block[0] == n - 1:
+            return outbox
+        order = self._keys.in_order(outbox.nulls[:n], outbox.keys[:n], outbox.block[:n])
+        columns = outbox._asdict().items()
+        return t.ResultBuffer(
+            **{name: col if name == "tally" else col[order] for name, col in columns}
+        )
+
+    def _corrected_from(self) -> int:
+        reach = self._geo.horizon + 2 * self.plan.size_ns + 2 * self._geo.high_shift
+        return max(int(self._state["frontier"][0]), a.INT_MIN + reach) - reach
+
+    def _mark_refuted(self, low: int, high: int) -> None:
+        cells = self._held.cells
+        headers = cells.headers[: int(cells.tally["headers"][0])]
+        window, (size, step) = cells.window[headers], (self._geo.size, self._geo.step)
+        told = self._on_change | (window <= self._state["closed_all"][0])
+        mine = told & (window * step < high) & (window * step + size >= low)
+        cells.stale[headers[mine]] = 1
+
+    # ---- state ------------------------------------------------------------------------------
+
+    def snapshot(self) -> dict[str, Any]:
+        return super().snapshot() | {
+            "geo": list(self._geo), "left_out": self._left_out,
+            "ranked": [] if self._ranked is None else self._ranked.snapshot(),
+        }  # fmt: skip
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        self._geo = Geometry(*state["geo"])
+        self._left_out = state["left_out"]
+        if self._ranked is not None:
+            self._ranked.restore(state["ranked"])
+
+
+def _with_far(released: Released, widest: int) -> Released:
+    """``released``, whose events that may lie too far off to enter all those windows count as
+    missing in them, each as a gap of its own.
+    """
+    far = np.flatnonzero(released.columns["unc"] > widest)
+    ref, unc, gaps = released.columns["ref"][far], released.columns["unc"][far], released.gaps
+    more = Gaps(
+        row=far, source=np.full(len(far), _NO_SOURCE),
+        stream=released.columns["stream"][far].astype(np.int64),
+        incarnation=np.zeros(len(far), np.int64), first_seq=far,
+        count=np.ones(len(far), np.int64), low=ref - unc, high=ref + unc,
+        steps=np.searchsorted(released.progress.row, far, "right"),
+    )  # fmt: skip
+    row = np.concatenate([gaps.row, more.row])
+    order = np.argsort(row, kind="stable")
+    both = {
+        name: np.concatenate([getattr(gaps, name), getattr(more, name)])[order]
+        for name in Gaps.__struct_fields__
+    }
+    return replace(released, gaps=Gaps(**both))
+
+
+# Windows that slide, made of panes: one addition per event, whatever size by slide is.
+
+
+class PaneWindows(TimeWindows):
+    """``TimeWindows`` of a plan whose aggregates need no single values."""
+
+    in_panes = True
+
+    def _panes_grow(self) -> bool:
+        return len(self._panes.cells.window) < self.settings.cells_max
+
+    def _grow(self, why: int, needed: int) -> None:
+        if why != a.GROW_PANES:
+            super()._grow(why, needed)
+            return
+        cells = grown(self._panes.cells)
+        sums = more_sums(self._panes.sums, len(cells.window))
+        self._panes = self._panes._replace(cells=cells, sums=sums)
+
+    def codes(self) -> np.ndarray | None:
+        cells = self._panes.cells
+        keys = self._keys.used(cells.keys[cells.table[cells.table >= 0]])
+        keys = np.concatenate([keys, picked_codes(self._panes.sums, self._held.sums.of)])
+        base = super().codes()
+        return keys if base is None else np.concatenate([base, keys])
+
+    def snapshot(self) -> dict[str, Any]:
+        panes = self._panes
+        live = panes.cells.table[panes.cells.table >= 0]
+        state = super().snapshot()
+        texts = self._keys.snapshot(
+            panes.cells.keys[live], picked_codes(panes.sums, self._held.sums.of)
+        )["texts"]
+        state["keys"]["texts"] |= texts
+        return state | {
+            "panes": {
+                "cells": copied(panes.cells._asdict()),
+                "sums": without_floats(panes.sums._asdict()),
+                "tally": copy_of(panes.tally),
+            }
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        held = state["panes"]
+        sums = self._panes.sums._replace(**with_floats(held["sums"], FLOATS))
+        self._panes = Panes(
+            Cells(**copied(held["cells"])), sums, self._panes.entries, copy_of(held["tally"])
+        )

@@ -1,0 +1,545 @@
+"""Smallest and largest value of an aggregate over all assignments of the ambiguous events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from engine.core.released import Released
+from engine.core.timeline import ends_of
+from engine.kernels.jit import inline, kernel, njit
+from engine.kernels.records import Record, record
+from engine.operators.window.settings import LIKELY, SURE, UNLIKELY
+from engine.operators.window.state.accumulate import Summary, add_float, whole
+from engine.operators.window.state.cells import Kept
+from engine.operators.window.state.number import HALF_WORD, LOW_WORD
+from engine.query.clocked import is_clocked
+from engine.query.expression import mask
+from engine.query.plan import Comparison, Logic, Membership, Predicate
+
+# Which rows a window's WHERE takes for sure, and which perhaps: its times err as clocks do.
+#
+# ``ts``, ``te`` and ``ref`` are known up to the error of the event's clock, so a condition on them
+# may hold under some errors only (SPEC 4.3). As one error moves all three alike, WHERE is a
+# function of it, and so are the instants at which the event counts: where its true time may lie
+# while WHERE holds. Each comparison changes once as the error grows (``=`` twice); where, is found
+# by halving, with the very evaluation that answers for times that are certain.
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Of n rows: ``taken`` (bool), surely or perhaps; ``how`` (int8): ``SURE``, ``LIKELY`` or
+    ``UNLIKELY``; ``low``, ``high`` (int64 ns): ends of where a taken row's true time may lie.
+    """
+
+    taken: np.ndarray
+    how: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def chosen(where: Predicate, released: Released, unc_max: int) -> Chosen | None:
+    """What ``where`` takes of ``released``; None: no clock error changes what it says.
+
+    Args:
+        where: of a plan with windows.
+        released: rows with ``ref`` and ``unc``.
+        unc_max: larger uncertainties count as this one, as they do for windows [ns].
+    """
+    ref, unc = ends_of(released), np.minimum(released.columns["unc"], unc_max)
+    if not unc.any() or not is_clocked(where):
+        return None
+    rows = _Rows(released, np.arange(released.n))
+    taken = rows.hold(where, np.zeros(released.n, np.int64))
+    found = Chosen(taken, np.zeros(released.n, np.int8), ref - unc, ref + unc)
+    changes = [_changes(each, rows, unc) for each in _one_way(where)]
+    moved = np.flatnonzero(np.any([before < unc for before in changes], axis=0))
+    if not len(moved):
+        return found
+    few, limit = _Rows(released, moved), unc[moved]
+    errors = [-limit, limit, np.zeros(len(moved), np.int64)]
+    for before in changes:
+        errors += [before[moved], np.minimum(before[moved] + 1, limit)]
+    holds = np.array([few.hold(where, error) for error in errors])
+    low = np.where(holds, errors, unc_max + 1).min(axis=0)
+    high = np.where(holds, errors, -unc_max - 1).max(axis=0)
+    nominal = taken[moved]
+    how = np.where(holds.all(axis=0), SURE, np.where(nominal, LIKELY, UNLIKELY))
+    taken[moved] = holds.any(axis=0)
+    found.how[moved] = np.where(taken[moved], how, SURE)
+    found.low[moved] = ref[moved] + low
+    found.high[moved] = ref[moved] + high
+    return found
+
+
+class _Rows:
+    """Some rows, whose clocks may be asked to err."""
+
+    def __init__(self, released: Released, rows: np.ndarray) -> None:
+        self._columns = {name: column[rows] for name, column in released.columns.items()}
+        self._released = released
+
+    def hold(self, predicate: Predicate, error: np.ndarray) -> np.ndarray:
+        """Where it is true if each row's clock errs by ``error`` [ns]; bool (n,)."""
+        columns = self._columns | {"ref": self._columns["ref"] + error}
+        of = self._released
+        return mask(
+            predicate, columns, lambda name: columns.get(f"valid.{name}"), of.attr_types, of.strings
+        )
+
+
+def _one_way(predicate: Predicate) -> Iterator[Comparison]:
+    """Comparisons that change once each, between whose changes ``predicate`` does not."""
+    match predicate:
+        case Logic(terms=terms):
+            for term in terms:
+                yield from _one_way(term)
+        case Membership(item=item, options=options):
+            for option in options:
+                yield from _one_way(Comparison("=", item, option))
+        case Comparison(left=left, right=right):
+            if is_clocked(predicate):
+                yield Comparison("<", left, right)
+                yield Comparison("<=", left, right)
+
+
+def _changes(comparison: Comparison, rows: _Rows, unc: np.ndarray) -> np.ndarray:
+    """The last error in [-unc, unc] up to which it says what it says at -unc; int64 (n,)."""
+    before, behind = -unc, unc.copy()
+    first = rows.hold(comparison, before)
+    same = rows.hold(comparison, behind) == first
+    before = np.where(same, unc, before)
+    while (left := behind - before > 1).any():
+        middle = before + (behind - before) // 2
+        on = left & (rows.hold(comparison, middle) == first)
+        before = np.where(on, middle, before)
+        behind = np.where(left & ~on, middle, behind)
+    return before
+
+
+# Which of a key's ambiguous events can be in a window together.
+#
+# Events of one clock and epoch share one clock error, so they move together: their true times keep
+# their order, and the errors of two of them differ by at most what their uncertainties do (a skew
+# that is not known exactly makes the uncertainty grow between two syncs, and never fall). What lies
+# in the window is therefore a *run* of the events of a clock in order of time. A clock's runs are
+# identified by where they start and where they can end. Events without a shared clock are runs of
+# one.
+#
+# With errors e(i) in [-u(i), u(i)] and |e(i) - e(j)| <= |u(i) - u(j)|, a run that starts with event
+# p and ends before event q exists if the bounds that the two ends put on the four events around
+# them agree, pair by pair (difference constraints; Cormen et al., ch. 24). All bounds are sums of
+# ``ref - u`` or ``ref + u``, which only ascend, so the possible q of each p form a stretch, and
+# both of its ends move one way.
+
+
+NO_EPOCH = -1
+SIZE = record("events", "units", "clocks")
+
+
+class Runs(NamedTuple):
+    """The runs of events, by clock; room for so many is made once and used again and again.
+
+    ``size``: how many there are now, one SIZE.
+    ``event``: places in ``Kept``, clock after clock, in order of time. ``unit``: (units + 1) where
+    each unit of events starts that no error can part. ``clock``: (clocks + 1) where each clock's
+    units start. ``low``, ``high``: per unit ``ref - unc`` and ``ref + unc``. Of clock ``g`` and its
+    unit ``p`` (or its end) place ``p + g`` of ``nearest`` and ``farthest`` says which units can be
+    the first behind a run that starts with p; none where the one is larger than the other.
+    ``spare``: to sort in, and to search in.
+    """
+
+    size: np.ndarray
+    event: np.ndarray
+    unit: np.ndarray
+    clock: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    nearest: np.ndarray
+    farthest: np.ndarray
+    spare: np.ndarray
+
+
+@njit
+def new_runs(events: int) -> Runs:
+    """Room for so many events."""
+    n = events + 1
+    return Runs(
+        np.zeros(1, SIZE), np.empty(n, np.int64), np.empty(n, np.int64),
+        np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64),
+        np.empty(2 * n, np.int64), np.empty(2 * n, np.int64), np.empty(n, np.int64),
+    )  # fmt: skip
+
+
+@inline
+def _before(kept: Kept, i: int, j: int) -> bool:
+    """By clock, epoch, time and uncertainty."""
+    if kept.clock[i] != kept.clock[j]:
+        return bool(kept.clock[i] < kept.clock[j])
+    if kept.epoch[i] != kept.epoch[j]:
+        return bool(kept.epoch[i] < kept.epoch[j])
+    if kept.ref[i] != kept.ref[j]:
+        return bool(kept.ref[i] < kept.ref[j])
+    return bool(kept.unc[i] < kept.unc[j])
+
+
+@kernel
+def _sort(kept: Kept, n: int, event: np.ndarray, spare: np.ndarray) -> None:
+    """Merge sort of the first ``n`` of ``event``, from pairs upwards; it is stable."""
+    width = 1
+    while width < n:
+        for start in range(0, n, 2 * width):
+            middle, end = min(start + width, n), min(start + 2 * width, n)
+            i, j = start, middle
+            for to in range(start, end):
+                if i < middle and (j == end or not _before(kept, event[j], event[i])):
+                    spare[to] = event[i]
+                    i += 1
+                else:
+                    spare[to] = event[j]
+                    j += 1
+        for j in range(n):
+            event[j] = spare[j]
+        width *= 2
+
+
+@kernel
+def _ends(runs: Runs, a: int, b: int, p: int, start: int, end: int, first: int) -> tuple[int, int]:
+    """(nearest, farthest) of unit ``p`` of the clock with units [a, b); from ``first`` on."""
+    low, high = runs.low, runs.high
+    if (p > a and low[p - 1] >= start) or (p < b and high[p] < start):
+        return b + 1, b
+    if p == b:
+        return b, b
+    needed = end
+    if p > a:
+        needed = max(needed, high[p - 1] + (end - start) + 1)
+    q = max(p, first)
+    while q < b and high[q] < needed:
+        q += 1
+    limit = min(end - 1, low[p] + (end - 1 - start))
+    if q > p and low[q - 1] > limit:
+        return b + 1, b
+    last = q
+    while last < b and low[last] <= limit:
+        last += 1
+    return q, last
+
+
+@kernel
+def find_runs(kept: Kept, start: int, end: int, runs: Runs) -> None:
+    """Write the runs of ``runs.event``, in any order, in the window [start, end)."""
+    n, event = runs.size[0].events, runs.event
+    _sort(kept, n, event, runs.spare)
+    units = clocks = 0
+    for j in range(n):
+        k, before = event[j], event[j - 1]
+        alone = j == 0 or kept.epoch[k] == NO_EPOCH or kept.epoch[k] != kept.epoch[before]
+        alone = alone or kept.clock[k] != kept.clock[before]
+        if alone:
+            runs.clock[clocks] = units
+            clocks += 1
+        if alone or kept.ref[k] != kept.ref[before] or kept.unc[k] != kept.unc[before]:
+            runs.unit[units] = j
+            runs.low[units] = kept.ref[k] - kept.unc[k]
+            runs.high[units] = kept.ref[k] + kept.unc[k]
+            units += 1
+    runs.unit[units] = n
+    runs.clock[clocks] = units
+    runs.size[0].units = units
+    runs.size[0].clocks = clocks
+    for g in range(clocks):
+        a, b = runs.clock[g], runs.clock[g + 1]
+        first = a
+        for p in range(a, b + 1):
+            near, far = _ends(runs, a, b, p, start, end, first)
+            runs.nearest[p + g] = near
+            runs.farthest[p + g] = far
+            if near <= far:
+                first = near
+
+
+# Smallest and largest value of an aggregate over all assignments of the ambiguous events.
+#
+# An assignment says which of the ambiguous events are in the window (SPEC 4.4): for every clock one
+# of its runs (``window.uncertainty.bounds``). ``sum avg min max`` range over the assignments
+# with at least one value, as they are null without. The smallest average is found by Dinkelbach
+# 1967: the assignment that minimises ``sum - a * count`` lowers the average ``a``, until none does.
+#
+# Each function has one direction: the largest of x is minus the smallest of -x (``sign`` -1).
+
+
+ALL_ROWS = -1
+"""In place of an attribute: rows, whatever values they have (``count(*)``)."""
+_ROUNDS = 64
+
+
+class RunChoice(NamedTuple):
+    """One attribute of the ambiguous events, and the run chosen of each clock; room as in ``Runs``.
+
+    ``ints``, seen as float64 ``floats``: values in order of ``Runs.event``, and last the sure
+    events' smallest or largest. ``valid``: those that have one. ``values``, ``total``: number and
+    sum up to each unit of a clock, at the places of ``Runs.nearest``. ``first``, ``behind``: units.
+    """
+
+    ints: np.ndarray
+    floats: np.ndarray
+    valid: np.ndarray
+    values: np.ndarray
+    total: np.ndarray
+    first: np.ndarray
+    behind: np.ndarray
+
+
+@njit
+def new_choice(events: int) -> RunChoice:
+    """Room for so many events."""
+    n = events + 1
+    ints = np.zeros(n, np.int64)
+    return RunChoice(
+        ints, ints.view(np.float64), np.zeros(n, np.bool_), np.zeros(2 * n, np.int64),
+        np.zeros(2 * n), np.empty(n, np.int64), np.empty(n, np.int64),
+    )  # fmt: skip
+
+
+@kernel
+def read_choice(kept: Kept, runs: Runs, m: int, is_float: bool, c: RunChoice) -> None:
+    """Attribute ``m`` of the events of ``runs``; nothing is chosen yet."""
+    for j in range(runs.size[0].events):
+        c.ints[j] = 0 if m == ALL_ROWS else kept.ints[runs.event[j], m]
+        c.valid[j] = m == ALL_ROWS or kept.valid[runs.event[j], m]
+    for g in range(runs.size[0].clocks):
+        first = runs.clock[g] + g
+        c.values[first] = 0
+        c.total[first] = 0.0
+        for u in range(runs.clock[g], runs.clock[g + 1]):
+            c.values[u + g + 1] = c.values[u + g]
+            c.total[u + g + 1] = c.total[u + g]
+            for j in range(runs.unit[u], runs.unit[u + 1]):
+                if c.valid[j]:
+                    c.values[u + g + 1] += 1
+                    c.total[u + g + 1] += c.floats[j] if is_float else np.float64(c.ints[j])
+
+
+@kernel
+def _least(runs: Runs, c: RunChoice, sign: float, price: float, some: bool) -> int:
+    """Choose the runs with the least ``sign * sum - price * count``; gives the count.
+
+    ``some``: at least one value must be among them; -1 if there is none.
+    """
+    values = 0
+    extra, forced, forced_first, forced_behind = np.inf, -1, 0, 0
+    for g in range(runs.size[0].clocks):
+        best = best_with = np.inf
+        with_first = with_behind = 0
+        for p in range(runs.clock[g], runs.clock[g + 1] + 1):
+            for q in range(runs.nearest[p + g], runs.farthest[p + g] + 1):
+                n = c.values[q + g] - c.values[p + g]
+                cost = -price * n
+                if sign != 0.0:
+                    cost += sign * (c.total[q + g] - c.total[p + g])
+                if cost < best or best == np.inf:
+                    best = cost
+                    c.first[g] = p
+                    c.behind[g] = q
+                if n > 0 and (cost < best_with or best_with == np.inf):
+                    best_with, with_first, with_behind = cost, p, q
+        values += c.values[c.behind[g] + g] - c.values[c.first[g] + g]
+        if best_with != np.inf and (best_with - best < extra or forced < 0):
+            extra, forced = best_with - best, g
+            forced_first, forced_behind = with_first, with_behind
+    if values > 0 or not some:
+        return values
+    if forced < 0:
+        return -1
+    c.first[forced] = forced_first
+    c.behind[forced] = forced_behind
+    return int(c.values[forced_behind + forced] - c.values[forced_first + forced])
+
+
+@kernel
+def _add_chosen_ints(runs: Runs, c: RunChoice, out: Record) -> None:
+    for g in range(runs.size[0].clocks):
+        for j in range(runs.unit[c.first[g]], runs.unit[c.behind[g]]):
+            if c.valid[j]:
+                out.high += c.ints[j] >> HALF_WORD
+                out.low += c.ints[j] & LOW_WORD
+
+
+@kernel
+def _add_chosen_floats(runs: Runs, c: RunChoice, out: Record) -> None:
+    for g in range(runs.size[0].clocks):
+        for j in range(runs.unit[c.first[g]], runs.unit[c.behind[g]]):
+            if c.valid[j]:
+                add_float(out, c.floats[j])
+
+
+@kernel
+def bound_count(runs: Runs, c: RunChoice, sign: int) -> int:
+    """Fewest (``sign`` 1) or most (-1) values of ambiguous events."""
+    return _least(runs, c, 0.0, -1.0 * sign, False)
+
+
+@kernel
+def bound_sum_ints(
+    runs: Runs, c: RunChoice, sign: int, sure: int, total: Record, out: Record
+) -> int:
+    """Least (``sign`` 1) or largest sum, in two words, into ``out``; gives its count, or -1.
+
+    ``sure``: the values that are surely inside, whose sum is ``total``.
+    """
+    n = _least(runs, c, 1.0 * sign, 0.0, sure == 0)
+    out.high, out.low = total.high, total.low
+    if n >= 0:
+        _add_chosen_ints(runs, c, out)
+    return n
+
+
+@kernel
+def bound_sum_floats(
+    runs: Runs, c: RunChoice, sign: int, sure: int, total: Record, out: Record
+) -> int:
+    """As ``bound_sum_ints``; a compensated sum."""
+    n = _least(runs, c, 1.0 * sign, 0.0, sure == 0)
+    out.total, out.rest = total.total, total.rest
+    if n >= 0:
+        _add_chosen_floats(runs, c, out)
+    return n
+
+
+@kernel
+def _sum_of(runs: Runs, c: RunChoice, is_float: bool, sure: Summary, out: Summary) -> float:
+    """The chosen and the ``sure`` values' sum; ``out`` is overwritten."""
+    if is_float:
+        floats = out.floats[0]
+        floats.total, floats.rest = sure.floats[0].total, sure.floats[0].rest
+        _add_chosen_floats(runs, c, floats)
+        return whole(floats)
+    ints = out.ints[0]
+    ints.high, ints.low = sure.ints[0].high, sure.ints[0].low
+    _add_chosen_ints(runs, c, ints)
+    return np.float64(ints.high) * 4294967296.0 + np.float64(ints.low)
+
+
+@kernel
+def bound_avg(
+    runs: Runs, c: RunChoice, sign: int, is_float: bool, sure: int, total: Summary, out: Summary
+) -> float:
+    """Least (``sign`` 1) or largest average; NaN where there is no value at all.
+
+    ``sure``, ``total``: number and sum of the values that are surely inside. ``out`` is
+    overwritten.
+    """
+    n = _least(runs, c, 1.0 * sign, 0.0, sure == 0)
+    if n < 0 or n + sure == 0:
+        return np.nan
+    best = _sum_of(runs, c, is_float, total, out) / (n + sure)
+    for _ in range(_ROUNDS):
+        n = _least(runs, c, 1.0 * sign, sign * best, sure == 0)
+        found = _sum_of(runs, c, is_float, total, out) / (n + sure)
+        if not sign * found < sign * best:
+            break
+        best = found
+    return best
+
+
+@kernel
+def _less(c: RunChoice, is_float: bool, sign: int, i: int, j: int) -> bool:
+    if is_float:
+        return bool(sign * c.floats[i] < sign * c.floats[j])
+    return bool(c.ints[i] < c.ints[j] if sign > 0 else c.ints[i] > c.ints[j])
+
+
+@kernel
+def nearest_end(runs: Runs, c: RunChoice, sign: int, is_float: bool, sure: bool) -> int:
+    """The event with the smallest (``sign`` -1: largest) value, which some run has; or -1.
+
+    ``sure``: the last value counts too.
+    """
+    n = runs.size[0].events
+    found = n if sure else -1
+    for j in range(n):
+        if c.valid[j] and (found < 0 or _less(c, is_float, sign, j, found)):
+            found = j
+    return found
+
+
+@kernel
+def farthest_end(runs: Runs, c: RunChoice, sign: int, is_float: bool, sure: bool) -> int:
+    """The event whose value is the largest of all assignments' smallest; or -1 without any.
+
+    A clock that can leave the window empty holds nothing down; one that cannot holds it down to the
+    smallest value of its best run. With nothing else, the best single run must do.
+    """
+    held, alone = (runs.size[0].events if sure else -1), -1
+    for g in range(runs.size[0].clocks):
+        best, empty = _best_run(runs, c, g, sign, is_float, runs.spare)
+        if best < 0:
+            continue
+        if not empty and (held < 0 or _less(c, is_float, sign, best, held)):
+            held = best
+        if alone < 0 or _less(c, is_float, sign, alone, best):
+            alone = best
+    return held if held >= 0 else alone
+
+
+@kernel
+def _best_run(
+    runs: Runs, c: RunChoice, g: int, sign: int, is_float: bool, waiting: np.ndarray
+) -> tuple[int, bool]:
+    """(the event that is smallest in the run of clock ``g`` where that is largest; whether a run
+    can be without values). ``waiting``: room for the units that may be a run's smallest.
+    """
+    best, empty = -1, False
+    head = tail = 0
+    taken = runs.clock[g]
+    for p in range(runs.clock[g], runs.clock[g + 1] + 1):
+        q, far = runs.nearest[p + g], runs.farthest[p + g]
+        if q > far:
+            continue
+        empty = empty or c.values[q + g] == c.values[p + g]
+        while q < far and c.values[q + g] == c.values[p + g]:
+            q += 1
+        if c.values[q + g] == c.values[p + g]:
+            continue
+        while taken < q:
+            low = _lowest(runs, c, taken, sign, is_float)
+            while low >= 0 and tail > head and not _less(
+                c, is_float, sign, _lowest(runs, c, waiting[tail - 1], sign, is_float), low
+            ):  # fmt: skip
+                tail -= 1
+            if low >= 0:
+                waiting[tail] = taken
+                tail += 1
+            taken += 1
+        while waiting[head] < p:
+            head += 1
+        low = _lowest(runs, c, waiting[head], sign, is_float)
+        if best < 0 or _less(c, is_float, sign, best, low):
+            best = low
+    return best, empty
+
+
+@kernel
+def _lowest(runs: Runs, c: RunChoice, unit: int, sign: int, is_float: bool) -> int:
+    """The event of the unit with the smallest value, or -1."""
+    found = -1
+    for j in range(runs.unit[unit], runs.unit[unit + 1]):
+        if c.valid[j] and (found < 0 or _less(c, is_float, sign, j, found)):
+            found = j
+    return found
+
+
+@kernel
+def put_sure_end(runs: Runs, c: RunChoice, is_float: bool, sign: int, sure: Summary) -> None:
+    """The sure values' smallest (``sign`` -1: largest) becomes the last of ``c``."""
+    last = runs.size[0].events
+    if is_float:
+        floats = sure.floats[0]
+        c.floats[last] = floats.smallest if sign > 0 else floats.largest
+    else:
+        ints = sure.ints[0]
+        c.ints[last] = ints.smallest if sign > 0 else ints.largest

@@ -1,0 +1,297 @@
+"""Results as JSONL (DESIGN "Results"), Parquet or CSV: by site, then order of emission.
+
+Times are whole numbers of the unit, rounded down where an instant (a deadline, say) falls
+between two. Memory holds one site's results of one micro-batch at a time.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, TextIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.core.errors import UserError
+from engine.core.operator import Result
+from engine.core.units import unit_ns
+from engine.log.row_export import CSV, write_table
+from engine.log.whole_file import whole_file
+from engine.output.json_lines import in_one, in_one_text
+from engine.output.kinds import KINDS
+from engine.output.part_store import Batches, PartStore, site_groups, store_of
+from engine.output.schema import POSITION
+from engine.output.table_files import TableAhead
+from engine.output.typed_columns import TypedColumns, flat
+
+_AT_ONCE: Final = 1 << 14
+"""Lines: bounds the texts in memory."""
+
+
+def export_jsonl(
+    directory: str | Path | PartStore,
+    out: str | Path | TextIO,
+    time_unit: str = "ns",
+    queries: Sequence[str] = (),
+    times: Mapping[str, Collection[str]] = MappingProxyType({}),
+) -> int:
+    """Writes the results in a store as JSON lines; gives their number.
+
+    By site, then by query, then in order of emission: independent of how batches were cut.
+
+    Args:
+        directory: the store, or its folder; results of an empty run are no lines.
+        out: a path (which appears whole) or an open text stream.
+        time_unit: of every time, rounded down to whole numbers.
+        queries: names in the order wanted; queries not named here follow in order of their names.
+        times: of queries, by name, the aggregates that are times (``engine.query.fields``).
+
+    Raises:
+        UserError: no such directory, or damaged files in it.
+    """
+    unit, store = unit_ns(time_unit), store_of(directory)
+    count = 0
+    with text_out(out) as stream:
+        for number, texts in _results(store, unit, queries, times):
+            stream.writelines(texts)
+            count += number
+    return count
+
+
+def read_results(directory: str | Path | PartStore, kind: str) -> Iterator[Result]:
+    """Results of one kind in a store, in the order and with the times of ``export_jsonl``.
+
+    Raises:
+        UserError: no such directory, or damaged files in it.
+    """
+    for _, texts in _results(store_of(directory), 1, (), {}, (kind,)):
+        for text in texts:
+            yield from map(json.loads, text.splitlines())
+
+
+def export_table(
+    directory: str | Path | PartStore,
+    out: str | Path,
+    kind: str,
+    time_unit: str = "ns",
+    times: Mapping[str, Collection[str]] = MappingProxyType({}),
+    events: int = 0,
+) -> int:
+    """Writes the results in a store as one table; gives their number.
+
+    In Parquet, objects (keys, values, bounds, attributes of events) are structs with typed fields;
+    in CSV their fields are columns (``engine.output.typed_columns``).
+
+    Args:
+        directory: the store, or its folder; results of an empty run are no rows.
+        out: a path, which appears whole; CSV if it ends in ``.csv``, else Parquet.
+        kind: what the table holds: a name in ``engine.output.kinds``.
+        time_unit: of every time, rounded down to whole numbers.
+        times: as of ``export_jsonl``.
+        events: in CSV, the most that a match may have, so that the columns do not depend on which
+            matches there are.
+
+    Raises:
+        UserError: the directory is absent, damaged, or holds results of the other kind too; a field
+            has two types; the file cannot be written.
+    """
+    files, columns = _typed(store_of(directory), kind, unit_ns(time_unit), times)
+    schema = columns.schema
+    tables = _typed_tables(files, columns)
+    if Path(out).suffix == CSV:
+        places = max(events, columns.longest)
+        schema = flat(schema.empty_table(), places).schema
+        return write_table(Path(out), schema, (flat(table, places) for table in tables))
+    return write_table(Path(out), schema, tables)
+
+
+def _typed(
+    store: PartStore, kind: str, unit: int, times: Mapping[str, Collection[str]]
+) -> tuple[Batches, TypedColumns]:
+    """The files of ``kind``, and their typed columns."""
+    kinds = {name: store.open(name) for name in KINDS}
+    others = [name for name, files in kinds.items() if files.sites and name != kind]
+    if others:
+        what = f"holds {others[0]}, which a table of {kind} cannot say"
+        raise UserError(f"{store.directory}: {what}; write JSONL")
+    columns = TypedColumns(KINDS[kind].schema, kind, unit, times)
+    files = kinds[kind]
+    for sites in site_groups([files]):
+        for _, table in files.tables(sites, columns.needed):
+            columns.learn(table)
+    return files, columns
+
+
+def _typed_tables(files: Batches, columns: TypedColumns) -> Iterator[pa.Table]:
+    """By site, then in order of emission; of several sites all at once, as they are few."""
+    for sites in site_groups([files]):
+        batches = [None] if len(sites) > 1 else files.batches
+        for batch_id in batches:
+            found = list(files.tables(sites, batch_id=batch_id))
+            if found:
+                yield _sorted(columns, found, sites)
+
+
+def _sorted(
+    columns: TypedColumns, found: Sequence[tuple[int, pa.Table]], sites: Sequence[str]
+) -> pa.Table:
+    """The rows of tables with their batches, as ``columns`` has them, in order of emission."""
+    order = _order([_keys(table, batch, sites) for batch, table in found])
+    table = pa.concat_tables(columns.typed(table) for _, table in found).unify_dictionaries()
+    return table if order is None else table.take(order)
+
+
+def table_ahead(
+    out: Path, kind: str, time_unit: str = "ns",
+    times: Mapping[str, Collection[str]] = MappingProxyType({}),
+) -> TableAhead:  # fmt: skip
+    """What writes the Parquet table of ``export_table`` while results come."""
+
+    def made(batch_id: int, tables: Sequence[pa.Table]) -> pa.Table:
+        columns = TypedColumns(KINDS[kind].schema, kind, unit_ns(time_unit), times)
+        for table in tables:
+            columns.learn(table)
+        return _sorted(columns, [(batch_id, table) for table in tables], [""])
+
+    return TableAhead(out, made, ascends=False)
+
+
+@contextmanager
+def text_out(out: str | Path | TextIO) -> Iterator[TextIO]:
+    """``out`` itself when it is a stream, else a text file that appears whole.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
+    if not isinstance(out, str | Path):
+        yield out
+        return
+    try:
+        with whole_file(Path(out)) as sink:
+            text = io.TextIOWrapper(sink, encoding="utf-8", newline="")
+            yield text
+            text.flush()
+            text.detach()
+    except OSError as error:
+        raise UserError(f"{out}: cannot be written: {error.strerror}") from error
+
+
+def _results(
+    store: PartStore,
+    unit: int,
+    queries: Sequence[str],
+    times: Mapping[str, Collection[str]],
+    names: Iterable[str] = (),
+) -> Iterator[tuple[int, Iterable[str]]]:
+    """(number of lines, their texts) of each site, query and batch, in order of emission; of the
+    kinds ``names``, or of all.
+    """
+    opened = {name: store.open(name) for name in names or KINDS}
+    kinds = {name: files for name, files in opened.items() if files.count}
+    for sites in site_groups(list(kinds.values())):
+        if len(sites) == 1:
+            yield from _of_site(kinds, sites, unit, queries, times)
+        else:
+            yield _of_sites(kinds, sites, unit, queries, times)
+
+
+def _of_site(
+    kinds: dict[str, Batches],
+    site: list[str],
+    unit: int,
+    queries: Sequence[str],
+    times: Mapping[str, Collection[str]],
+) -> Iterator[tuple[int, Iterable[str]]]:
+    """Of one site, which may have many results: a batch at a time."""
+    present: set[str] = set()
+    batches: set[int] = set()
+    for files in kinds.values():
+        for batch_id, table in files.tables(site, ["query"]):
+            batches.add(batch_id)
+            present.update(table.column("query").unique().to_pylist())
+    for query in _ranked(present, queries):
+        for batch_id in sorted(batches):
+            found = [
+                # Nothing is left out where there is one query.
+                (kind, table if len(present) == 1 else table.filter(pc.field("query") == query))
+                for kind, files in kinds.items()
+                for _, table in files.tables(site, batch_id=batch_id)
+            ]
+            lines = [list(KINDS[k].lines(t, unit, times.get(query, ()))) for k, t in found]
+            yield _in_order(lines, [_keys(table, batch_id, site) for _, table in found])
+
+
+def _of_sites(
+    kinds: dict[str, Batches],
+    sites: list[str],
+    unit: int,
+    queries: Sequence[str],
+    times: Mapping[str, Collection[str]],
+) -> tuple[int, Iterable[str]]:
+    """Of several sites with few results each: all at once."""
+    found = {kind: list(files.tables(sites)) for kind, files in kinds.items()}
+    names = [table.column("query").unique().to_pylist() for of in found.values() for _, table in of]
+    ranked = _ranked(set[str]().union(*names), queries)
+    lines: list[list[pa.Array]] = []
+    keys = []
+    for kind, of_kind in found.items():
+        for batch_id, whole in of_kind:
+            for name in whole.column("query").unique().to_pylist():
+                table = whole.filter(pc.field("query") == name)
+                lines.append(list(KINDS[kind].lines(table, unit, times.get(name, ()))))
+                keys.append(_keys(table, batch_id, sites, ranked))
+    return _in_order(lines, keys)
+
+
+def _ranked(present: set[str], queries: Sequence[str]) -> list[str]:
+    """Queries with results, in their order."""
+    named = [name for name in queries if name in present]
+    return [*named, *sorted(present.difference(named))]
+
+
+def _keys(
+    table: pa.Table, batch_id: int, sites: Sequence[str], queries: Sequence[str] = ()
+) -> np.ndarray:
+    """What the rows of one batch are sorted by: int64 (4, rows)."""
+    zero = np.zeros(table.num_rows, np.int64)
+    return np.stack(
+        [
+            _place(table.column("site"), sites) if len(sites) > 1 else zero,
+            _place(table.column("query"), queries) if len(queries) > 1 else zero,
+            zero + batch_id,
+            table.column(POSITION).to_numpy(),
+        ]
+    )
+
+
+def _place(texts: pa.ChunkedArray, among: Sequence[str]) -> np.ndarray:
+    return np.asarray(pc.index_in(texts.cast(pa.string()), pa.array(among)).to_numpy())
+
+
+def _order(keys: Sequence[np.ndarray]) -> np.ndarray | None:
+    """The order of the rows by ``keys``, of tables one after another; None: as they are."""
+    together = np.concatenate([*keys, np.empty((4, 0), np.int64)], axis=1)
+    order = np.lexsort(together[::-1])
+    return None if (order[1:] > order[:-1]).all() else order
+
+
+def _in_order(
+    lines: Sequence[Sequence[pa.Array]], keys: Sequence[np.ndarray]
+) -> tuple[int, Iterable[str]]:
+    """(number, texts) of the lines of tables with these ``keys``."""
+    pieces = [piece for of_table in lines for piece in of_table]
+    number, order = sum(map(len, pieces)), _order(keys)
+    if order is None:
+        return number, map(in_one_text, pieces)
+    # Arrow's shorter texts end at 2 GB.
+    whole = pa.chunked_array(pieces, pa.string()).cast(pa.large_string())
+    return number, (
+        in_one_text(in_one(whole.take(order[start : start + _AT_ONCE])))
+        for start in range(0, number, _AT_ONCE)
+    )

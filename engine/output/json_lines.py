@@ -1,0 +1,344 @@
+"""Results as JSON lines, made column by column: the same text as ``json.dumps`` makes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.output.schema import BOUNDS, JSON_FIELDS, MORE, POSITION, as_json
+
+# Floats as texts by columns, as Python and so JSON writes them.
+
+
+_ALIKE: Final = (1e-4, 1e10)
+"""Between these Arrow writes a fraction as Python does: without an exponent."""
+_EXACT: Final = 1e15
+"""Below it Python writes whole numbers without an exponent."""
+
+
+def float_texts(values: np.ndarray) -> pa.Array:
+    """``repr`` of each of float64 ``values``; Arrow says 97 for 97.0 and has other exponents."""
+    size = np.abs(values)
+    whole = values == np.floor(values)
+    fraction = ~whole & (size >= _ALIKE[0]) & (size < _ALIKE[1])
+    whole &= (size < _EXACT) & ~np.signbit(values)
+    text = pc.cast(pa.array(values), pa.string())
+    if whole.any():
+        numbers = pc.cast(pa.array(values[whole].astype(np.int64)), pa.string())
+        texts = pc.binary_join_element_wise(numbers, ".0", "")
+        text = pc.replace_with_mask(text, pa.array(whole), texts)
+    other = ~(whole | fraction)
+    if other.any():
+        texts = pa.array([repr(value) for value in values[other].tolist()], pa.string())
+        text = pc.replace_with_mask(text, pa.array(other), texts)
+    return text
+
+
+# Columns as JSON texts, the same that ``json.dumps`` makes, without a Python object per row.
+
+
+_NOTHING: Final = pa.scalar("null")
+
+
+class JsonTexts:
+    """JSON texts of columns; of equal ones, as LOW, MIDDLE, HIGH and bounds mostly are, made once.
+
+    Args:
+        unit: of times [ns].
+    """
+
+    def __init__(self, unit: int = 1) -> None:
+        self.unit = unit
+        self._made: dict[pa.DataType, list[tuple[pa.Array, pa.Array]]] = {}
+
+    def of(self, values: pa.Array, make: Callable[[pa.Array], pa.Array] | None = None) -> pa.Array:
+        """Plain values; texts get quotes, nulls are ``null``. Or what ``make`` makes of them."""
+        made = self._made.setdefault(values.type, [])
+        for known, text in made:
+            if _same(values, known):
+                return text
+        made.append((values, (make or json_text)(values)))
+        return made[-1][1]
+
+    def objects(self, values: pa.Array) -> pa.Array:
+        """Structs as objects, of ``BOUNDS`` as pairs; texts are JSON already. Nulls stay."""
+        if pa.types.is_dictionary(values.type):
+            return values.dictionary_decode()
+        return self.of(values, self._object) if pa.types.is_struct(values.type) else values
+
+    def attributes(self, values: pa.Array) -> pa.Array:
+        """As ``objects``, but a field that is null is left out, and no object is an empty one."""
+        if not pa.types.is_struct(values.type):
+            return self.objects(values).fill_null("{}")
+        columns = _inside(values)
+        if not any(column.null_count for column in columns.values()):
+            return self._object(values)
+        parts: list[str | pa.Array] = []
+        begun = pa.array(np.zeros(len(values), np.bool_))
+        for name, column in columns.items():
+            text = around(f"{json.dumps(name, ensure_ascii=False)}: ", self.of(column), "")
+            there = column.is_valid()
+            comma = pc.if_else(pc.and_(begun, there), ", ", "") if parts else ""
+            parts += [comma, pc.if_else(there, text, "")]
+            begun = pc.or_(begun, there)
+        return woven("{", *parts, "}")
+
+    def _object(self, values: pa.StructArray) -> pa.Array:
+        text = json_object({name: self._member(of) for name, of in _inside(values).items()})
+        if values.null_count:
+            text = pc.if_else(values.is_valid(), text, pa.scalar(None, pa.string()))
+        return text
+
+    def _member(self, values: pa.Array) -> pa.Array:
+        if not pa.types.is_struct(values.type):
+            return self.of(values)
+        return json_pair(*(self.of(values.field(name)) for name in BOUNDS))
+
+
+def _same(left: pa.Array, right: pa.Array) -> bool:
+    """Whether arrays of one type have the same text; to Arrow 0.0 and -0.0 are equal."""
+    if pa.types.is_struct(left.type):
+        places = range(left.type.num_fields)
+        return bool(left.is_null().equals(right.is_null())) and all(
+            _same(left.field(place), right.field(place)) for place in places
+        )
+    if pa.types.is_floating(left.type):
+        left, right = left.view(pa.int64()), right.view(pa.int64())
+    return bool(left.equals(right))
+
+
+def around(begin: str, texts: pa.Array, end: str) -> pa.Array:
+    """Each of ``texts`` between ``begin`` and ``end``."""
+    return pc.binary_join_element_wise(begin, texts, end, "")
+
+
+def woven(*parts: str | pa.Array) -> pa.Array:
+    """Per row all ``parts`` one after another: its texts, and those that are the same for all."""
+    together: list[str | pa.Array] = []
+    for part in parts:
+        if isinstance(part, str) and together and isinstance(together[-1], str):
+            together[-1] += part
+        else:
+            together.append(part)
+    return pc.binary_join_element_wise(*together, "")
+
+
+def json_object(members: Mapping[str, pa.Array]) -> pa.Array:
+    """Per row an object of at least one member, whose values are JSON already."""
+    parts: list[str | pa.Array] = []
+    for name, text in members.items():
+        parts += [", " if parts else "", json.dumps(name, ensure_ascii=False), ": ", text]
+    return woven("{", *parts, "}")
+
+
+def one_kind(parts: Sequence[Mapping[str, pa.Array]]) -> list[pa.Array]:
+    """The columns of each part as objects: structs, or JSON texts where parts differ in fields."""
+    schemas = [[pa.field(name, values.type) for name, values in part.items()] for part in parts]
+    try:
+        fields = list(pa.unify_schemas(map(pa.schema, schemas)))
+    except pa.ArrowTypeError:
+        fields = []
+    if any(len(each) != len(fields) for each in schemas):
+        return [
+            json_object({name: json_text(values) for name, values in part.items()})
+            for part in parts
+        ]
+    return [
+        pa.StructArray.from_arrays([part[f.name].cast(f.type) for f in fields], fields=fields)
+        for part in parts
+    ]
+
+
+def json_pair(first: pa.Array, second: pa.Array) -> pa.Array:
+    """Per row a list of two, which are JSON already."""
+    return woven("[", first, ", ", second, "]")
+
+
+def joined(texts: pa.Array, lists: pa.ListArray) -> pa.Array:
+    """The texts of each list, with commas."""
+    offsets = lists.offsets.to_numpy()
+    starts = pa.array(offsets - offsets[0], pa.int32())
+    return pc.binary_join(pa.ListArray.from_arrays(starts, texts), ", ")
+
+
+def json_text(values: pa.Array) -> pa.Array:
+    """Values as JSON."""
+    kind = values.type
+    if pa.types.is_string(kind):
+        values, kind = values.dictionary_encode(), pa.dictionary(pa.int32(), pa.string())
+    if pa.types.is_dictionary(kind):
+        known = [json.dumps(text, ensure_ascii=False) for text in values.dictionary.to_pylist()]
+        texts = pa.array(known, pa.string()).take(values.indices)
+    elif pa.types.is_floating(kind):
+        texts = float_texts(values.fill_null(0.0).to_numpy(zero_copy_only=False))
+        if values.null_count:
+            texts = pc.if_else(values.is_valid(), texts, _NOTHING)
+    else:
+        texts = pc.cast(values, pa.string())
+    return texts.fill_null("null") if texts.null_count else texts
+
+
+def in_unit(times: pa.Array, unit: int) -> pa.Array:
+    """Times [ns] in whole units, rounded down; what is no whole number stays."""
+    if unit == 1 or not pa.types.is_integer(times.type):
+        return times
+    absent = np.asarray(times.is_null().to_numpy(zero_copy_only=False))
+    return pa.array(times.fill_null(0).to_numpy(zero_copy_only=False) // unit, mask=absent)
+
+
+def in_one_text(lines: pa.Array) -> str:
+    """Texts, none of them null, one after another."""
+    _, offsets, data = lines.buffers()
+    wide = pa.types.is_large_string(lines.type)
+    ends = np.frombuffer(offsets, np.int64 if wide else np.int32)[lines.offset :]
+    return str(data[int(ends[0]) : int(ends[len(lines)])].to_pybytes(), "utf-8")
+
+
+def rest(more: pa.Array) -> pa.Array | str:
+    """``, `` and the further fields, without their braces; nothing where there are none."""
+    if more.null_count == len(more):
+        return ""
+    there = pc.fill_null(pc.greater(pc.binary_length(more), 2), False)
+    inner = pc.utf8_slice_codeunits(pc.fill_null(more, "{}"), 1, -1)
+    return pc.if_else(there, pc.binary_join_element_wise(", ", inner, ""), "")
+
+
+def where_there(values: pa.Array, texts: pa.Array) -> pa.Array:
+    """``texts`` where ``values`` are; nothing where they are null."""
+    return pc.if_else(values.is_valid(), texts, "") if values.null_count else texts
+
+
+def in_one(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece that begins its buffers; copied only if it is not one already."""
+    chunks = column.chunks or [pa.nulls(0, column.type)]
+    return chunks[0] if len(chunks) == 1 and not chunks[0].offset else pa.concat_arrays(chunks)
+
+
+# Results as JSON lines without a Python object per row: the same text as ``json.dumps`` makes.
+
+
+_NUMBERS: Final = ("value", "low", "middle", "high", "bounds")
+_ATTRS: Final = "attrs"
+
+
+def result_lines(
+    table: pa.Table, schema: pa.Schema, times: Collection[str], optional: Collection[str], unit: int
+) -> pa.Array:
+    """A line, with its end, for each row of a table.
+
+    Args:
+        table: of ``schema``; columns of ``JSON_FIELDS`` may be structs.
+        schema: says the fields, and their order.
+        times: fields that are times, here and in lists; they are rounded down.
+        optional: fields that are left out where they are null.
+        unit: of the times [ns].
+    """
+    names = [name for name in schema.names if name != POSITION]
+    columns = {name: pa.concat_arrays(table[name].chunks) for name in names}
+    fields = [schema.field(name) for name in names]
+    return woven("{", *_members(columns, fields, times, optional, JsonTexts(unit)), "}\n")
+
+
+def _members(
+    columns: Mapping[str, pa.Array], fields: Iterable[pa.Field], times: Collection[str],
+    optional: Collection[str], texts: JsonTexts,
+) -> list[str | pa.Array]:  # fmt: skip
+    """The fields of objects without their braces, to be ``woven``."""
+    parts: list[str | pa.Array] = []
+    for field in fields:
+        name, values = field.name, columns[field.name]
+        begin = f'{", " if parts else ""}"{name}": '
+        if name == MORE:
+            parts.append(rest(values))
+        elif pa.types.is_list(field.type):
+            inner = field.type.value_type
+            each = _members(_inside(values.flatten()), inner, times, (), texts)
+            parts += [begin, "[", joined(woven("{", *each, "}"), values), "]"]
+        elif pa.types.is_struct(field.type):
+            parts += [begin, "{", *_members(_inside(values), field.type, times, (), texts), "}"]
+        elif name == _ATTRS:
+            parts += [begin, texts.attributes(values)]
+        elif name in optional and values.null_count == len(values):
+            continue
+        else:
+            shown = in_unit(values, texts.unit) if name in times else values
+            text = texts.objects(values) if name in JSON_FIELDS else texts.of(shown)
+            if name in optional:
+                parts.append(where_there(values, around(begin, text, "")))
+            else:
+                parts += [begin, text.fill_null("null") if text.null_count else text]
+    return parts
+
+
+def _inside(structs: pa.StructArray) -> dict[str, pa.Array]:
+    return {field.name: structs.field(place) for place, field in enumerate(structs.type)}
+
+
+def in_units(table: pa.Table, unit: int, times: Mapping[str, Collection[str]]) -> pa.Table:
+    """Windows whose aggregates ``times`` (labels, by query) are in ``unit`` ns.
+
+    Whole numbers are rounded down, as all times are. Instants (``at``) stay.
+    """
+    if unit == 1 or not times:
+        return table
+    asked = table.column("query").to_pylist()
+    labels = {query: frozenset(times.get(query, ())) for query in dict.fromkeys(asked)}
+    for name in _NUMBERS:
+        values = in_one(table.column(name))
+        if not pa.types.is_struct(values.type):
+            texts = zip(values.to_pylist(), asked, strict=True)
+            divided = pa.array(
+                [
+                    text and as_json(_divided(json.loads(text), unit, labels[q]))
+                    for text, q in texts
+                ],
+                pa.string(),
+            )
+        else:
+            divided = values
+            for chosen in set(labels.values()):
+                mine = pa.array([labels[query] == chosen for query in asked])
+                divided = pc.if_else(mine, _quotients(values, unit, chosen), divided)
+        table = table.set_column(table.schema.get_field_index(name), name, divided)
+    return table
+
+
+def _quotients(values: pa.StructArray, unit: int, times: Collection[str]) -> pa.Array:
+    """Structs whose fields ``times`` are divided."""
+    names = [field.name for field in values.type]
+    fields = [
+        _column_quotient(values.field(place), unit) if name in times else values.field(place)
+        for place, name in enumerate(names)
+    ]
+    return pa.StructArray.from_arrays(fields, names=names, mask=values.is_null())
+
+
+def _column_quotient(values: pa.Array, unit: int) -> pa.Array:
+    if pa.types.is_struct(values.type):
+        ends = [_column_quotient(values.field(place), unit) for place in range(len(values.type))]
+        return pa.StructArray.from_arrays(ends, fields=list(values.type))
+    return (
+        pc.divide(values, float(unit))
+        if pa.types.is_floating(values.type)
+        else in_unit(values, unit)
+    )
+
+
+def _divided(values: dict[str, Any], unit: int, times: Collection[str]) -> dict[str, Any]:
+    return {
+        label: _quotient(value, unit) if label in times else value
+        for label, value in values.items()
+    }
+
+
+def _quotient(value: Any, unit: int) -> Any:
+    if isinstance(value, list):
+        return [_quotient(one, unit) for one in value]
+    if value is None:
+        return None
+    return value // unit if isinstance(value, int) else value / unit

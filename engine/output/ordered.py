@@ -1,0 +1,433 @@
+"""Sink of the ordered stream itself (``slackwater order``): released events in columns.
+
+Parquet per micro-batch as for results; exported as trace records with ``ref``, ``release`` and
+``late`` added. Late events that were dropped are in the counters only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Struct
+from msgspec.structs import replace
+
+from edge_agent import records as r
+from engine.core.columns import ID_TYPE, VALID_PREFIX, Columns
+from engine.core.errors import ContractViolation, UserError
+from engine.core.frame import ATTR_PREFIX
+from engine.core.released import IN_ORDER, LATE_DROPPED, RESIDUAL, Released, Strings
+from engine.core.timeline import ends_of
+from engine.core.units import unit_ns
+from engine.kernels.records import INT_MIN
+from engine.log.row_export import attr_dicts, write_table
+from engine.order.base import Ordered
+from engine.order.sequence.state import DUPLICATE, QUARANTINED_FUTURE, QUARANTINED_JUMP
+from engine.output.export import text_out
+from engine.output.json_lines import in_one, in_unit
+from engine.output.part_store import SITE, PartStore, runs, site_groups, store_of
+from engine.output.table_files import TableAhead
+
+ORDERED: Final = "ordered"
+REF: Final = "ref"
+RELEASE: Final = "release"
+UNCERTAINTY: Final = "unc"
+STATUS: Final = "status"
+LATE_FIELD: Final = "late"
+_CODED: Final = (r.STREAM, r.SOURCE, r.TYPE)
+_NUMBERS: Final = (r.SEQ, r.INCARNATION, r.TS, r.TE, r.ARRIVAL, REF, UNCERTAINTY, RELEASE)
+EVENT_TIMES: Final = (r.TS, r.TE, r.ARRIVAL, REF, RELEASE)
+EVENT_FIELDS: Final = (
+    r.STREAM, r.SOURCE, r.SEQ, r.INCARNATION, r.TYPE, r.TS, r.TE, r.ARRIVAL, REF, RELEASE,
+)  # fmt: skip
+NO_EVENTS: Final = pa.schema(
+    {
+        **dict.fromkeys((SITE, *_CODED), pa.string()),
+        **{name: pa.int64() for name in _NUMBERS if name != UNCERTAINTY},
+    }
+)
+"""Columns of an export without attributes, but for what it adds itself."""
+_DEFAULTS: Final[dict[str, object]] = {r.STREAM: r.DEFAULT_STREAM, r.INCARNATION: 0}
+
+
+class EventFiles(Struct, frozen=True):
+    """Events that a sink wrote and an export reads.
+
+    ``folders``: one after another, per site. ``fields``: of a record, in order; ``times``: those
+    that are in the export's unit. ``shown``: a file's columns -> the export's. ``empty``: columns
+    of an export without events.
+    """
+
+    folders: tuple[str, ...]
+    fields: tuple[str, ...]
+    times: tuple[str, ...]
+    shown: Callable[[pa.Table], pa.Table]
+    empty: pa.Schema
+
+
+def released_table(site: str, released: Released) -> pa.Table:
+    """The events of ``released`` as columns in release order; times in ns.
+
+    Columns: ``site stream source seq incarnation type ts te arrival ref unc release status``,
+    ``clock`` where some event was stamped by another than its source's own, null at the others, and
+    per attribute ``attrs.NAME``, null where an event lacks it. Late events that were dropped are
+    in it too (``status``); the exports leave them out.
+    """
+    columns = released.columns
+    texts = pa.array(released.strings.texts, pa.string())
+    rows = released.n
+    made: dict[str, pa.Array] = {SITE: pa.repeat(site, rows)}
+    for name in _CODED:
+        made[name] = _text(columns[name], texts, None)
+    clock, source = columns[r.CLOCK], columns[r.SOURCE]
+    if (clock != source).any():
+        made[r.CLOCK] = _text(clock, texts, clock == source)
+    for name in _NUMBERS:
+        values = columns[name].astype(np.int64, copy=False)
+        made[name] = pa.array(values, mask=values < 0 if name == r.SEQ else None)
+    made[STATUS] = pa.array(columns[STATUS].astype(np.int8, copy=False))
+    for name in sorted(released.attr_types):
+        mask = columns.get(VALID_PREFIX + name)
+        absent = None if mask is None else ~mask
+        column = r.ID if name == ID_TYPE else ATTR_PREFIX + name
+        values = columns[column]
+        made[column] = (
+            _text(values, texts, absent)
+            if released.attr_types[name] == "str"
+            else pa.array(values, mask=absent)
+        )
+    return pa.table(made)
+
+
+def _text(codes: np.ndarray, texts: pa.Array, absent: np.ndarray | None) -> pa.Array:
+    """Codes as text, null where negative or ``absent``."""
+    null = codes < 0 if absent is None else (codes < 0) | absent
+    return texts.take(pa.array(codes, mask=null))
+
+
+def write_events(
+    store: PartStore, batch_id: int, tables: Sequence[pa.Table], folder: str = ORDERED
+) -> list[Path]:
+    """Makes ``tables`` the whole of batch ``batch_id``; gives its files.
+
+    Args:
+        store: where to.
+        batch_id: micro-batch, from 0.
+        tables: of ``released_table``, each site's in release order; sites may be mixed.
+        folder: others than ``ordered`` for events that are set aside.
+
+    Raises:
+        UserError: the directory cannot be written.
+        ContractViolation: an attribute of one site has two types that do not mix.
+    """
+    sites: dict[str, list[pa.Table]] = {}
+    for table in tables:
+        if table.num_rows:
+            sites.setdefault(table.column(SITE)[0].as_py(), []).append(table)
+    # Sites with other attributes have other columns, hence other files.
+    parts: dict[pa.Schema, list[pa.Table]] = {}
+    for site in sorted(sites):
+        joined = _joined(site, sites[site])
+        parts.setdefault(joined.schema, []).append(joined)
+    return store.replace(folder, batch_id, list(parts.values()))
+
+
+def _joined(site: str, tables: list[pa.Table]) -> pa.Table:
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise ContractViolation(f"site {site!r}: released events do not agree: {error}") from error
+
+
+def _going_on(table: pa.Table) -> pa.Table:
+    """Without the dropped; ``late`` says that an event came after its place was given up."""
+    status = table.column(STATUS)
+    late = pc.not_equal(status, IN_ORDER)
+    kept = table.drop_columns([STATUS, UNCERTAINTY]).append_column(LATE_FIELD, late)
+    stays = pc.not_equal(status, LATE_DROPPED)
+    return kept if pc.all(stays, min_count=0).as_py() else kept.filter(stays)
+
+
+ORDERED_STREAM: Final = EventFiles(
+    (ORDERED,), (*EVENT_FIELDS, LATE_FIELD), EVENT_TIMES, _going_on,
+    NO_EVENTS.append(pa.field(LATE_FIELD, pa.bool_())),
+)  # fmt: skip
+
+
+def export_ordered_jsonl(
+    directory: str | Path | PartStore,
+    out: str | Path | TextIO,
+    time_unit: str = "ns",
+    files: EventFiles = ORDERED_STREAM,
+) -> int:
+    """Writes the events in a store as JSON lines, by site, in release order.
+
+    Args:
+        directory: of the store, or itself.
+        out: a path (which appears whole) or an open text stream.
+        time_unit: of every time, rounded down to whole numbers.
+        files: which of its events.
+
+    Returns:
+        the number of events.
+
+    Raises:
+        UserError: no such directory, damaged files, or an infinite attribute.
+    """
+    unit = unit_ns(time_unit)
+    count = 0
+    with text_out(out) as stream:
+        for site, table in _tables(store_of(directory), files):
+            stream.writelines(event_lines(site, table, unit, files))
+            count += table.num_rows
+    return count
+
+
+def event_lines(site: str, shown: pa.Table, unit: int, files: EventFiles) -> Iterator[str]:
+    """A line for each event of a site.
+
+    Args:
+        site: its name.
+        shown: what ``files.shown`` gave.
+        unit: of every time [ns], rounded down.
+        files: of which they are.
+    """
+    encode = json.JSONEncoder(ensure_ascii=False).encode
+    for batch in shown.combine_chunks().to_batches():
+        for record in _records(site, batch, unit, files):
+            yield encode(record) + "\n"
+
+
+def export_ordered_table(
+    directory: str | Path | PartStore,
+    out: str | Path,
+    time_unit: str = "ns",
+    files: EventFiles = ORDERED_STREAM,
+) -> int:
+    """Writes the events in a store as one table; gives the number of events.
+
+    Without events it is a table of the fixed columns and no rows.
+
+    Args:
+        directory: of the store, or itself.
+        out: a path, which appears whole; CSV if it ends in ``.csv``, else Parquet.
+        time_unit: of every time, rounded down to whole numbers.
+        files: which of its events.
+
+    Raises:
+        UserError: damaged files, or an attribute of two types among the sites.
+    """
+    unit = unit_ns(time_unit)
+    schemas: list[pa.Schema] = []
+    for _, table in _tables(store_of(directory), files):
+        if table.schema not in schemas:
+            schemas.append(table.schema)
+    if not schemas:
+        schemas.append(files.empty)
+    try:
+        schema = pa.unify_schemas(schemas, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise UserError(f"{out}: one table cannot hold all sites ({error}); write JSONL") from error
+    tables = (
+        pa.concat_tables(
+            [schema.empty_table(), _in_units(table, unit, files)], promote_options="permissive"
+        )
+        for _, table in _tables(store_of(directory), files)
+    )
+    return write_table(Path(out), schema, tables, ascends=True)
+
+
+def ordered_ahead(out: Path, time_unit: str = "ns") -> TableAhead:
+    """What writes the Parquet table of ``export_ordered_table`` while events are let go."""
+    unit = unit_ns(time_unit)
+
+    def made(_batch_id: int, tables: Sequence[pa.Table]) -> pa.Table:
+        shown = [_in_units(ORDERED_STREAM.shown(table), unit, ORDERED_STREAM) for table in tables]
+        return pa.concat_tables(shown, promote_options="permissive")
+
+    return TableAhead(out, made, ascends=True)
+
+
+def _in_units(table: pa.Table, unit: int, files: EventFiles) -> pa.Table:
+    for name in files.times if unit > 1 else ():
+        place = table.schema.get_field_index(name)
+        table = table.set_column(place, name, in_unit(in_one(table[name]), unit))
+    return table
+
+
+def _tables(store: PartStore, files: EventFiles) -> Iterator[tuple[str, pa.Table]]:
+    """Tables of one site each: its folders one after another, each in the order of writing."""
+    batches = [store.open(folder) for folder in files.folders]
+    for sites in site_groups(batches):
+        tables = (files.shown(table) for each in batches for _, table in each.tables(sites))
+        if len(sites) == 1:
+            yield from ((sites[0], table) for table in tables)
+            continue
+        of_site: dict[str, list[pa.Table]] = {site: [] for site in sites}
+        for table in tables:
+            names, ends = runs(table.column(SITE))
+            for site, (start, end) in zip(names, pairwise(ends.tolist()), strict=True):
+                of_site[site].append(table.slice(start, end - start))
+        for site, parts in of_site.items():
+            yield from ((site, part) for part in parts)
+
+
+def _records(
+    site: str, batch: pa.RecordBatch, unit: int, files: EventFiles
+) -> Iterator[dict[str, Any]]:
+    columns: dict[str, list[Any]] = {}
+    for name in files.fields:
+        column = batch.column(name)
+        if name in files.times and not column.null_count:
+            columns[name] = (column.to_numpy() // unit).tolist()
+        elif name in files.times:
+            columns[name] = [None if t is None else t // unit for t in column.to_pylist()]
+        else:
+            columns[name] = column.to_pylist()
+    for name in (r.CLOCK, r.ID):
+        if name in batch.schema.names:
+            columns[name] = batch.column(name).to_pylist()
+    same = pc.equal(batch.column(r.TE), batch.column(r.TS)).to_pylist()
+    attrs = attr_dicts(batch, site)
+    place = {} if site == r.DEFAULT_SITE else {r.SITE: site}
+    for row, values in enumerate(zip(*columns.values(), strict=True)):
+        record = place | {
+            name: value
+            for name, value in zip(columns, values, strict=True)
+            if value is not None
+            and value != _DEFAULTS.get(name)
+            and not (name == r.TE and same[row])
+        }
+        if attrs is not None and attrs[row]:
+            record[r.ATTRS] = attrs[row]
+        yield record
+
+
+# Events that are no result: late ones and quarantined ones (side output).
+
+
+# Events that did not go their way: late ones, and those that were set aside (side output).
+#
+# The ordered stream says ``late``, and drops or keeps such events by choice. Here each of them is
+# kept with its reason and how late it was, whatever the choice.
+#
+# Columns as of ``Released``, and ``reason`` (place in ``REASONS``), ``dropped`` (bool: not in the
+# ordered stream) and ``lateness``: how far ref lay below the largest one released in order [ns], at
+# least 0; -1 for events that were set aside (quarantined, duplicates), which are compared with
+# nothing.
+
+
+REASONS: Final = ("late", "residual", "future", "jump", "duplicate")
+_LATE, _RESIDUAL, _FUTURE, _JUMP, _DUPLICATE = range(len(REASONS))
+_SET_ASIDE: Final = {QUARANTINED_FUTURE: _FUTURE, QUARANTINED_JUMP: _JUMP, DUPLICATE: _DUPLICATE}
+REASON: Final = "reason"
+LATENESS: Final = "lateness"
+DROPPED: Final = "dropped"
+
+
+class SideOutput(Struct):
+    """Finds them among what an order gives; knows the largest ref released in order so far."""
+
+    frontier: int = INT_MIN
+
+    def late_of(self, released: Released) -> list[Released]:
+        """The late and residual events among ``released``; none or one batch of them."""
+        if not released.n:
+            return []
+        columns = released.columns
+        ref, status = ends_of(released), columns["status"]
+        moves = np.where(status == IN_ORDER, ref, INT_MIN)
+        frontier = np.maximum.accumulate(np.concatenate(([self.frontier], moves)))
+        self.frontier = int(frontier[-1])
+        rows = np.flatnonzero(status != IN_ORDER)
+        if not len(rows):
+            return []
+        chosen = {name: column[rows] for name, column in columns.items()}
+        by_merge = chosen.pop("by_merge", np.zeros(len(rows), np.bool_))
+        residual = (chosen["status"] == RESIDUAL) | by_merge
+        chosen[REASON] = np.where(residual, _RESIDUAL, _LATE).astype(np.int8)
+        chosen[DROPPED] = chosen["status"] == LATE_DROPPED
+        # A first event may be late already, when numbers were announced: then by nothing known.
+        chosen[LATENESS] = np.maximum(frontier[rows], ref[rows]) - ref[rows]
+        return [replace(released, n=len(rows), columns=chosen)]
+
+    def snapshot(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"frontier": self.frontier}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take over a snapshot."""
+        self.frontier = state["frontier"]
+
+
+def quarantined_columns(ordered: Ordered) -> Columns:
+    """The events of a call that were set aside, with the columns of a side output; empty if none.
+
+    Markers among what was set aside are no events.
+    """
+    codes = ordered.quarantined.get(REASON, np.empty(0, np.int64))
+    rows = np.flatnonzero(np.isin(codes, list(_SET_ASIDE)))
+    n = len(rows)
+    if not n:
+        return {}
+    columns = {name: column[rows] for name, column in ordered.quarantined.items()}
+    columns[REASON] = np.array([_SET_ASIDE[code] for code in columns[REASON].tolist()], np.int8)
+    columns[DROPPED] = np.ones(n, np.bool_)
+    columns[LATENESS] = np.full(n, -1)
+    columns["release"] = columns[r.ARRIVAL]
+    columns["status"] = np.full(n, LATE_DROPPED, np.int8)
+    return columns
+
+
+def quarantined_shown(columns: Columns, strings: Strings, most: int) -> list[dict[str, Any]]:
+    """The first ``most`` of the events set aside that are no duplicates, for people to look at."""
+    reasons = columns.get(REASON, np.empty(0, np.int64))
+    return [
+        {
+            "reason": "future" if int(reasons[i]) == QUARANTINED_FUTURE else "sequence jump",
+            "source": strings.text(int(columns[r.SOURCE][i])),
+            **{name: int(columns[name][i]) for name in (r.SEQ, "ref")},
+        }
+        for i in np.flatnonzero(reasons != DUPLICATE)[:most]
+    ]
+
+
+# Sink and exports of what did not go its way: late and quarantined events, with reasons.
+#
+# Late events in release order, after them the quarantined ones in the order of their refusal: both
+# are the same however a log is cut. Sites one after another.
+
+
+LATE: Final = "late"
+QUARANTINED: Final = "quarantined"
+
+
+def aside_table(site: str, released: Released) -> pa.Table:
+    """As ``released_table``, with ``reason`` (text), ``lateness`` (ns or null), ``dropped``."""
+    table = released_table(site, released)
+    columns = released.columns
+    reasons = pa.array(REASONS).take(pa.array(columns[REASON]))
+    lateness = columns[LATENESS].astype(np.int64, copy=False)
+    table = table.append_column(REASON, reasons)
+    table = table.append_column(LATENESS, pa.array(lateness, mask=lateness < 0))
+    return table.append_column(DROPPED, pa.array(columns[DROPPED]))
+
+
+def _shown(table: pa.Table) -> pa.Table:
+    return table.drop_columns([STATUS, UNCERTAINTY])
+
+
+SIDE_OUTPUT: Final = EventFiles(
+    (LATE, QUARANTINED),
+    (*EVENT_FIELDS, REASON, LATENESS, DROPPED),
+    (*EVENT_TIMES, LATENESS),
+    _shown,
+    pa.schema([*NO_EVENTS, (REASON, pa.string()), (LATENESS, pa.int64()), (DROPPED, pa.bool_())]),
+)
+"""Records of the events as in a trace, with ``ref release reason lateness dropped``."""

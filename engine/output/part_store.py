@@ -1,0 +1,475 @@
+"""Where the parts of a pass are kept: files of batches, memory, and the ledger of both."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from operator import itemgetter
+from pathlib import Path
+from typing import Final, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Struct
+
+from engine.core.errors import UserError
+from engine.log.whole_file import (
+    DAMAGED,
+    open_parquet,
+    parquet_files,
+    sync_folder,
+    whole_file,
+    write_parquet,
+)
+
+# What a pass has written: the files of every batch and their sizes, in a file per batch.
+#
+# A host that goes on where it was cut off does not write again what is committed. Should a part be
+# gone or changed since, the results would lack it without a word; so the ledger is looked at first.
+
+
+WRITTEN: Final = "written"
+END: Final = 999_999_999_999
+"""Batch of what only the end of the input gives: after all others, replaced by each later end."""
+
+
+class Ledger(Struct, frozen=True):
+    """Of the pass that writes into ``directory``."""
+
+    directory: Path
+
+    def enter(self, batch_id: int, files: Iterable[Path], *, ends: bool = False) -> None:
+        """Batch ``batch_id`` is these files of the directory, all complete.
+
+        Args:
+            batch_id: micro-batch, or ``END``.
+            files: that the batch has written.
+            ends: an input ended in it, so there is a batch ``END``, too.
+        """
+        sizes = {str(path.relative_to(self.directory)): path.stat().st_size for path in files}
+        page = self._page(batch_id)
+        page.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(page) as sink:
+            sink.write(json.dumps({"ends": ends, "files": sizes}).encode())
+
+    def check(self, batches: int) -> None:
+        """The first ``batches`` batches, and the end if it was among them, are all there.
+
+        Raises:
+            UserError: names the part that is not as it was written, and what to do.
+        """
+        ended = [self._check(batch_id) for batch_id in range(batches)]
+        if any(ended):
+            self._check(END)
+
+    def _check(self, batch_id: int) -> bool:
+        """Whether an input ended in it."""
+        page = self._page(batch_id)
+        try:
+            entry = json.loads(page.read_bytes())
+            sizes, ends = dict(entry["files"]), bool(entry["ends"])
+        except FileNotFoundError:
+            raise self._refused(page, "is gone") from None
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._refused(page, "is damaged") from error
+        for name, size in sizes.items():
+            path = self.directory / name
+            if not path.is_file():
+                raise self._refused(path, "is gone")
+            if path.stat().st_size != size:
+                raise self._refused(path, "has changed")
+        return ends
+
+    def _page(self, batch_id: int) -> Path:
+        return self.directory / WRITTEN / f"batch-{batch_id:012d}.json"
+
+    def _refused(self, path: Path, what: str) -> UserError:
+        return UserError(
+            f"{path}: {what}, but this run has written it: restore it, or remove "
+            f"{self.directory} to start the run from scratch"
+        )
+
+
+# One pass at a time writes into a folder.
+
+
+_LOCK: Final = ".lock"
+_LOOK_S: Final = 0.05
+_QUIET_LOOKS: Final = 40
+
+
+class FolderInUseError(UserError):
+    """Another pass is at work in a folder."""
+
+
+@contextmanager
+def sole_use(folder: Path) -> Iterator[None]:
+    """``folder``, made if absent, is this pass's while the block runs; a crash gives it free.
+
+    Raises:
+        FolderInUseError: another pass is at work in it.
+        UserError: it cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be written: {error.strerror}") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise FolderInUseError(
+            f"{folder}: another run is at work in this folder; wait for it, or choose another"
+        ) from None
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+def wait_for_sole_use(
+    folder: Path,
+    until: ExitStack,
+    over_within: Callable[[float], bool],
+    tell: Callable[[str], None],
+) -> bool:
+    """``sole_use`` as soon as the folder is free, however long that takes.
+
+    Who has it may be stopped, wait for a slow disk, or compile: it frees the folder when it ends.
+
+    Args:
+        folder: of the pass.
+        until: the folder is this pass's until it is closed.
+        over_within: waits so many seconds; True: nobody wants the folder any more.
+        tell: takes a line for people.
+
+    Returns:
+        whether it is this pass's; False: nobody wants it any more.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    looks = 0
+    while True:
+        try:
+            until.enter_context(sole_use(folder))
+        except FolderInUseError:
+            looks += 1
+            if looks == _QUIET_LOOKS:
+                tell(f"{folder} is in use by the engine of an earlier server: waits for it to end")
+            if over_within(_LOOK_S):
+                return False
+        else:
+            return True
+
+
+# Parquet files of one micro-batch each, so that writing a batch again replaces it.
+#
+# ``batch-BBBBBBBBBBBB-K.parquet``: batch id and part (0 where one file is enough). Rows are sorted
+# by site. A row group holds one site, or several small ones, so that ten thousand sites are not ten
+# thousand row groups; an export goes through groups of sites, and reads what lies near them.
+
+
+SITE: Final = "site"
+_NAME: Final = re.compile(r"batch-([0-9]{12,})-([0-9]+)\.parquet")
+_GROUP_ROWS: Final = 1024
+"""Small sites share a row group of at least so many rows."""
+
+
+def replace_batch(folder: Path, batch_id: int, parts: Sequence[Sequence[pa.Table]]) -> list[Path]:
+    """Makes ``parts`` the whole content of batch ``batch_id`` in ``folder``; gives its files.
+
+    Args:
+        folder: made if absent.
+        batch_id: micro-batch, from 0.
+        parts: one file each: tables of one schema, every one with rows of a single site, in order
+            of the sites' names. A part without tables is no file.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
+    assert batch_id >= 0
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        written = []
+        for number, tables in enumerate(parts):
+            if tables:
+                path = folder / f"batch-{batch_id:012d}-{number}.parquet"
+                write_parquet(path, _row_groups(tables), tables[0].schema)
+                written.append(path)
+        stale = [
+            path for path in folder.glob(f"batch-{batch_id:012d}-*.parquet") if path not in written
+        ]
+        for path in stale:
+            path.unlink()
+        if stale:
+            sync_folder(folder)
+    except OSError as error:
+        raise UserError(f"{folder}: results cannot be written: {error.strerror}") from error
+    return written
+
+
+def _row_groups(tables: Sequence[pa.Table]) -> Iterator[pa.Table]:
+    waiting: list[pa.Table] = []
+    rows = 0
+    for table in tables:
+        waiting.append(table)
+        rows += table.num_rows
+        if rows >= _GROUP_ROWS:
+            yield pa.concat_tables(waiting)
+            waiting, rows = [], 0
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+class Batches(Protocol):
+    """Batches of one name, as an export reads them; see ``BatchFiles``."""
+
+    @property
+    def sites(self) -> set[str]: ...
+    @property
+    def batches(self) -> list[int]: ...
+    @property
+    def count(self) -> int: ...
+    def rows(self) -> dict[str, int]: ...
+    def tables(
+        self, sites: Sequence[str], columns: list[str] | None = None, batch_id: int | None = None
+    ) -> Iterator[tuple[int, pa.Table]]: ...
+
+
+class _File(Struct, frozen=True):
+    """A file's runs of rows of one site: the site's name, row group, and place in it."""
+
+    path: Path
+    batch_id: int
+    sites: list[str]
+    group: np.ndarray
+    start: np.ndarray
+    stop: np.ndarray
+
+
+class BatchFiles:
+    """The complete files of ``folder``, and where each site's rows are; none if it is absent.
+
+    Raises:
+        UserError: a file that is not of a batch, or is damaged.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        paths = parquet_files(folder) if folder.is_dir() else []
+        self._files = sorted(map(_indexed, paths), key=lambda file: file.batch_id)
+
+    @property
+    def sites(self) -> set[str]:
+        return set[str]().union(*(file.sites for file in self._files))
+
+    @property
+    def batches(self) -> list[int]:
+        """Ids of the batches that have files, ascending."""
+        return sorted({file.batch_id for file in self._files})
+
+    @property
+    def count(self) -> int:
+        """Number of files."""
+        return len(self._files)
+
+    def rows(self) -> dict[str, int]:
+        """Rows by site, over all batches."""
+        found: dict[str, int] = {}
+        for file in self._files:
+            for site, rows in zip(file.sites, (file.stop - file.start).tolist(), strict=True):
+                found[site] = found.get(site, 0) + rows
+        return found
+
+    def tables(
+        self, sites: Sequence[str], columns: list[str] | None = None, batch_id: int | None = None
+    ) -> Iterator[tuple[int, pa.Table]]:
+        """(batch id, rows) of ``sites``, neighbours by name: by batch, in the order of writing.
+
+        A table has rows of one site or of several, by site; ``columns`` None: all. ``batch_id``:
+        of that one alone.
+        """
+        for file in self._files:
+            begin, end = bisect_left(file.sites, sites[0]), bisect_right(file.sites, sites[-1])
+            if begin == end or batch_id not in (None, file.batch_id):
+                continue
+            try:
+                with open_parquet(file.path) as opened:
+                    groups, first = np.unique(file.group[begin:end], return_index=True)
+                    last = np.append(first[1:], end - begin) - 1
+                    starts, stops = file.start[begin + first], file.stop[begin + last]
+                    for group, start, stop in zip(groups, starts, stops, strict=True):
+                        table = opened.read_row_group(int(group), columns=columns)
+                        yield file.batch_id, table.slice(int(start), int(stop - start))
+            except DAMAGED as error:
+                raise UserError(f"{file.path}: damaged file: {error}") from error
+
+
+def _indexed(path: Path) -> _File:
+    found = _NAME.fullmatch(path.name)
+    if found is None:
+        raise UserError(f"{path}: not a file of results; give the folder that a sink wrote")
+    sites: list[str] = []
+    groups, starts, stops = ([np.empty(0, np.int64)] for _ in range(3))
+    try:
+        with open_parquet(path) as file:
+            for group in range(file.num_row_groups):
+                column = file.read_row_group(group, columns=[SITE]).column(SITE)
+                names, ends = runs(column)
+                sites += names
+                groups.append(np.full(len(names), group))
+                starts.append(ends[:-1])
+                stops.append(ends[1:])
+    except DAMAGED as error:
+        raise UserError(f"{path}: damaged file: {error}") from error
+    return _File(
+        path, int(found[1]), sites, np.concatenate(groups), np.concatenate(starts),
+        np.concatenate(stops),
+    )  # fmt: skip
+
+
+def runs(column: pa.ChunkedArray) -> tuple[list[str], np.ndarray]:
+    """The texts of a column's runs of equal ones, and where each begins, with the end."""
+    if not len(column):
+        return [], np.zeros(1, np.int64)
+    coded = pc.run_end_encode(column.cast(pa.string()).combine_chunks(), run_end_type=pa.int64())
+    ends = coded.run_ends.to_numpy()
+    return coded.values.to_pylist(), np.concatenate(([0], ends))
+
+
+# Where the parts of a pass are: Parquet files, or, while they are few, this process's memory.
+#
+# A pass of one process whose results the same process shows needs no files, so they are written
+# only when they take more memory than they may.
+
+
+HELD_BYTES: Final = 256 << 20
+"""What a pass may hold instead of writing it."""
+_ROWS_AT_ONCE: Final = 1 << 16
+_ROWS_PER_FILE: Final = 256
+"""With more files, groups of sites grow: else each would be read again and again for few rows."""
+
+
+class PartStore:
+    """The batches of a pass, by name.
+
+    Args:
+        directory: of the files, a folder for each name.
+        hold: bytes of tables to keep in memory before any file is written; 0: write at once.
+    """
+
+    def __init__(self, directory: str | Path, hold: int = 0) -> None:
+        self.directory = Path(directory)
+        self.is_lasting = hold == 0
+        """Whether the files are there for a later pass, too."""
+        self._room = hold
+        self._held: dict[str, dict[int, list[list[pa.Table]]]] = {}
+        self._followers: dict[str, Callable[[int, Sequence[Sequence[pa.Table]]], None]] = {}
+
+    def follow(self, name: str, take: Callable[[int, Sequence[Sequence[pa.Table]]], None]) -> None:
+        """``take`` is given each batch of ``name`` from now on, as ``replace`` is."""
+        self._followers[name] = take
+
+    def replace(self, name: str, batch_id: int, parts: Sequence[Sequence[pa.Table]]) -> list[Path]:
+        """Makes ``parts`` the whole of a batch, as ``replace_batch``; gives its files, if any.
+
+        Raises:
+            UserError: the folder cannot be written.
+        """
+        if name in self._followers:
+            self._followers[name](batch_id, parts)
+        if self._room <= 0:
+            return replace_batch(self.directory / name, batch_id, parts)
+        self._held.setdefault(name, {})[batch_id] = [list(part) for part in parts]
+        self._room -= sum(table.nbytes for part in parts for table in part)
+        if self._room <= 0:
+            for of, batches in self._held.items():
+                for number, held in batches.items():
+                    replace_batch(self.directory / of, number, held)
+            self._held = {}
+        return []
+
+    def open(self, name: str) -> Batches:
+        """The batches of ``name``; none if nothing was written.
+
+        Raises:
+            UserError: no such directory, or a file in it that is not of a batch, or is damaged.
+        """
+        if self._room <= 0:
+            if not self.directory.is_dir():
+                raise UserError(f"{self.directory}: no such folder of results")
+            return BatchFiles(self.directory / name)
+        return _Held(self._held.get(name, {}))
+
+
+def store_of(given: str | Path | PartStore) -> PartStore:
+    """A store itself, or that of a folder of files."""
+    return given if isinstance(given, PartStore) else PartStore(given)
+
+
+class _Held:
+    """Batches in memory; each table in them has one site's rows."""
+
+    def __init__(self, batches: dict[int, list[list[pa.Table]]]) -> None:
+        self.batches = sorted(batches)
+        self.count = sum(map(len, batches.values()))
+        self._of_site: dict[str, list[tuple[int, int, pa.Table]]] = {}
+        for batch_id in self.batches:
+            for number, part in enumerate(batches[batch_id]):
+                for table in part:
+                    if table.num_rows:
+                        site = table.column(SITE)[0].as_py()
+                        self._of_site.setdefault(site, []).append((batch_id, number, table))
+
+    @property
+    def sites(self) -> set[str]:
+        return set(self._of_site)
+
+    def rows(self) -> dict[str, int]:
+        return {
+            site: sum(table.num_rows for *_, table in found)
+            for site, found in self._of_site.items()
+        }
+
+    def tables(
+        self, sites: Sequence[str], columns: list[str] | None = None, batch_id: int | None = None
+    ) -> Iterator[tuple[int, pa.Table]]:
+        together: dict[tuple[int, int], list[pa.Table]] = {}
+        for site in sites:
+            for batch, number, table in self._of_site.get(site, ()):
+                if batch_id in (None, batch):
+                    together.setdefault((batch, number), []).append(table)
+        for (batch, _), tables in sorted(together.items(), key=itemgetter(0)):
+            table = pa.concat_tables(tables)
+            wanted = {name.partition(".")[0] for name in columns or ()}
+            yield batch, table.select(sorted(wanted)) if wanted else table
+
+
+def site_groups(kinds: Sequence[Batches]) -> Iterator[list[str]]:
+    """The sites of ``kinds`` by name, some at a time: so many that memory holds their rows.
+
+    A site with more rows than that is alone.
+    """
+    rows: dict[str, int] = {}
+    for files in kinds:
+        for site, count in files.rows().items():
+            rows[site] = rows.get(site, 0) + count
+    limit = max(_ROWS_AT_ONCE, _ROWS_PER_FILE * sum(files.count for files in kinds))
+    together: list[str] = []
+    room = limit
+    for site in sorted(rows):
+        if together and rows[site] > room:
+            yield together
+            together, room = [], limit
+        together.append(site)
+        room -= rows[site]
+    if together:
+        yield together

@@ -1,0 +1,335 @@
+"""Everything one pass over a log leaves behind, written batch by batch, idempotently.
+
+Layout: ``windows/ matches/ ordered/ late/ quarantined/`` (Parquet parts per micro-batch),
+``written/`` (see ``engine.output.part_store``) and ``counters.json`` (see ``engine.scenario``).
+Chains run elsewhere in general, so their output comes as ``OutputPart``s: a site, a kind and
+content, which is bytes where it crosses between processes.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from msgspec import Struct
+
+from edge_agent.errors import one_line
+from engine.core.operator import Result
+from engine.log.whole_file import whole_file
+from engine.output.answer_lines import AnswersDamaged, site_file
+from engine.output.kinds import KINDS, ResultKind, kind_of
+from engine.output.ordered import LATE, ORDERED, QUARANTINED, write_events
+from engine.output.part_store import WRITTEN, Ledger, PartStore
+from engine.output.schema import POSITION
+from engine.output.table_files import table_bytes, table_of_bytes
+from engine.query.failures import QueryFailure
+
+# Queries that have failed at a site, in files beside their answers: ``QUERY/SITE.failed.json``.
+#
+# Such a query gives no more answers about that site, also after a restart, as what it failed at is
+# in the log. It is tried again from the log's beginning when its file is removed, and by another
+# version of the program; with other queries or settings an engine starts from scratch anyway.
+
+
+SUFFIX: Final = ".failed.json"
+_SAID: Final = 5
+Failed = dict[str, str]
+"""``site``, ``query``, ``reason``, and the ``version`` of the program."""
+
+
+class FailedQueries:
+    """Of the answers in ``folder``.
+
+    Args:
+        folder: a folder for each query in it.
+        queries: names of those that are answered.
+        known: what ``state`` returned; None: start from scratch.
+        again: whether answers can be made from the log's beginning.
+        tell: takes a line for people.
+        changed: takes all that have failed, at once and whenever there are more.
+
+    Raises:
+        AnswersDamaged: one is to be tried again, and for that all answers made again.
+    """
+
+    def __init__(
+        self, folder: Path, queries: Collection[str], known: Sequence[Failed] | None, *,
+        again: bool, tell: Callable[[str], None], changed: Callable[[list[Failed]], None],
+    ) -> None:  # fmt: skip
+        self._folder = folder
+        self._tell = tell
+        self._changed = changed
+        self._version = version("slackwater")
+        self._failed = {(each["query"], each["site"]): each for each in known or ()}
+        expected = {self._path(*key) for key in self._failed}
+        for query in queries:  # what was not saved is found out once more
+            for path in {*(folder / query).glob(f"*{SUFFIX}")} - expected:
+                path.unlink()
+        for key, failed in self._failed.items():
+            path = self._path(*key)
+            is_gone = not path.exists()
+            if again and (is_gone or failed["version"] != self._version):
+                raise AnswersDamaged(f"query {key[0]} failed at site {key[1]!r} and is tried again")
+            if is_gone:
+                self._write(path, failed)
+                tell(
+                    f"query {key[0]} cannot be tried again at site {key[1]!r}, as the oldest files "
+                    f"of the log were retired: move {folder} away, and all answers begin behind "
+                    "them"
+                )
+        for (query, site), failed in list(self._failed.items())[:_SAID]:
+            tell(f"query {query} is set aside at site {site!r}: {_first_line(failed['reason'])}")
+        if len(self._failed) > _SAID:
+            tell(f"{len(self._failed) - _SAID} more are set aside, which *{SUFFIX} files tell")
+        changed(self.state())
+
+    def add(self, site: str, failures: Sequence[QueryFailure]) -> None:
+        """These queries have failed at ``site``; harmless when that is known.
+
+        Raises:
+            OSError: their files cannot be written; the same call may be made again.
+        """
+        for failure in failures:
+            key = (failure.query, site)
+            if key in self._failed:
+                continue
+            failed = {
+                "site": site, "query": failure.query, "reason": failure.reason,
+                "version": self._version,
+            }  # fmt: skip
+            path = self._path(*key)
+            self._write(path, failed)
+            self._failed[key] = failed
+            if failure.trace:
+                self._tell(_indented(failure.trace))
+            self._tell(
+                f"query {failure.query} has failed at site {site!r} and is set aside there: "
+                f"{_first_line(failure.reason)}; all other answers go on. When the cause is gone, "
+                f"remove {path} and start again"
+            )
+            self._changed(self.state())
+
+    def at_end(self, site: str, failures: Sequence[QueryFailure]) -> None:
+        """These queries would fail at the end of the log, which goes on."""
+        for failure in failures:
+            if failure.trace:
+                self._tell(_indented(failure.trace))
+            self._tell(
+                f"query {failure.query} at site {site!r}: what the log's end would give is not "
+                f"written: {_first_line(failure.reason)}"
+            )
+
+    def state(self) -> list[Failed]:
+        """The failures, for the saved state and the live page."""
+        return list(self._failed.values())
+
+    def _path(self, query: str, site: str) -> Path:
+        return self._folder / query / f"{site_file(site)}{SUFFIX}"
+
+    def _write(self, path: Path, failed: Failed) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(path) as sink:
+            sink.write(json.dumps(failed, indent=1, ensure_ascii=False).encode())
+
+
+def _first_line(reason: str) -> str:
+    return one_line(reason.partition("\n")[0])
+
+
+def _indented(trace: str) -> str:
+    """A traceback, which may quote what devices sent: none of its lines looks like one of ours."""
+    return "\n".join(f"  {one_line(line)}" for line in trace.splitlines())
+
+
+RESULTS: Final = "results"
+COUNTERS: Final = "counters"
+FAILED: Final = "failed"
+COUNTERS_FILE: Final = "counters.json"
+_EVENTS: Final = (ORDERED, LATE, QUARANTINED)
+CHECKPOINT: Final = "checkpoint"
+READING: Final = "reading"
+SETTINGS: Final = "settings.txt"
+_TO_GO_ON: Final = (CHECKPOINT, READING, SETTINGS)
+"""What a host that goes on where it was cut off keeps beside the results."""
+
+
+class OutputPart(Struct, frozen=True):
+    """A piece of one site's output: ``kind`` tells what ``payload`` holds.
+
+    That is a table of matches or events, a list of other results, of queries that have failed, or a
+    site's counters; or the
+    bytes that ``packed`` makes of one of these.
+    """
+
+    site: str
+    kind: str
+    payload: Any
+
+    def content(self) -> Any:
+        """The payload as it was before it was ``packed``."""
+        if not isinstance(self.payload, bytes):
+            return self.payload
+        if self.kind in (RESULTS, COUNTERS, FAILED):
+            return json.loads(self.payload)
+        return table_of_bytes(self.payload)
+
+
+def packed(part: OutputPart) -> OutputPart:
+    """``part`` with its payload as bytes: tables as Arrow streams, all else as JSON."""
+    if not isinstance(part.payload, pa.Table):
+        return OutputPart(part.site, part.kind, json.dumps(part.payload).encode())
+    return OutputPart(part.site, part.kind, table_bytes(part.payload))
+
+
+class RunWriter:
+    """Writes the parts of a pass into a store; a batch written again replaces itself.
+
+    Where the store does not last, nothing is written that only a later pass would read.
+    """
+
+    def __init__(self, store: PartStore) -> None:
+        self._store = store
+        self.directory = store.directory
+        self._ledger = Ledger(self.directory)
+        self._counters: dict[str, Any] = {}
+
+    def clear(self) -> None:
+        """Take away what an earlier pass left: its batches may be more, or of other kinds."""
+        names = [*KINDS, *_EVENTS, COUNTERS, WRITTEN, COUNTERS_FILE]
+        for name in [*_TO_GO_ON, *names]:
+            path = self.directory / name
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
+    def check(self, batches: int) -> None:
+        """The first ``batches`` batches are as they were written.
+
+        Raises:
+            UserError: a part is gone or changed.
+        """
+        self._ledger.check(batches)
+
+    def write(self, batch_id: int, parts: Sequence[OutputPart], *, ends: bool = False) -> None:
+        """Make ``parts`` the whole of batch ``batch_id``: each site's in order of emission.
+
+        Args:
+            batch_id: micro-batch, from 0; ``END``: what only the end of the input gives.
+            parts: of any sites.
+            ends: an input ended in this batch; the parts of the end are written already.
+        """
+        results: list[dict[str, Any]] = []
+        tables: dict[str, list[pa.Table]] = {name: [] for name in (*_EVENTS, *KINDS)}
+        counters: list[tuple[str, Any]] = []
+        for part in parts:
+            if part.kind == RESULTS:
+                results.extend(part.content())
+            elif part.kind == COUNTERS:
+                counters.append((part.site, part.content()))
+            else:
+                tables[part.kind].append(part.content())
+        lasts = self._store.is_lasting
+        files = write_results(self._store, batch_id, results, tables)
+        for name in _EVENTS:
+            # Side output is rare, but a batch written again must replace what there was.
+            again = lasts and (name == ORDERED or (self.directory / name).exists())
+            if tables[name] or again:
+                files += write_events(self._store, batch_id, tables[name], name)
+        if lasts:
+            files += self._write_counters(batch_id, counters)
+            self._ledger.enter(batch_id, files, ends=ends)
+        else:
+            self._counters |= dict(counters)
+
+    def _write_counters(self, batch_id: int, counters: list[tuple[str, Any]]) -> list[Path]:
+        """Those of the sites that ended in this batch, as one file; none is left of a retry."""
+        folder = self.directory / COUNTERS
+        path = folder / f"batch-{batch_id:012d}.json"
+        if not counters:
+            path.unlink(missing_ok=True)
+            return []
+        folder.mkdir(parents=True, exist_ok=True)
+        with whole_file(path) as sink:
+            sink.write(json.dumps(counters).encode())
+        return [path]
+
+    def finish(self, **facts: Any) -> dict[str, Any]:
+        """Gather every site's counters and ``facts`` into ``counters.json``, and give them."""
+        folder = self.directory / COUNTERS
+        sites = dict(self._counters)
+        for path in sorted(folder.glob("*.json")):
+            sites.update(json.loads(path.read_bytes()))
+        summary = {"sites": dict(sorted(sites.items())), **facts}
+        if self._store.is_lasting:
+            with whole_file(self.directory / COUNTERS_FILE) as sink:
+                sink.write(json.dumps(summary, indent=1).encode())
+        return summary
+
+
+def write_results(
+    store: PartStore,
+    batch_id: int,
+    results: Sequence[Result],
+    tables: Mapping[str, Sequence[pa.Table]] = MappingProxyType({}),
+) -> list[Path]:
+    """Makes all that is given the whole of batch ``batch_id``; gives its files.
+
+    Each file appears whole. After a crash between two files of a batch the host writes the batch
+    again (Spark does, from its checkpoint), which completes it.
+
+    Args:
+        store: where to.
+        batch_id: micro-batch, from 0; later ones hold later results. In a store that does not last
+            each is written once.
+        results: each site's in the order of emission; sites may be mixed.
+        tables: more of them, by kind, as tables of its schema with one site each, each site's in
+            the order of emission; of queries that ``results`` are not of.
+
+    Raises:
+        UserError: the directory cannot be written.
+        ContractViolation: a result without the fields of DESIGN "Results".
+    """
+    kinds = [kind_of(result) for result in results]
+    files: list[Path] = []
+    for name, kind in KINDS.items():
+        found = list(_numbered(tables.get(name, ()), len(results)))
+        if kind in kinds:
+            chosen = [place for place, each in enumerate(kinds) if each is kind]
+            found = [*_by_site(chosen, results, kind), *found]
+        # By site, and as a file has one schema, by that.
+        parts: dict[pa.Schema, list[pa.Table]] = {}
+        if len(found) > 1:
+            found.sort(key=_site_of)
+        for table in found:
+            parts.setdefault(table.schema, []).append(table)
+        if found or store.is_lasting:
+            files += store.replace(name, batch_id, list(parts.values()))
+    return files
+
+
+def _site_of(table: pa.Table) -> str:
+    return str(table.column("site")[0].as_py())
+
+
+def _numbered(tables: Sequence[pa.Table], start: int) -> Iterator[pa.Table]:
+    """``tables`` with positions that go on from ``start``."""
+    for table in tables:
+        positions = pa.array(np.arange(start, start + table.num_rows))
+        yield table.set_column(0, POSITION, positions)
+        start += table.num_rows
+
+
+def _by_site(positions: list[int], results: Sequence[Result], kind: ResultKind) -> list[pa.Table]:
+    """One table per site, in order of their names."""
+    sites: dict[str, list[int]] = {}
+    for position in positions:
+        sites.setdefault(results[position]["site"], []).append(position)
+    return [kind.rows(sites[site], [results[p] for p in sites[site]]) for site in sorted(sites)]

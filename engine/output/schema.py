@@ -1,0 +1,194 @@
+"""Results of queries as columns: fields of DESIGN "Results", for matches and for windows.
+
+Objects whose fields the query names (keys, values) are structs where each field has one type in a
+table, and JSON texts where it has not; attributes of events are JSON texts. Fields beyond DESIGN's
+are kept in ``more``, a JSON object, so that an operator may say more without the sink knowing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from engine.core.errors import ContractViolation
+from engine.core.operator import Result
+
+MATCHES: Final = "matches"
+WINDOWS: Final = "windows"
+ALERTS: Final = "alerts"
+ITEMS: Final = "items"
+"""Names of kinds (``engine.output.kinds``)."""
+POSITION: Final = "position"
+"""Place of the result among all of its batch: restores the order between matches and windows."""
+MORE: Final = "more"
+TEXT: Final = pa.dictionary(pa.int32(), pa.string())
+"""Of texts that many rows share."""
+EVENT_FIELDS: Final = {
+    "site": TEXT,
+    "stream": TEXT,
+    "source": TEXT,
+    "seq": pa.int64(),
+    "type": TEXT,
+    "ts": pa.int64(),
+    "te": pa.int64(),
+    "ref": pa.int64(),
+    "attrs": pa.string(),
+}
+SHARED_FIELDS: Final = {
+    "op": TEXT,
+    "query": TEXT,
+    "site": TEXT,
+    "at": pa.int64(),
+}
+MATCH_FIELDS: Final = {
+    **SHARED_FIELDS,
+    "known_at": pa.int64(),
+    "certainty": TEXT,
+    "probability": pa.float64(),
+    "events": pa.list_(pa.struct({**EVENT_FIELDS, MORE: pa.string()})),
+    "value": pa.string(),
+}
+WINDOW_FIELDS: Final = {
+    **SHARED_FIELDS,
+    "window": pa.struct({"start": pa.int64(), "end": pa.int64()}),
+    "key": pa.string(),
+    "value": pa.string(),
+    "low": pa.string(),
+    "middle": pa.string(),
+    "high": pa.string(),
+    "certain": pa.int64(),
+    "ambiguous": pa.int64(),
+    "missing": pa.int64(),
+}
+KINDS_OF_ALERT: Final = ("alert", "cleared", "violation")
+"""By ``engine.operators.constraint.traces``'s numbers."""
+SO_FAR: Final = "so_far"
+SO_FAR_FIELDS: Final = {"type": TEXT, "source": TEXT, "seq": pa.int64(), "ts": pa.int64()}
+"""Of the events of a trace that had brought its pattern on."""
+ALERT_FIELDS: Final = {
+    "alert": TEXT,
+    "trace": pa.string(),
+    "certainty": TEXT,
+    "constraint": TEXT,
+    "type": TEXT,
+    "source": TEXT,
+    "seq": pa.int64(),
+    "ts": pa.int64(),
+    "allowed": TEXT,
+    SO_FAR: pa.list_(pa.struct(SO_FAR_FIELDS)),
+}
+"""Of monitored patterns; ``type source seq ts`` are of the event that made it known (null but for
+``ts`` where a time ran out), ``allowed`` of a violation is what was allowed in its place.
+"""
+ALERT_SCHEMA: Final = pa.schema({POSITION: pa.int64(), **SHARED_FIELDS, **ALERT_FIELDS})
+ITEM_FIELDS: Final = {
+    "ts": pa.int64(),
+    "source": TEXT,
+    "seq": pa.int64(),
+    "item": pa.string(),
+    "certainty": TEXT,  # ``unknown``, or left out of JSONL
+}
+"""Of dataflows; ``ts source seq`` are of the event that ends the item's tuple."""
+JSON_FIELDS: Final = ("key", "value", "low", "middle", "high", "bounds", "attrs", "item")
+"""JSON texts, or structs: of ``bounds`` each field is a struct of ``BOUNDS``, in JSON a pair."""
+BOUNDS: Final = ("least", "most")
+MATCH_SCHEMA: Final = pa.schema({POSITION: pa.int64(), **MATCH_FIELDS, MORE: pa.string()})
+ITEM_SCHEMA: Final = pa.schema({POSITION: pa.int64(), **SHARED_FIELDS, **ITEM_FIELDS})
+WINDOW_EXTRAS: Final = {
+    "drift": TEXT,  # R19's flag: which of the three shifted windows a result is of
+    "bounds": pa.string(),
+    "certainty": TEXT,  # of windows that go by events, whose borders the clocks leave open
+}
+"""Of some kinds of windows; left out of JSONL when absent."""
+WINDOW_SCHEMA: Final = pa.schema(
+    {POSITION: pa.int64(), **WINDOW_FIELDS, **WINDOW_EXTRAS, MORE: pa.string()}
+)
+"""Of results that come as dicts; from an operator's columns ``JSON_FIELDS`` may be structs."""
+
+
+def as_json(value: Any) -> str:
+    """``value`` as JSON; NumPy numbers are as good as Python's.
+
+    Raises:
+        ContractViolation: NaN, an infinity or an object that JSON does not have.
+    """
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_plain)
+    except (TypeError, ValueError) as error:
+        raise ContractViolation(f"a result holds {value!r}: {error}") from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} is no JSON value")
+
+
+def one_of(
+    texts: Sequence[str | None], places: np.ndarray, absent: np.ndarray | None = None
+) -> pa.DictionaryArray:
+    """The text at each of ``places``, of type ``TEXT``; null where ``absent``."""
+    found = pa.array(places.astype(np.int32), mask=absent)
+    return pa.DictionaryArray.from_arrays(found, pa.array(texts, pa.string()))
+
+
+def same_for_all(text: str, n: int) -> pa.DictionaryArray:
+    """``n`` times the same text, of type ``TEXT``."""
+    return one_of((text,), np.zeros(n, np.int32))
+
+
+def decoded(
+    codes: np.ndarray, absent: np.ndarray, text: Callable[[int], str | None]
+) -> pa.DictionaryArray:
+    """Codes as texts, each different one asked for once; null where ``absent``."""
+    found, which = np.unique(np.where(absent, -1, codes), return_inverse=True)
+    texts = [text(code) if code >= 0 else "" for code in found.tolist()]
+    return one_of(texts, which.reshape(-1), absent)
+
+
+def rows_of(schema: pa.Schema, positions: Sequence[int], results: Sequence[Result]) -> pa.Table:
+    """Results as rows of ``schema``.
+
+    Raises:
+        ContractViolation: a value does not fit its field.
+    """
+    fields, inner = schema.names, _inner(schema)
+    rows = [
+        {**_row(result, fields, inner), POSITION: position}
+        for position, result in zip(positions, results, strict=True)
+    ]
+    try:
+        return pa.Table.from_pylist(rows, schema=schema)
+    except (pa.ArrowException, OverflowError) as error:
+        raise ContractViolation(f"a result does not fit its fields: {error}") from error
+
+
+def _inner(fields: Iterable[pa.Field]) -> dict[str, list[str]]:
+    """The fields of what lists hold, by the list's name."""
+    return {
+        field.name: [each.name for each in field.type.value_type]
+        for field in fields
+        if pa.types.is_list(field.type)
+    }
+
+
+def _row(
+    result: Mapping[str, Any], fields: Sequence[str], inner: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
+    row = {name: result.get(name) for name in fields}
+    for name in JSON_FIELDS:
+        value = row.get(name)
+        if value is not None:
+            row[name] = as_json(value)
+    for name, within in inner.items():
+        row[name] = [_row(each, within, {}) for each in row[name] or ()]
+    if "attrs" in row and row["attrs"] is None:
+        row["attrs"] = "{}"
+    if MORE in row:
+        more = {name: value for name, value in result.items() if name not in row}
+        row[MORE] = as_json(more) if more else None
+    return row

@@ -1,0 +1,306 @@
+"""Results as rows of one schema with typed columns, for Parquet and CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.core.errors import UserError
+from engine.output.json_lines import in_one, in_unit, in_units
+from engine.output.schema import BOUNDS, JSON_FIELDS, MORE, POSITION
+
+# Typed results as columns of plain values, for CSV.
+#
+# Names of nested fields are joined with dots: ``window.start``, ``key.sid``, ``value.avg(v)``;
+# bounds are ``bounds.avg(v).least`` and ``.most``. A match is one row: its first event is
+# ``event1.site``, ``event1.ts``, ``event1.attrs.tag`` and so on, in the order of its JSON line;
+# likewise an alert's ``so_far1.type``.
+
+
+_BOUNDS: Final = ("least", "most")
+_EVENTS: Final = "events"
+_EVENT: Final = "event"
+
+
+def most_listed(table: pa.Table) -> int:
+    """The most events that one row of ``table`` lists; 0 where none does."""
+    listed = [table[field.name] for field in table.schema if _lists_events(field.type)]
+    return max((pc.max(pc.list_value_length(of)).as_py() or 0 for of in listed), default=0)
+
+
+def flat(table: pa.Table, events: int) -> pa.Table:
+    """``table`` (of ``TypedColumns``) with plain columns alone; ``events`` per row at most."""
+    columns = [
+        each for name in table.column_names for each in _flat(name, in_one(table[name]), events)
+    ]
+    return pa.table([values for _, values in columns], names=[name for name, _ in columns])
+
+
+def _lists_events(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) and pa.types.is_struct(kind.value_type))
+
+
+def _flat(name: str, values: pa.Array, events: int) -> Iterator[tuple[str, pa.Array]]:
+    if pa.types.is_struct(values.type):
+        for field, inner in zip(values.type, values.flatten(), strict=True):
+            yield from _flat(f"{name}.{field.name}", inner, events)
+    elif pa.types.is_dictionary(values.type):
+        yield name, values.dictionary_decode()
+    elif not pa.types.is_list(values.type):
+        yield name, values
+    elif _lists_events(values.type):
+        one = _EVENT if name == _EVENTS else name
+        for place in range(events):
+            yield from _flat(f"{one}{place + 1}", _element(values, place), events)
+    else:
+        for place, end in enumerate(_BOUNDS):
+            yield f"{name}.{end}", _element(values, place)
+
+
+def _element(lists: pa.ListArray, place: int) -> pa.Array:
+    """Of each list the one at ``place``; null where it is shorter."""
+    starts = lists.offsets.to_numpy()[:-1]
+    lengths = np.asarray(pc.list_value_length(lists).fill_null(0))
+    return lists.values.take(pa.array(starts + place, mask=lengths <= place))
+
+
+# Results as rows of one schema, for Parquet and CSV.
+#
+# What is an object (keys, values, bounds, an event's attributes) is a struct, also where tables
+# have it as JSON texts; fields beyond DESIGN's (``more``) are columns of their own, as ``value`` of
+# a match with RETURN. Which fields there are, and of which types, only the results show: so they
+# are read twice, once for the types and once to be written.
+#
+# Texts that many rows share (sources, types) stay dictionaries, which Parquet writes as they are:
+# making texts of them, for its writer to find the same dictionary again, takes a third of the time.
+
+
+_OBJECTS: Final = frozenset({*JSON_FIELDS, MORE})
+_TIMES: Final = frozenset({"at", "known_at", "ts", "te", "ref"})
+_SPAN: Final = "window"
+_AT_ONCE: Final = 1 << 16
+"""Rows whose texts are read together: Arrow's texts end at 2 GB."""
+
+
+class TypedColumns:
+    """The typed columns of tables of results, once all have been ``learned``.
+
+    A column of objects without any field (``key`` of a query without GROUP BY) has no place in
+    Parquet and is left out.
+
+    Args:
+        fields: of the tables: ``MATCH_SCHEMA`` or ``WINDOW_SCHEMA``; or of what lists in them hold.
+        what: is in the tables, for messages.
+        unit_ns: of the times in the rows, rounded down.
+        times: of queries, by name, the aggregates that are times, too.
+    """
+
+    def __init__(
+        self, fields: Iterable[pa.Field], what: str, unit_ns: int = 1,
+        times: Mapping[str, Collection[str]] | None = None,
+    ) -> None:  # fmt: skip
+        self._fields = [field for field in fields if field.name != POSITION]
+        self._what, self._unit = what, unit_ns
+        self.longest = 0
+        """Elements of the longest list."""
+        self._times = {name: labels for name, labels in (times or {}).items() if labels}
+        self._objects = {f.name: pa.schema([]) for f in self._fields if f.name in _OBJECTS}
+        self._lists = {
+            field.name: TypedColumns(field.type.value_type, what, unit_ns)
+            for field in self._fields
+            if pa.types.is_list(field.type)
+        }
+
+    @property
+    def needed(self) -> list[str]:
+        """Parquet's paths of the columns that ``learn`` looks at: one at least, as elements of a
+        list are counted whatever is in them.
+        """
+        within = [
+            f"{name}.list.element.{path}"
+            for name, inner in self._lists.items()
+            for path in inner.needed
+        ]
+        return [*self._objects, *within] or [self._fields[0].name]
+
+    def learn(self, table: pa.Table) -> None:
+        """Takes note of the fields in the objects of ``table`` (the columns ``needed`` will do).
+
+        Raises:
+            UserError: a field has types that do not go together.
+        """
+        for name, known in self._objects.items():
+            try:
+                for fields in _fields_of(table[name]):
+                    kinds = [pa.field(each.name, _plain(each.type)) for each in fields]
+                    known = pa.unify_schemas(  # noqa: PLW2901 - grows
+                        [known, pa.schema(kinds)], promote_options="permissive"
+                    )
+            except pa.ArrowException as error:
+                raise UserError(
+                    f"one table cannot hold {name} of all {self._what} ({error}); write JSONL"
+                ) from error
+            self._objects[name] = known
+        for name, inner in self._lists.items():
+            self.longest = max(self.longest, pc.max(pc.list_value_length(table[name])).as_py() or 0)
+            inner.learn(_elements(table[name]))
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """Of the tables that ``typed`` makes; nothing is learned any more."""
+        fields: list[pa.Field] = []
+        for field in self._fields:
+            if field.name in self._lists:
+                inner = pa.struct(list(self._lists[field.name].schema))
+                fields.append(pa.field(field.name, pa.list_(inner)))
+            elif field.name not in _OBJECTS:
+                fields.append(field)
+            elif field.name == MORE:
+                fields += self._known(MORE)
+            elif self._known(field.name):
+                fields.append(pa.field(field.name, pa.struct(self._known(field.name))))
+        return pa.schema(fields)
+
+    def _known(self, name: str) -> list[pa.Field]:
+        """By name where events differ in them, so that rows that come first do not decide."""
+        fields = [pa.field(each.name, _known(each.type)) for each in self._objects[name]]
+        return sorted(fields, key=lambda f: f.name) if name in ("attrs", MORE) else fields
+
+    def typed(self, table: pa.Table) -> pa.Table:
+        """``table`` as rows of ``schema``."""
+        columns: dict[str, pa.ChunkedArray | pa.Array] = {}
+        table = self._in_units(table)
+        for field in self._fields:
+            name, column = field.name, table[field.name]
+            if name in self._lists:
+                columns[name] = self._list(name, in_one(column))
+            elif name == MORE:
+                columns |= self._values(column, self._known(MORE))
+            elif name in _OBJECTS:
+                fields = self._known(name)
+                if fields:
+                    arrays = list(self._values(column, fields).values())
+                    absent = in_one(column).is_null()
+                    columns[name] = pa.StructArray.from_arrays(arrays, fields=fields, mask=absent)
+            elif name == _SPAN:
+                ends = [in_unit(end, self._unit) for end in in_one(column).flatten()]
+                columns[name] = pa.StructArray.from_arrays(ends, fields=list(field.type))
+            else:
+                values = in_one(column)
+                values = in_unit(values, self._unit) if name in _TIMES else values
+                columns[name] = _fitted(values.cast(field.type))
+        return pa.table([columns[name] for name in self.schema.names], schema=self.schema)
+
+    def _in_units(self, table: pa.Table) -> pa.Table:
+        return in_units(table, self._unit, self._times) if self._times else table
+
+    def _list(self, name: str, lists: pa.ListArray) -> pa.ListArray:
+        made = self._lists[name].typed(_elements(lists)).to_struct_array()
+        offsets = lists.offsets.to_numpy()
+        return pa.ListArray.from_arrays(pa.array(offsets - offsets[0], pa.int32()), in_one(made))
+
+    def _values(self, texts: pa.ChunkedArray, fields: list[pa.Field]) -> dict[str, pa.Array]:
+        """Of the objects ``texts``, each field's values."""
+        if not fields:
+            return {}
+        within = pa.schema(fields)
+        if pa.types.is_struct(texts.type):
+            return _members(in_one(texts), within)
+        if not len(texts):
+            read = within.empty_table()
+        else:
+            read = pa.concat_tables(
+                part.select(within.names).cast(within) for part in _read(texts, within)
+            )
+        return {name: in_one(read[name]) for name in within.names}
+
+
+def _fitted(values: pa.Array) -> pa.Array:
+    """``values``; with a dictionary of their own if theirs has more texts than there are rows,
+    which each row group would hold, or has a null, which Parquet's may not.
+    """
+    if pa.types.is_dictionary(values.type):
+        known = values.dictionary
+        if len(known) > len(values) or known.null_count:
+            return values.dictionary_decode().dictionary_encode()
+    return values
+
+
+def _elements(lists: pa.ChunkedArray | pa.Array) -> pa.Table:
+    """What lists of structs hold, one after another."""
+    found = pc.list_flatten(lists)
+    structs = in_one(found) if isinstance(found, pa.ChunkedArray) else found
+    return pa.table(structs.flatten(), names=[field.name for field in structs.type])
+
+
+def _fields_of(objects: pa.ChunkedArray) -> Iterable[Iterable[pa.Field]]:
+    """The fields of some of ``objects`` after another."""
+    if pa.types.is_struct(objects.type):
+        yield list(objects.type)
+    else:
+        for read in _read(objects.drop_null()):  # a null has no field
+            yield list(read.schema)
+
+
+def _members(objects: pa.StructArray, within: pa.Schema) -> dict[str, pa.Array]:
+    """The fields ``within`` of structs; null where they have none of that name."""
+    found = {field.name: place for place, field in enumerate(objects.type)}
+    members = dict(zip(found, objects.flatten(), strict=True))
+    made = {}
+    for field in within:
+        values = members.get(field.name, pa.nulls(len(objects), field.type))
+        if pa.types.is_struct(values.type):
+            values = _pairs(values)
+        # As JSON's readers do: a whole number of many digits among fractions is rounded.
+        made[field.name] = values.cast(field.type, safe=not pa.types.is_floating(field.type))
+    return made
+
+
+def _pairs(bounds: pa.StructArray) -> pa.ListArray:
+    """``BOUNDS`` as lists of two."""
+    ends = pa.concat_arrays([bounds.field(name) for name in BOUNDS])
+    turns = np.arange(2 * len(bounds)).reshape(2, -1).T.reshape(-1)
+    starts = pa.array(np.arange(0, 2 * len(bounds) + 1, 2, dtype=np.int32))
+    return pa.ListArray.from_arrays(starts, ends.take(pa.array(turns)), mask=bounds.is_null())
+
+
+def _read(texts: pa.ChunkedArray, schema: pa.Schema | None = None) -> Iterable[pa.Table]:
+    """JSON objects as tables; null is an object without fields."""
+    import pyarrow.json as pajson  # noqa: PLC0415 - for types that only the results know
+
+    parse = pajson.ParseOptions(explicit_schema=schema)
+    for start in range(0, len(texts), _AT_ONCE):
+        some = pc.fill_null(in_one(texts.slice(start, _AT_ONCE)).cast(pa.string()), "{}")
+        _, ends, content = pc.binary_join_element_wise(some, "\n", "").buffers()
+        content = content.slice(0, int(np.frombuffer(ends, np.int32)[len(some)]))
+        whole = pajson.ReadOptions(use_threads=False, block_size=content.size + 1)
+        yield pajson.read_json(pa.BufferReader(content), whole, parse)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Texts that look like times are read as times, and are texts; ``BOUNDS`` are lists."""
+    if pa.types.is_dictionary(kind):
+        return kind.value_type
+    if pa.types.is_struct(kind) and tuple(field.name for field in kind) == BOUNDS:
+        return pa.list_(_plain(kind.field(0).type))
+    if pa.types.is_list(kind):
+        return pa.list_(_plain(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(each.name, _plain(each.type)) for each in kind])
+    if pa.types.is_timestamp(kind) or pa.types.is_time(kind) or pa.types.is_date(kind):
+        return pa.string()
+    return kind
+
+
+def _known(kind: pa.DataType) -> pa.DataType:
+    """What was null throughout is a number."""
+    if pa.types.is_list(kind):
+        return pa.list_(_known(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(each.name, _known(each.type)) for each in kind])
+    return pa.float64() if pa.types.is_null(kind) else kind

@@ -1,9 +1,0 @@
-"""The Spark host, and ``chain`` for people who already have a Spark job.
-
-``engine.spark.chain(order="sequence", queries=["SELECT ..."])(df)`` turns a DataFrame of frames or
-of plain rows, from any source, into a DataFrame of results.
-"""
-
-from engine.spark.dataframe import chain
-
-__all__ = ["chain"]
