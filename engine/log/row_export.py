@@ -63,9 +63,9 @@ def opened_table(
     out: Path, schema: pa.Schema, *, ascends: bool = False, csv: bool | None = None
 ) -> Iterator[Callable[[pa.Table], object]]:
     """What writes a table after another into ``out``, which is there, whole, after the block."""
-    as_csv = out.suffix == CSV if csv is None else csv
+    ending = out.suffix if csv is None else CSV if csv else PARQUET
     try:
-        with whole_file(out) as sink, _writer(sink, schema, ascends, as_csv) as writer:
+        with whole_file(out) as sink, _writer(sink, schema, ascends, ending) as writer:
             yield writer.write_table
     except OSError as error:
         raise cannot_write(out, error) from error
@@ -77,9 +77,9 @@ def cannot_write(out: Path, error: OSError) -> UserError:
 
 
 def _writer(
-    sink: object, schema: pa.Schema, ascends: bool, as_csv: bool
+    sink: object, schema: pa.Schema, ascends: bool, ending: str
 ) -> pacsv.CSVWriter | pq.ParquetWriter:
-    if as_csv:
+    if ending == CSV:
         import pyarrow.csv as pacsv  # noqa: PLC0415 - for few runs
 
         return pacsv.CSVWriter(sink, schema)

@@ -11,7 +11,7 @@ import struct
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from edge_agent import messages as m
@@ -165,5 +165,6 @@ def test_kernels_as_plain_python_answer_what_compiled_ones_do(
     frames = recorded(said, 10**6, resend=False)
     batches = [frames] if frames else []
     compiled = told(batches, settings_of(order))
+    assume(len(compiled) < 2_000_000)  # plain Python takes minutes for many windows
     with plain():
         assert told(batches, settings_of(order)) == compiled

@@ -351,4 +351,5 @@ def test_alerts_of_traces_that_mix_an_unknown_clock_are_unknown() -> None:
         clock, monitor = ClockChoice(exact=exact), MonitorSettings(horizon_ns=10_000)
         found = answers(text, [*syncs, *trace], clock=clock, monitor=monitor)
         certainty = {each["trace"]: each["certainty"] for each in found}
-        assert certainty == {"1": of_two, "2": "confirmed", "3": of_two}
+        # Any clock may have an event of any trace, as this is not FOR TRACE BY source.
+        assert certainty == dict.fromkeys("123", of_two)

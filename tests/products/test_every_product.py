@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from engine.hosts.chain import Chain, ChainSettings
-from engine.hosts.options import asked_of_queries
+from engine.hosts.options import QueryOptions
 from engine.query.analysis.cascade import read_statements
 from tests.order.conftest import frame
 from tests.products.questions import JOINS, PATTERNS, Question, Result, known
@@ -72,15 +72,16 @@ class Run:
         names = [f"asked{place}" for place in places]
         plans, _ = read_statements([self.mine[place][0].text for place in places], names=names)
         intervals, joins = self.more
-        return asked_of_queries(
-            plans, "ns", order=self.order_text, barrier=self.barrier, certainty=self.certainty,
-            purge=self.purge, intervals=intervals, joins=joins, guard="off", late=True,
-            clock="exact",
+        options = QueryOptions(
+            order=self.order_text, barrier=self.barrier, certainty=self.certainty,
+            purge=self.purge, intervals=intervals, joins=joins, guard="off",
+            clock=("exact",),
             window="horizon=600s" if any(plan.windows for plan in plans) else None,
             monitor="horizon=600s"
             if any(question.kind == "alert" for question, _ in (self.mine[p] for p in places))
             else None,
         )  # fmt: skip
+        return options.answering(plans, "ns", late=True)
 
 
 @st.composite

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from engine.hosts.inprocess import run_in_process
-from engine.hosts.options import asked_of_queries
+from engine.hosts.options import QueryOptions
 from engine.hosts.spark.host import run_on_spark
 from engine.query.analysis.cascade import read_statements
 from tests.products.questions import JOINS, PATTERNS
@@ -80,11 +80,11 @@ def test_spark_says_the_same_of_every_world(
     assume(sum(len(world.records) for world in sites) > 10 * SITES)  # the first one is the least
     texts = texts_of(cascade)
     plans, _ = read_statements(texts, names=[f"asked{place}" for place in range(len(texts))])
-    chosen = asked_of_queries(
-        plans, "ns", order=order, barrier=barrier, guard="off",
-        window="horizon=600s" if cascade else None,
+    options = QueryOptions(
+        order=order, barrier=barrier, guard="off", window="horizon=600s" if cascade else None,
         monitor="horizon=30" if cascade else None,
     )  # fmt: skip
+    chosen = options.answering(plans, "ns")
     records = [
         record | {"site": f"site {number:02}"}
         for number, world in enumerate(sites)

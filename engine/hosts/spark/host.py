@@ -44,7 +44,8 @@ from engine.output.run_writer import CHECKPOINT, READING, SETTINGS, OutputPart, 
 
 
 _OURS: Final = re.compile(
-    r"^(?:\S*: )?engine\.errors\.(UserError|OverBudget|ContractViolation): (.+)$", re.MULTILINE
+    r"^(?:\S*: )?engine\.core\.errors\.(UserError|OverBudget|ContractViolation): (.+)$",
+    re.MULTILINE,
 )
 """An error of ours as a worker's traceback ends."""
 _RAISED: Final = re.compile(
