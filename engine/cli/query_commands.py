@@ -150,7 +150,7 @@ class PassOptions:
             name = "stdin" if source == STDIN else Path(source).name
             return bad_file(Path(name) if self.out is None else self.out)
         if self.out is not None and self.out.absolute() == self.bad.dead_letter.absolute():
-            raise UserError(f"{self.out}: is --out and --dead-letter; choose two files")
+            raise UserError(f"--out and --dead-letter name the same file ({self.out}); choose two")
         return self.bad.dead_letter
 
 

@@ -69,7 +69,7 @@ def test_each_has_its_reason_and_how_late_it_was(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("out.jsonl", "is --out and --late; choose two files"),
+        ("out.jsonl", "--out and --late name the same file"),
         ("side.txt", "name it .jsonl, .parquet or .csv"),
         ("no/side.jsonl", "there is no folder"),
     ],
