@@ -52,7 +52,9 @@ def released(losses: int, late_share: float) -> Released:
         "attrs.v": generator.normal(size=n),
     }
     zero, one = np.zeros(losses, np.int64), np.ones(losses, np.int64)
-    gaps = Gaps(there[1:], one, zero, 2 * there[:-1] + 1, one, in_order[:-1], in_order[1:], zero)
+    gaps = Gaps(
+        there[1:], one, zero, zero, 2 * there[:-1] + 1, one, in_order[:-1], in_order[1:], zero
+    )
     return Released(n, columns, {"v": "float"}, Strings(["events", "s"]), t_a=0, gaps=gaps)
 
 
