@@ -200,7 +200,8 @@ OPTIONS: dict[str, tuple[tuple[str, ...], str]] = {
     "letters": (("--on-bad", "skip", "--dead-letter", "no/x"), "no/x: the dead-letter file cannot"),
     "letters are input": (("--on-bad", "skip", "--dead-letter", "./t.jsonl"), "the input itself"),
     "letters are out": (
-        ("--on-bad", "skip", "--dead-letter", "o.jsonl", "--out", "./o.jsonl"), "name the same file",
+        ("--on-bad", "skip", "--dead-letter", "o.jsonl", "--out", "./o.jsonl"),
+        "name the same file",
     ),
     "work": (("--work", "t.jsonl"), "t.jsonl: cannot be a folder for --work: File exists"),
     "mapping a trace": (("--map", "ts=x"), 'no record so far has "x" (wanted for ts)'),
