@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -143,8 +143,9 @@ class PassOptions:
         Raises:
             UserError: it is the output's.
         """
-        is_log = Path(source).is_dir() and input_kind(source) == InputKind.LOG
-        if self.bad.on_bad != "skip" or is_log:
+        if self.bad.on_bad != "skip":
+            return None
+        if Path(source).is_dir() and input_kind(source) == InputKind.LOG:
             return None
         if self.bad.dead_letter is None:
             name = "stdin" if source == STDIN else Path(source).name
@@ -186,10 +187,7 @@ def query(
         _warn(before_pass(given.log, plans, settings, unit, arrival_given=arrives))
         print_unseen_types(given.log, plans, quiet=run.quiet)
 
-    counters = _run(request, settings, run, host, before, lambda parts: Answers(parts, plans, unit))
-    if not run.quiet:
-        print_unused_streams(plans, counters)
-    _print_report(run)
+    _run(request, settings, run, host, before, lambda parts: Answers(parts, plans, unit))
 
 
 @takes_options
@@ -201,7 +199,6 @@ def order(*, source: Input, how: OrderOptions, run: PassOptions) -> None:
     settings = how.ordering(unit, late=run.late is not None)
     request = PassRequest(source, (), how.order, None, typed())
     _run(request, settings, run, host, lambda _: None, lambda parts: StoredEvents(parts, unit))
-    _print_report(run)
 
 
 def _run(
@@ -211,8 +208,8 @@ def _run(
     host: Host,
     before: Callable[[Prepared], None],
     output: Callable[[PartStore], Answers | StoredEvents],
-) -> dict[str, Any]:
-    """One pass from an input to its files, its report and its warnings; returns the counters.
+) -> None:
+    """One pass from an input to its files, its report and its warnings.
 
     ``before``: called with the input, ahead of the pass. ``output``: what of the pass is written.
     """
@@ -245,10 +242,7 @@ def _run(
     _warn(warnings_after(given, counters, excluded, see))
     if not run.quiet:
         print_summary(counters, host)
-    return counters
-
-
-def _print_report(run: PassOptions) -> None:
+        print_unused_streams(request.plans, counters)
     report = run.page.report
     if report is not None:
         print_against(run.page.against, report)

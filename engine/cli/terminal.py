@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from itertools import islice
@@ -237,7 +237,7 @@ def print_unseen_types(log: Path | Log, plans: tuple[Plan, ...], *, quiet: bool)
         print_stderr(f"{line}\n")
 
 
-def print_unused_streams(plans: tuple[Plan, ...], counters: dict[str, Any]) -> None:
+def print_unused_streams(plans: Sequence[Plan], counters: dict[str, Any]) -> None:
     """A stream of a query that nothing came of is most likely a slip of the pen."""
     for line in of_streams(plans, counters):
         print_stderr(f"{line}\n")
