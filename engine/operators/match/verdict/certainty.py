@@ -149,7 +149,8 @@ def chances(
 
 def _lasting_chances(layout: Layout, branch: int, clocks: EventTimes) -> np.ndarray:
     """``chances`` of matches with an event of inexact length: its two ends err as two points do."""
-    relations, steps = _own_relations(layout, branch), clocks.ref.shape[1]
+    relations = _own_relations(layout, branch, _places(layout, branch))
+    steps = clocks.ref.shape[1]
     longest = [each.longest_ns for each in step_filters(layout) if not each.step.negated]
     for end in ("left", "right"):
         relations[end] += relations[end + "_end"] * steps
@@ -164,13 +165,18 @@ def _lasting_chances(layout: Layout, branch: int, clocks: EventTimes) -> np.ndar
     return sampled_probability(points.ref, half, leader, relations, points.ref - points.ref)
 
 
-def _own_relations(layout: Layout, branch: int) -> np.ndarray:
-    """The relations of a branch, whose steps count the match's."""
-    tables = layout.tables
-    of, members = tables.branches[branch], members_of(tables, branch)
+def _places(layout: Layout, branch: int) -> np.ndarray:
+    """Of each step of the query, its place among the steps of a match of the branch."""
+    members = members_of(layout.tables, branch)
     local = np.zeros(len(layout.steps), np.int64)
     local[members] = np.arange(len(members))
-    relations = tables.relations[of["relations_from"] : of["relations_to"]].copy()
+    return local
+
+
+def _own_relations(layout: Layout, branch: int, local: np.ndarray) -> np.ndarray:
+    """The relations of a branch, whose steps count the match's; ``local``: of ``_places``."""
+    of = layout.tables.branches[branch]
+    relations = layout.tables.relations[of["relations_from"] : of["relations_to"]].copy()
     relations["left"], relations["right"] = local[relations["left"]], local[relations["right"]]
     return relations
 
@@ -180,16 +186,13 @@ def _chances(
     doubts: Doubts, conditions: Conditions | None,
 ) -> np.ndarray:  # fmt: skip
     """``chances`` of matches whose events last as long as their clocks say."""
-    tables = layout.tables
-    members = members_of(tables, branch)
-    local = np.zeros(len(layout.steps), np.int64)
-    local[members] = np.arange(len(members))
-    relations = _own_relations(layout, branch)
+    local = _places(layout, branch)
+    relations = _own_relations(layout, branch, local)
     by_max_delay = rule.by_delay
     half = np.broadcast_to(t_a[:, None] / 2, clocks.unc.shape) if by_max_delay else clocks.unc
     half, long = half.astype(np.float64), clocks.ref_end - clocks.ref
     leader = leaders_of(clocks, by_max_delay=by_max_delay)
-    if len(members) == 2 and not len(doubts.match) and conditions is None:
+    if len(members_of(layout.tables, branch)) == 2 and not len(doubts.match) and conditions is None:
         least, longest = _bounds_of_pair(relations, long)
         diff = clocks.ref[:, 1] - clocks.ref[:, 0]
         return pair_probability(diff, *errors_of_pair(half, leader), longest, least)
