@@ -1,6 +1,6 @@
 """The Spark host, and ``chain`` for people who already have a Spark job.
 
-``spark.chain(order="sequence", queries=["SELECT ..."])(df)`` turns a DataFrame of frames or
+``chain(order="sequence", queries=["SELECT ..."])(df)`` turns a DataFrame of frames or
 of plain rows, from any source, into a DataFrame of results.
 """
 

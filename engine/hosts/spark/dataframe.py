@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -14,29 +15,23 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import BinaryType, LongType, StringType
 
 from edge_agent import records as r
-from engine.barrier.registry import parse_barrier
 from engine.cache_home import cache_home
-from engine.core.clocks.choice import read_clock
 from engine.core.errors import UserError
 from engine.core.frame import Frame
 from engine.core.units import unit_ns
 from engine.hosts.chain import ChainSettings
+from engine.hosts.options import QueryOptions
 from engine.hosts.spark.chain_state import ChainState, NumberState, use_cache
 from engine.hosts.spark.row_input import RowPlan, frame_of, frames_of, plan_rows
 from engine.hosts.spark.typed_output import TypedOutput
 from engine.log.input.numbering import read_seq_bits
-from engine.operators.constraint.settings import read_monitor
-from engine.operators.match.spill.bounds import read_spill
-from engine.operators.window.settings import read_window
 from engine.order.base import Guards
-from engine.order.registry import parse_order
 from engine.order.served import check_order_attributes
 from engine.query import check_attributes, needed_attributes
 from engine.query import query as parse_query
 from engine.query.analysis.cascade import read_statements
 from engine.query.language.statements import is_cascade
 from engine.query.plan import Plan
-from engine.query.purge_settings import PurgeSettings
 
 _PAYLOAD: Final = "payload"
 _FIRST: Final = "first_arrival"
@@ -100,17 +95,12 @@ def chain(
     """
     several = isinstance(queries, Sequence) and not isinstance(queries, str)
     plans = _plans(list(queries) if several else [queries], time_unit)
-    settings = ChainSettings(
-        parse_order(order, time_unit),
-        plans,
-        None if barrier is None else parse_barrier(barrier, time_unit),
-        certainty,
-        Guards(guard_ns),
-        read_clock(clock, time_unit),
-        spill=read_spill(spill, time_unit, plans, PurgeSettings(), on_spark=True),
-        window=read_window(window, time_unit, plans),
-        monitor=read_monitor(monitor, time_unit, plans),
-    )
+    options = QueryOptions(
+        order=order, barrier=barrier, certainty=certainty, clock=clock, spill=spill, window=window,
+        monitor=monitor,
+    )  # fmt: skip
+    settings = options.answering(plans, time_unit, on_spark=True)
+    settings = replace(settings, guards=Guards(guard_ns))
     _check_types(attributes)
     return partial(
         _applied, settings=settings, time_unit=time_unit, attributes=attributes,
