@@ -88,10 +88,10 @@ def test_missing_is_what_may_lie_in_a_window_and_no_more(
         order=f"sequence:timeout=fixed:30ns,late={late}",
         window=WindowSettings(correction_horizon_ns=10**6),
     )  # fmt: skip
-    told = {}
+    emitted = {}
     for each in found:
         start, end = each["window"]["start"], each["window"]["end"]
-        told[start] = each["missing"]
+        emitted[start] = each["missing"]
         inside = range(start, end)
         if kind.startswith("SESSION"):  # what comes within the gap of its events joins it
             inside = range(start - 5, end)
@@ -105,4 +105,22 @@ def test_missing_is_what_may_lie_in_a_window_and_no_more(
         for low, high in world.lost:
             for at in range(low, high + 1):
                 for window in range((at - size) // step + 1, at // step + 1):
-                    assert told.get(window * step, 0) > 0, "a window that may hold one has no row"
+                    assert emitted.get(window * step, 0) > 0, "no row of a window that may"
+
+
+def test_a_session_that_another_took_in_gives_no_row_when_a_gap_changes() -> None:
+    """A late event joins both sessions, another number of its gap is still missing."""
+    came = [("p", 100, 0), ("p", 106, 3), ("p", 112, 4), ("p", 101, 2)]
+    records = [{"kind": "sync", "source": "p", "ts": 0, "offset": 0, "delay": 0,
+                "skew_error_ppb": 0, "arrival": 1}]  # fmt: skip
+    for source, ts, seq in came:
+        arrival = 161 if seq == 2 else ts
+        records.append({"source": source, "type": "A", "ts": ts, "seq": seq, "arrival": arrival})
+    found = answers(
+        "SELECT count(*) AS n WINDOW SESSION 6", records,
+        order="sequence:timeout=fixed:30ns,late=pass",
+        window=WindowSettings(correction_horizon_ns=10**6),
+    )  # fmt: skip
+    assert [(row["window"]["start"], row["value"]["n"], row["missing"]) for row in found] == [
+        (100, 3, 1), (112, 1, 0),
+    ]  # fmt: skip

@@ -235,7 +235,7 @@ def _merge(one: int, other: int, book: SessionBook, st: Record) -> int:
             held.kept.next[cells.last[one]] = cells.first[other]
         cells.last[one] = cells.last[other]
         cells.first[other] = cells.last[other] = NONE
-    lost.merged, lost.stale = 1, 0
+    lost.merged, lost.emitted, lost.stale = 1, 0, 0
     return one
 
 
