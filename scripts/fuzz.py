@@ -17,6 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 NOTHING_TO_RUN = 5
 """What pytest ends with when no test was selected."""
+SECONDS_MAX = 3600
+"""Of one test: what fails is made small, which takes longer than the test."""
 
 
 def round_of(seed: int, tests: list[str]) -> tuple[int, list[str]]:
@@ -24,6 +26,7 @@ def round_of(seed: int, tests: list[str]) -> tuple[int, list[str]]:
     command = [
         sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadgroup", "-q",
         "-p", "no:cacheprovider", "-m", "hypothesis", "--hypothesis-profile=fuzz",
+        "-o", f"timeout={SECONDS_MAX}", "-o", "faulthandler_timeout=0",
         f"--hypothesis-seed={seed}", *tests,
     ]  # fmt: skip
     done = subprocess.run(command, cwd=ROOT, check=False, stdout=subprocess.PIPE, text=True)
