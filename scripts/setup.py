@@ -70,17 +70,18 @@ def make_venv() -> None:
 
 
 def install_packages() -> None:
-    """Installs slackwater in place with everything that development needs, versions pinned."""
+    """Installs slackwater in place, and what development needs by version and hash."""
     print("set-up: installing packages (some minutes the first time)", flush=True)
-    done = subprocess.run(
-        [
-            VENV / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-input",
-            "--disable-pip-version-check", "-c", ROOT / "constraints.txt", "-e", f"{ROOT}[dev]",
-        ],
-        check=False,
-    )  # fmt: skip
-    if done.returncode:
-        fail("pip could not install the packages; its message is above.")
+    pip = [
+        VENV / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-input",
+        "--disable-pip-version-check",
+    ]  # fmt: skip
+    for wanted in (
+        ["--require-hashes", "-r", ROOT / "constraints.txt"],
+        ["--no-deps", "--no-build-isolation", "-e", ROOT],
+    ):
+        if subprocess.run([*pip, *wanted], check=False).returncode:
+            fail("pip could not install the packages; its message is above.")
 
 
 def ensure_java() -> None:

@@ -33,7 +33,8 @@ from tests.live.conftest import free_port, until
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = ROOT / "docs/samples"
 CONTAINERS = SAMPLES / "containers"
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+_READ = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT, BUILD = _READ["project"], _READ["build-system"]["requires"]
 SLACKWATER = ["-c", "from edge_agent.entry import main; main()"]
 PROGRAMS = {"python": [sys.executable, "-S"], "slackwater": [sys.executable, "-S", *SLACKWATER]}
 
@@ -43,6 +44,18 @@ def steps(name: str) -> list[tuple[str, str]]:
     text = (CONTAINERS / f"Dockerfile.{name}").read_text()
     lines = re.sub(r"\\\n\s*", "", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)).splitlines()
     return [(line.partition(" ")[0], line.partition(" ")[2]) for line in lines]
+
+
+def pins(path: Path) -> dict[str, str]:
+    """By name, the version; each has the hashes of its files."""
+    found = {}
+    for entry in re.split(r"\n(?! )", path.read_text().strip()):
+        pin = re.fullmatch(
+            r"([\w-]+)==([\w.]+)[^\\]*(?:\\\n +--hash=sha256:[0-9a-f]{64} ?)+", entry
+        )
+        assert pin is not None, entry
+        found[canonicalize_name(pin[1])] = pin[2]
+    return found
 
 
 def step(name: str, instruction: str) -> str:
@@ -73,19 +86,18 @@ def test_what_is_copied_is_what_is_installed(copied: tuple[str, Path]) -> None:
     assert {PROJECT["readme"], *PROJECT["license-files"]} <= {
         path.name for path in folder.iterdir()
     }
-    pip = r'pip install --no-cache-dir -c /build/constraints.txt "?/build(\[[a-z,]+\])?'
-    installed = re.search(pip, step(name, "RUN"))  # of versions that were tried together
-    assert installed is not None
-    extras = set((installed[1] or "[]")[1:-1].split(",")) - {""}
-    assert extras <= PROJECT["optional-dependencies"].keys()
-    assert extras == ({"engine", "page"} if name == "gateway" else set())
-    lines = (folder / "constraints.txt").read_text().splitlines()
-    pinned = {line.partition("==")[0].lower().replace("_", "-") for line in lines}
-    wanted = PROJECT["dependencies"] + [
-        each for extra in extras for each in PROJECT["optional-dependencies"][extra]
-    ]
-    named = {re.split(r"[\[<>=]", each)[0].lower() for each in wanted}
-    assert named - {"slackwater"} <= pinned
+    installs = re.findall(r"pip install --no-cache-dir ([^&]*?)(?= &&)", step(name, "RUN"))
+    assert installs == [
+        f"--require-hashes -r /build/{name}.txt", "--no-deps --no-build-isolation /build",
+    ]  # fmt: skip
+    optional = PROJECT["optional-dependencies"]
+    extras = optional["engine"] + optional["page"] if name == "gateway" else []
+    wanted = {Requirement(each).name for each in PROJECT["dependencies"] + extras + BUILD}
+    pinned = pins(folder / f"{name}.txt")
+    assert {canonicalize_name(each) for each in wanted - {"slackwater"}} <= pinned.keys()
+    assert name == "gateway" or len(pinned) == len(wanted)  # a device gets no more
+    together = pins(ROOT / "constraints.txt")
+    assert pinned.items() <= together.items()  # of versions that were tried together
     low, image = re.search(r">=3\.(\d+)", PROJECT["requires-python"]), step(name, "FROM")
     assert low is not None
     assert int(image.partition("3.")[2].partition("-")[0]) >= int(low[1])
@@ -96,14 +108,13 @@ PRIVATE_NAMES = ("numba", "llvmlite", "pyspark")
 
 
 def test_pins_lie_within_the_ranges_and_private_names_have_a_ceiling() -> None:
-    """Both what pip takes with constraints.txt and what it takes without."""
-    lines = (ROOT / "constraints.txt").read_text().splitlines()
-    pins = {canonicalize_name(line.partition("==")[0]): line.partition("==")[2] for line in lines}
+    """Both what `make setup` takes and what pip takes by itself."""
+    pinned = pins(ROOT / "constraints.txt")
     extras = PROJECT["optional-dependencies"].values()
-    wanted = [Requirement(each) for each in (*PROJECT["dependencies"], *chain(*extras))]
+    wanted = [Requirement(each) for each in (*PROJECT["dependencies"], *BUILD, *chain(*extras))]
     for each in wanted:
         if each.name != "slackwater":
-            assert pins[canonicalize_name(each.name)] in each.specifier, each
+            assert pinned[canonicalize_name(each.name)] in each.specifier, each
         if each.name in PRIVATE_NAMES:
             assert any(bound.operator == "<" for bound in each.specifier), each
     assert set(PRIVATE_NAMES) <= {each.name for each in wanted}
