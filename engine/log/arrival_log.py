@@ -343,10 +343,11 @@ def frames_at(directory: Path, places: Mapping[str, Sequence[int]]) -> Iterator[
     """
     with reading(directory):
         found: dict[Path, list[int]] = {}
-        for name in sorted(places, key=_in_order):
+        for name, rows in places.items():  # some may have been merged since they were named
             path, before = _place_of(directory, name)
-            found.setdefault(path, []).extend(before + row for row in sorted(places[name]))
-        jobs = [partial(_frames, path, rows) for path, rows in found.items()]
+            found.setdefault(path, []).extend(before + row for row in rows)
+        in_order = sorted(found, key=lambda path: _in_order(path.name))
+        jobs = [partial(_frames, path, sorted(found[path])) for path in in_order]
         if all(map(KEPT.has, found)):
             yield from (job() for job in jobs)  # a thread would take longer to start
         else:

@@ -34,8 +34,8 @@ from engine.log.arrival_log import (
     streamed_frames,
 )
 from engine.log.files.folder import RETIRED, numbered_files, retired
-from engine.log.files.log_files import file_mark
-from engine.log.following import frames_after
+from engine.log.files.log_files import file_mark, reading
+from engine.log.following import frames_after, piece_after
 from engine.log.retention import Limits, beyond, clear, due, merge, retire, swept
 
 SITES = ("a", "b")
@@ -100,6 +100,8 @@ class Model:
         """What the engine that goes from file to file has read."""
         self.passes: list[tuple[LogReader, int, int]] = []
         self.pages: list[tuple[dict[str, list[int]], list[int]]] = []
+        self.paged = 0
+        """Number of the last file on a page."""
 
     def write(self, files: int) -> None:
         for _ in range(files):
@@ -158,20 +160,28 @@ class Model:
         assert self.read == joined(self.files)
 
     def page(self) -> None:
-        """Places in files as they are named now, read later."""
-        files = numbered_files(self.folder)
-        if files:
-            file = files[len(self.pages) % len(files)]
-            rows = list(range(len(frames_in(file.path))))
-            self.pages.append(
-                ({file.path.name: rows}, joined(self.files[file.first - 1 : file.last]))
-            )
+        """What follows the page before, as its files are named now, read later."""
+        begun = done = max(self.paged, retired(self.folder).upto)
+        places: dict[str, list[int]] = {}
+        while done < self.last:
+            with reading(self.folder):
+                piece = piece_after(self.folder, done)
+            places[piece.path.name] = list(range(piece.start, len(frames_in(piece.path))))
+            self.paged = done = piece.last
+        self.pages.append((places, joined(self.files[begun:done])))
 
     def end_pages(self) -> None:
+        """One by one, and all at once: a run that was killed may find two of them due."""
+        together: dict[str, list[int]] = {}
         for places, expected in self.pages:
-            found = [each for frames in frames_at(self.folder, places) for each in frames]
-            assert seqs(found) == expected
+            assert self.read_page(places) == expected
+            for name, rows in places.items():
+                together.setdefault(name, []).extend(rows)
+        assert self.read_page(together) == joined([expected for _, expected in self.pages])
         self.pages = []
+
+    def read_page(self, places: dict[str, list[int]]) -> list[int]:
+        return [number for frames in frames_at(self.folder, places) for number in seqs(frames)]
 
     def restart(self) -> None:
         self.passes = []
@@ -409,3 +419,16 @@ def test_what_is_known_of_files_is_of_those_that_are_there(tmp_path: Path) -> No
     while files := due(tmp_path, sizes):
         assert merge(files) is not None
     assert sorted(sizes) == sorted(file.path for file in numbered_files(tmp_path))
+
+
+def test_two_pages_are_read_in_order_when_files_were_merged_between(tmp_path: Path) -> None:
+    """Merged, the file of the second page begins before those that the first one names."""
+    model = Model(tmp_path)
+    model.write(20)
+    model.page()
+    model.write(12)
+    model.merge()
+    model.page()
+    assert len(numbered_files(tmp_path)) == 1
+    model.end_pages()
+    model.close()
