@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from engine.hosts.chain import ChainSettings
 from engine.hosts.inprocess import run_in_process
 from engine.hosts.live.embedded import EmbeddedEngine, EnginePlace
+from engine.hosts.spark.live_engine import SparkEngine
 from engine.output.answer_lines import AnswerLines
 from engine.output.answer_tables import AnswerTables
 from engine.output.export import export_jsonl
@@ -44,6 +45,7 @@ class Life:
 
     ``tables_every_s``: answers are written as tables, too, and their files closed as often.
     ``again``: the log has its first files, so that a failed query can be tried again.
+    ``master``: of Spark, whose engine it then is.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Life:
         *,
         tables_every_s: float | None = None,
         again: bool = True,
+        master: str | None = None,
     ) -> None:
         self.said: list[str] = []
         self.fed: list[bytes] = []
@@ -64,8 +67,14 @@ class Life:
         self._folder = folder
         self._tables_every_s = tables_every_s
         self._names = [plan.name for plan in settings.plans] + list(SIDE_OUTPUT.folders)
-        place = EnginePlace(folder / "log", state_of(folder), 1e9)
-        self.engine = EmbeddedEngine(place, settings, self._opened, self.said.append)
+        self.engine: EmbeddedEngine | SparkEngine
+        if master is None:
+            place = EnginePlace(folder / "log", state_of(folder), 1e9)
+            self.engine = EmbeddedEngine(place, settings, self._opened, self.said.append)
+        else:
+            self.engine = SparkEngine(
+                folder / "log", state_of(folder), settings, self._opened, master, self.said.append
+            )
 
     def _opened(self, known: dict[str, Any]) -> LiveAnswers:
         folder, tables = self._folder / "answers", None

@@ -20,6 +20,7 @@ from engine.core.errors import UserError
 from engine.hosts.chain import ChainSettings
 from engine.hosts.live.embedded import LogWatch
 from engine.hosts.live.questions import QUERY_FILE, claim
+from engine.hosts.spark.host import spark_session
 from engine.log import retention as compaction
 from engine.log.arrival_log import LogWriter
 from engine.log.files.folder import numbered_files, retired
@@ -306,3 +307,37 @@ def test_on_spark_missing_attributes_are_told_too(tmp_path: Path) -> None:
     assert second.missing() == life(2).missing() == []
     (tmp_path / ".state" / "attributes").unlink()
     assert life(1).missing() == []  # what file 1 had is not known any more
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_page_that_spark_has_listed_and_not_begun_is_a_batch_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill falls between Spark's two notes of a batch; then files of the log are merged."""
+    monkeypatch.setattr(compaction, "FAN", 6)
+    growing = Growing(trace(Random(7).randrange, 150), tmp_path, 7)
+    state = state_of(tmp_path)
+
+    def lived() -> Life:
+        (tmp_path / "answers" / ".state").mkdir(parents=True, exist_ok=True)
+        return Life(tmp_path, SETTINGS, master="local[2]")
+
+    life = lived()
+    growing.grow(2)
+    life.engine.upto(growing.there)
+    sink = (state / "sink").read_bytes()
+    growing.grow(3)
+    life.engine.upto(growing.there)
+    for running in spark_session().streams.active:
+        running.stop()
+    for noted in ("offsets", "commits"):
+        for name in ("1", ".1.crc"):
+            (state / "checkpoint" / noted / name).unlink()
+    (state / "sink").write_bytes(sink)
+    growing.grow(4)
+    tidied(tmp_path / "log")
+    life = lived()
+    life.end_at(growing.there)
+    assert not life.failed
+    assert life.written() == passed(tmp_path, SETTINGS)

@@ -173,10 +173,13 @@ class SparkEngine:
         if not self._began:
             self._began, self._goal = True, number
         while self._list.listed < number:
+            # What comes meanwhile goes on one page: small ones would only wait behind one another.
+            # A page of a life that was killed may be in Spark's list of files and in no batch yet:
+            # the next batch would be of that page and of the one that is added now.
+            self._wait_for(self._all_done)
             with reading(self._log):
                 self._list.add(*self._next_pieces(number))
-            # What comes meanwhile goes on one page: small ones would only wait behind one another.
-            self._wait_for(self._all_done)
+        self._wait_for(self._all_done)
 
     def idle(self) -> None:
         """Nothing came for a while."""
@@ -190,9 +193,10 @@ class SparkEngine:
         Raises:
             SlackwaterError: as ``upto``.
         """
+        self._wait_for(self._all_done)
         if self._list.sites:
             self._list.add([], self._list.listed, ends=True)
-        self._wait_for(self._all_done)
+            self._wait_for(self._all_done)
         with of_the_jvm(spark_log(self._folder)):
             self._query.stop()
         with self._written:
