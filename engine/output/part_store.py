@@ -353,6 +353,8 @@ def runs(column: pa.ChunkedArray) -> tuple[list[str], np.ndarray]:
 
 HELD_BYTES: Final = 256 << 20
 """What a pass may hold instead of writing it."""
+_TABLE_BYTES: Final = 1 << 15
+"""What a table takes beside its rows: some hundred objects."""
 _ROWS_AT_ONCE: Final = 1 << 16
 _ROWS_PER_FILE: Final = 256
 """With more files, groups of sites grow: else each would be read again and again for few rows."""
@@ -389,7 +391,7 @@ class PartStore:
         if self._room <= 0:
             return replace_batch(self.directory / name, batch_id, parts)
         self._held.setdefault(name, {})[batch_id] = [list(part) for part in parts]
-        self._room -= sum(table.nbytes for part in parts for table in part)
+        self._room -= sum(table.nbytes + _TABLE_BYTES for part in parts for table in part)
         if self._room <= 0:
             for of, batches in self._held.items():
                 for number, held in batches.items():

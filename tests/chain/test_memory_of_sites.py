@@ -24,7 +24,7 @@ EVENTS = frame(
 @pytest.mark.parametrize(
     ("text", "kib"),
     [
-        ("SELECT count(*), avg(v) FROM events GROUP BY source WINDOW TUMBLING 5 us", 128),
+        ("SELECT count(*), avg(v) FROM events GROUP BY source WINDOW TUMBLING 5 us", 80),
         ("SELECT max(v) FROM events WINDOW SLIDING 5 us EVERY 1 us", 256),
         ("SELECT sum(v) FROM events WINDOW SESSION 5 us", 128),
         ("SELECT sum(v) FROM events WINDOW ROWS 3", 128),

@@ -19,6 +19,7 @@ from engine.kernels.records import NONE, Record
 from engine.kernels.tables import pop, push
 from engine.operators.window import assign as a
 from engine.operators.window.emitted import (
+    PLACES_SPARE,
     SPARE,
     EmittedResults,
     PassState,
@@ -271,10 +272,10 @@ def _emit_window(header: int, stage: int, batch: a.PassBatch, book: PassState, s
     while leader != NONE:
         keys += 1
         leader = link[leader]
-    st.needed = keys + 1 + SPARE
+    st.needed = keys + 1 + PLACES_SPARE
     if standing.tally[0].live + st.needed > len(standing.next):
         return a.GROW_STANDING
-    st.needed *= 2
+    st.needed = 2 * (keys + 1 + SPARE)
     if book.outbox.tally[0] + st.needed > len(book.outbox.at):
         return a.OUTBOX_FULL
     leaders, n = np.empty(keys, np.int64), 0

@@ -31,7 +31,9 @@ from engine.operators.window.state.number import WORDS, same_numbers
 
 STAGES: Final = 3
 SPARE: Final = 64
-"""More places than the results that one late row can change."""
+"""More results than one late row can change, by its ``room_factor``."""
+PLACES_SPARE: Final = 16
+"""More places than it can need: two for each window."""
 
 
 class EmittedResults(NamedTuple):

@@ -11,7 +11,8 @@ from engine.kernels.jit import inline, kernel, njit
 from engine.kernels.records import NONE, Record
 from engine.operators.window import assign as a
 from engine.operators.window import closing
-from engine.operators.window.emitted import SPARE as TOLD_SPARE
+from engine.operators.window.emitted import PLACES_SPARE
+from engine.operators.window.emitted import SPARE as RESULTS_SPARE
 from engine.operators.window.emitted import PassState
 from engine.operators.window.panes.state import PANES_SPARE as PANE_SPARE
 from engine.operators.window.panes.state import SPAN_MAX, Entries, add_to_pane, pane_of, pane_start
@@ -173,9 +174,9 @@ def _room(batch: a.PassBatch, book: PassState) -> int:
         return a.GROW_PANES
     if book.held.kept.tally[0].live > len(book.held.kept.next) - KEPT_SPARE * batch.room:
         return a.GROW_KEPT
-    if book.standing.tally[0].live > len(book.standing.next) - TOLD_SPARE * batch.room:
+    if book.standing.tally[0].live > len(book.standing.next) - PLACES_SPARE * batch.room:
         return a.GROW_STANDING
-    if book.outbox.tally[0] > len(book.outbox.at) - TOLD_SPARE * batch.room:
+    if book.outbox.tally[0] > len(book.outbox.at) - RESULTS_SPARE * batch.room:
         return a.OUTBOX_FULL
     return a.DONE
 

@@ -51,7 +51,7 @@ COUNTS: Final = record("certain", "ambiguous", "missing")
 """Rows that surely are, or may be, of a window's key; events that may be of the window."""
 UNKNOWN: Final = -1
 """In place of a count that is not known yet."""
-_FEW: Final = 64
+_FEW: Final = 16
 """Ambiguous events of a key for which there is room; for more it is made each time."""
 
 
