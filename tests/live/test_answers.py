@@ -110,6 +110,29 @@ def test_a_query_more_is_answered_from_the_beginning_and_another_is_refused(fiel
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("engine", ["embedded", pytest.param("spark", marks=pytest.mark.spark)])
+def test_what_was_appended_to_answers_is_cut_at_a_start_without_events(
+    field: Field, engine: str
+) -> None:
+    field.site(asked({"q1": COUNTS}, engine, 'master = "local[1]"'))
+    gateway = field.serve()
+    field.run_through("door", range(200))
+    until(lambda: answered(field, "q1"), "answers", 120)
+    assert gateway.end() == 0, gateway.text
+    before = answered(field, "q1")
+    with (field.folder / "site.log.answers" / "q1" / "main.jsonl").open("ab") as file:
+        file.write(b"nonsense\n")
+    gateway = field.serve()
+    gateway.says(
+        f"main.jsonl: had more than the log gives: from byte {len(before)} on; what was there is "
+        "in main.jsonl.cut"
+    )
+    assert gateway.end() == 0, gateway.text
+    assert answered(field, "q1") == before
+    assert answered(field, "q1", ".cut") == b"nonsense\n"
+
+
+@pytest.mark.slow
 def test_a_full_disk_under_answers_keeps_no_event_out(field: Field) -> None:
     field.site(asked())
     path = field.folder / "site.log.answers" / "q2" / "main.jsonl"

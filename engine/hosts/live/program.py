@@ -265,7 +265,7 @@ def _run(task: Task, notices: Notices, outlet: _Outlet) -> None:
         if engine.saved != saved:
             saved = engine.saved
             outlet.saved(saved)
-        if notices.beyond(engine.done, _IDLE_S):
+        if not caught_up or notices.beyond(engine.done, _IDLE_S):
             number = notices.number
             if watch is not None:
                 patient(partial(watch.see, engine.done, number))

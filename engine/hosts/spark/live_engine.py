@@ -80,9 +80,7 @@ class SparkEngine:
         self._identity = identity_of(settings)
         self._tell = tell
         self._written = threading.Condition()
-        self._goal: int | None = None
-        """The log's last file when this life began; None: not known yet, or reached."""
-        self._began = False
+        self._caught_up = False
         self._ended = False
         self._staged = Staged(folder / _STAGED)
         self._saved = 0
@@ -170,8 +168,6 @@ class SparkEngine:
             UserError: a worker found the log, or a query, at fault.
             SparkFailure: the Spark query failed.
         """
-        if not self._began:
-            self._began, self._goal = True, number
         while self._list.listed < number:
             # What comes meanwhile goes on one page: small ones would only wait behind one another.
             # A page of a life that was killed may be in Spark's list of files and in no batch yet:
@@ -180,6 +176,10 @@ class SparkEngine:
             with reading(self._log):
                 self._list.add(*self._next_pieces(number))
         self._wait_for(self._all_done)
+        if not self._caught_up:
+            self._caught_up = True
+            with self._written:
+                self._answers.caught_up()
 
     def idle(self) -> None:
         """Nothing came for a while."""
@@ -234,9 +234,6 @@ class SparkEngine:
                 given = sorted(rows, key=lambda row: (row.site, row.number))
                 self._answers.take([part_of(row, self._staged) for row in given if not row.last])
                 done = self._list.done_of.pop(batch)
-                if self._goal is not None and done >= self._goal:
-                    self._goal = None
-                    self._answers.caught_up()
                 last = [part_of(row, self._staged) for row in given if row.last]
                 if last:
                     self._answers.close(last)
