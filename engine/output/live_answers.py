@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 
 from engine.core.errors import UserError
 from engine.log.files.folder import retired
-from engine.output.answer_lines import SUFFIX, AnswerLines
-from engine.output.answer_tables import AnswerTables
+from engine.output.answer_files import SUFFIX, AnswerLines, AnswerTables
 from engine.output.json_lines import in_one_text
 from engine.output.kinds import KINDS, ResultKind, kind_of
 from engine.output.ordered import SIDE_OUTPUT, event_lines

@@ -1,7 +1,7 @@
 """Everything one pass over a log leaves behind, written batch by batch, idempotently.
 
 Layout: ``windows/ matches/ ordered/ late/ quarantined/`` (Parquet parts per micro-batch),
-``written/`` (see ``engine.output.part_store``) and ``counters.json`` (see ``engine.scenario``).
+``counters.json`` (see ``engine.scenario``), and on Spark ``written/`` (``engine.output.durable``).
 Chains run elsewhere in general, so their output comes as ``OutputPart``s: a site, a kind and
 content, which is bytes where it crosses between processes.
 """
@@ -23,10 +23,11 @@ from msgspec import Struct
 from edge_agent.errors import one_line
 from engine.core.operator import Result
 from engine.log.whole_file import whole_file
-from engine.output.answer_lines import AnswersDamaged, site_file
+from engine.output.answer_files import site_file
+from engine.output.durable import WRITTEN, AnswersDamaged
 from engine.output.kinds import KINDS, ResultKind, kind_of
 from engine.output.ordered import LATE, ORDERED, QUARANTINED, write_events
-from engine.output.part_store import WRITTEN, Ledger, PartStore
+from engine.output.part_store import PartStore
 from engine.output.schema import POSITION
 from engine.output.table_files import table_bytes, table_of_bytes
 from engine.query.failures import QueryFailure
@@ -197,7 +198,6 @@ class RunWriter:
     def __init__(self, store: PartStore) -> None:
         self._store = store
         self.directory = store.directory
-        self._ledger = Ledger(self.directory)
         self._counters: dict[str, Any] = {}
 
     def clear(self) -> None:
@@ -210,21 +210,12 @@ class RunWriter:
             else:
                 path.unlink(missing_ok=True)
 
-    def check(self, batches: int) -> None:
-        """The first ``batches`` batches are as they were written.
-
-        Raises:
-            UserError: a part is gone or changed.
-        """
-        self._ledger.check(batches)
-
-    def write(self, batch_id: int, parts: Sequence[OutputPart], *, ends: bool = False) -> None:
-        """Make ``parts`` the whole of batch ``batch_id``: each site's in order of emission.
+    def write(self, batch_id: int, parts: Sequence[OutputPart]) -> list[Path]:
+        """Make ``parts`` the whole of batch ``batch_id``, and give its files, if the store lasts.
 
         Args:
             batch_id: micro-batch, from 0; ``END``: what only the end of the input gives.
-            parts: of any sites.
-            ends: an input ended in this batch; the parts of the end are written already.
+            parts: of any sites; each site's in order of emission.
         """
         results: list[dict[str, Any]] = []
         tables: dict[str, list[pa.Table]] = {name: [] for name in (*_EVENTS, *KINDS)}
@@ -245,9 +236,9 @@ class RunWriter:
                 files += write_events(self._store, batch_id, tables[name], name)
         if lasts:
             files += self._write_counters(batch_id, counters)
-            self._ledger.enter(batch_id, files, ends=ends)
         else:
             self._counters |= dict(counters)
+        return files
 
     def _write_counters(self, batch_id: int, counters: list[tuple[str, Any]]) -> list[Path]:
         """Those of the sites that ended in this batch, as one file; none is left of a retry."""

@@ -14,8 +14,7 @@ from engine.hosts.chain import ChainSettings
 from engine.hosts.inprocess import run_in_process
 from engine.hosts.live.embedded import EmbeddedEngine, EnginePlace
 from engine.hosts.spark.live_engine import SparkEngine
-from engine.output.answer_lines import AnswerLines
-from engine.output.answer_tables import AnswerTables
+from engine.output.answer_files import AnswerLines, AnswerTables
 from engine.output.export import export_jsonl
 from engine.output.live_answers import LiveAnswers
 from engine.output.ordered import SIDE_OUTPUT, export_ordered_jsonl

@@ -14,8 +14,8 @@ from engine.core.errors import UserError
 from engine.log.files.folder import numbered_files
 from engine.log.retention import retire
 from engine.log.whole_file import load
-from engine.output.answer_lines import MARKS, AnswerLines, AnswersDamaged, CheckedLength
-from engine.output.answer_tables import AnswerTables, FiledTables
+from engine.output.answer_files import AnswerLines, AnswerTables, FiledTables
+from engine.output.durable import MARKS, AnswersDamaged, DurableBytes
 from engine.output.live_answers import check_begin
 from tests.live.engine_life import Answered, grown, hurt, lines_at, passed, state_of
 from tests.live.test_live_engine import KEYS, QUERIES, SETTINGS, live, rows_at
@@ -52,8 +52,8 @@ def test_damage_is_told_and_answers_are_made_again(
     while victim.exists() and victim.read_bytes() == before:  # zeros for zeros
         hurt(victim, random)
     life = live(damaged)
-    life.engine.upto(files)  # only then it shows that a file has more than the log gives
     place = victim.name if victim.exists() else victim.name.split(".")[0]
+    life.engine.upto(files)  # only then it shows that a file has more than the log gives
     assert place in life.said[0]
     life.end_at(files)
     assert life.written() == whole
@@ -130,18 +130,19 @@ def test_tables_of_another_life_are_looked_at_too(damaged: Path) -> None:
 def test_no_flipped_bit_is_missed(
     tmp_path_factory: pytest.TempPathFactory, pieces: list[bytes], place: int, times: int
 ) -> None:
-    made = CheckedLength()
+    made = DurableBytes()
     content = b"".join(pieces) * times
     for start in range(0, len(content), 3000):
         made.add(content[start : start + 3000])
-        made = CheckedLength.of(made.state())
+        made = DurableBytes.of(made.state())
     assert len(made.state()) <= 3 + 2 * MARKS
     path = tmp_path_factory.mktemp("one") / "file"
     path.write_bytes(content + b"what follows")
-    assert made.damage(path) == ""
+    assert made.damage(path, grows=True) == ""
+    assert made.damage(path) == f"ends at byte {len(content) + 12}, and had {len(content)}"
     at = place % len(content)
     path.write_bytes(content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :])
-    _, start, _, end, *_ = made.damage(path).split()
+    _, start, _, end, *_ = made.damage(path, grows=True).split()
     assert int(start) <= at < int(end)
     path.write_bytes(content[:at])
     assert made.damage(path) == f"ends at byte {at}, and had {len(content)}"

@@ -32,7 +32,8 @@ from engine.operators.grouping.maps import PythonCombine
 from engine.operators.grouping.operations import GroupingPlan, Stateful
 from engine.order.base import Guards
 from engine.order.registry import parse_order
-from engine.output.answer_lines import AnswersDamaged, site_file
+from engine.output.answer_files import site_file
+from engine.output.durable import AnswersDamaged
 from engine.output.live_answers import check_begin
 from engine.query import query
 from tests.live.engine_life import KilledError, Life, grown, hurt, lines_at, passed, state_of

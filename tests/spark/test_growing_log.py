@@ -232,9 +232,13 @@ def test_a_part_of_the_results_that_is_gone_is_named(growing: Growing, tmp_path:
         part.unlink()
         with pytest.raises(UserError, match=f"{part.name}: is gone.*or remove .*there to start"):
             run_on_spark(growing.log, SETTINGS, there, files_per_batch=2)
-        part.write_bytes(content[:-1])
-        with pytest.raises(UserError, match=f"{part.name}: (has changed|is damaged)"):
-            run_on_spark(growing.log, SETTINGS, there, files_per_batch=2)
+        flipped = bytearray(content)
+        flipped[len(content) // 2] ^= 4
+        for hurt in (content[:-1], content + b"more", flipped):
+            part.write_bytes(hurt)
+            how = r"(ends at byte|bytes 0 to \d+ are not|is damaged)"
+            with pytest.raises(UserError, match=rf"{part.name}: {how}.*or remove .*there to start"):
+                run_on_spark(growing.log, SETTINGS, there, files_per_batch=2)
         part.write_bytes(content)
     run_on_spark(growing.log, SETTINGS, there, files_per_batch=2)
     assert given_by(there, SETTINGS) == in_process(growing.log, SETTINGS, tmp_path)

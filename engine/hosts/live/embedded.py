@@ -24,7 +24,7 @@ from engine.log.following import frames_after
 from engine.log.record.record_rules import attribute_types
 from engine.log.whole_file import load, save
 from engine.operators.match.spill.chunks import ChunksApart, ChunksGone, FileChunks, folder_of
-from engine.output.answer_lines import AnswersDamaged
+from engine.output.durable import AnswersDamaged
 from engine.output.live_answers import LiveAnswers, skipped
 from engine.output.run_writer import OutputPart
 from engine.query import check_attributes

@@ -25,8 +25,8 @@ from engine.hosts.live.questions import Questions, claim
 from engine.kernels.jit import loading, when_compiling
 from engine.log.files.folder import retired
 from engine.log.whole_file import sync_folder
-from engine.output.answer_lines import AnswerLines, AnswersDamaged
-from engine.output.answer_tables import AnswerTables
+from engine.output.answer_files import AnswerLines, AnswerTables
+from engine.output.durable import AnswersDamaged
 from engine.output.live_answers import LiveAnswers, check_begin
 from engine.output.part_store import wait_for_sole_use
 from engine.output.run_writer import Failed, FailedQueries

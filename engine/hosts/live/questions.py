@@ -25,7 +25,7 @@ from engine.log.arrival_log import LogWriter
 from engine.log.files.log_files import file_mark
 from engine.log.whole_file import whole_file
 from engine.operators.match.spill.bounds import STATE
-from engine.output.answer_lines import AnswerLines
+from engine.output.answer_files import AnswerLines
 from engine.output.live_answers import LiveAnswers
 from engine.output.ordered import SIDE_OUTPUT
 from engine.output.run_writer import FailedQueries

@@ -34,7 +34,8 @@ from engine.hosts.spark.reading_list import LIST_COLUMNS, ReadingList
 from engine.hosts.spark.typed_output import Staged
 from engine.log.arrival_log import LogReader
 from engine.log.whole_file import whole_file
-from engine.output.part_store import END, PartStore, sole_use
+from engine.output.durable import END, Ledger
+from engine.output.part_store import PartStore, sole_use
 from engine.output.run_writer import CHECKPOINT, READING, SETTINGS, OutputPart, RunWriter
 
 # Spark's failures and interruptions: the one cause at the end of what it says, and Ctrl-C.
@@ -300,7 +301,7 @@ def _run(
     committed = committed_batches(out / CHECKPOINT)
     if committed:
         _check_settings(out / SETTINGS, settings)
-        writer.check(committed)
+        Ledger(out).check(committed)
     else:
         writer.clear()  # of the other host, or of a run that was cut off before it got anywhere
         _check_settings(out / SETTINGS, settings)
@@ -360,15 +361,16 @@ def _sink(writer: RunWriter, staged: Staged) -> Sink:
     What only the end of the input gives is a batch of its own, which every later end replaces.
     """
     staged.clear()
+    ledger = Ledger(writer.directory)
 
     def write(rows: list[Row], batch_id: int) -> None:
         # Sorted here: a sort in Spark samples its input first, and so runs the chains twice.
         given = sorted(rows, key=lambda row: (row.site, row.number))
         last = [part_of(row, staged) for row in given if row.last]
         if last:
-            writer.write(END, last)
+            ledger.enter(END, writer.write(END, last))
         parts = [part_of(row, staged) for row in given if not row.last]
-        writer.write(batch_id, parts, ends=bool(last))
+        ledger.enter(batch_id, writer.write(batch_id, parts), ends=bool(last))
         staged.clear()
 
     return write

@@ -35,7 +35,7 @@ from engine.log.files.folder import retired
 from engine.log.files.log_files import file_mark, reading
 from engine.log.following import Piece, piece_after
 from engine.log.whole_file import load, save
-from engine.output.answer_lines import AnswersDamaged
+from engine.output.durable import AnswersDamaged
 from engine.output.live_answers import LiveAnswers, skipped
 from engine.output.run_writer import CHECKPOINT, READING
 

@@ -1,24 +1,222 @@
-"""Answers as Parquet while they come: ``QUERY/SITE.rows-FIRST-END.parquet``, typed columns."""
+"""Answers while they come: JSON lines and Parquet tables, in a folder for each query."""
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import time
-import zlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from math import inf
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from urllib.parse import quote
 
 import pyarrow as pa
 
 from engine.core.errors import UserError
 from engine.log.row_export import PARQUET, write_table
-from engine.output.answer_lines import AnswersDamaged, Key, site_file
+from engine.log.whole_file import whole_file
+from engine.output.durable import AnswersDamaged, DurableBytes
 from engine.output.kinds import KINDS, ResultKind
 from engine.output.table_files import is_whole, table_bytes, table_of_bytes
 from engine.output.typed_columns import TypedColumns
+
+# Answers as JSON lines while they come: a file for each query and site, ``QUERY/SITE.jsonl``.
+#
+# The content is a function of the arrival log: a prefix of what a pass over the whole log gives for
+# that query and site. An engine that computes results again (after a crash, or after a takeover)
+# compares them with the file and writes only the new ones: no line is lost, duplicated or removed.
+# Checksums find damage at the start; the comparison repairs it.
+
+
+Key = tuple[str, str]
+"""Query, site."""
+SUFFIX: Final = ".jsonl"
+_NAME: Final = 150
+_CUT: Final = ".cut"
+END: Final = ".end"
+"""Of the name of a file with what only the end of the log would give."""
+
+
+def site_file(site: str) -> str:
+    """The site's name as that of a file.
+
+    >>> site_file("ward 3/bed"), site_file("..")
+    ('ward%203%2Fbed', '%2E.')
+    """
+    name = quote(site, safe="")
+    if name.startswith("."):
+        name = f"%2E{name[1:]}"
+    if len(name) > _NAME:
+        name = f"{name[: _NAME // 2]}={blake2b(site.encode(), digest_size=16).hexdigest()}"
+    return name
+
+
+@dataclass(slots=True)
+class _File:
+    """``made``: what was made of it, in this life or before; ``size``: bytes that it has."""
+
+    path: Path
+    size: int
+    made: DurableBytes = field(default_factory=DurableBytes)
+    unsynced: bool = False
+    reported: bool = False
+
+    @property
+    def at(self) -> int:
+        """Bytes that were made."""
+        return self.made.length
+
+
+class AnswerLines:
+    """The files in ``folder``.
+
+    Args:
+        folder: a folder for each query in it.
+        queries: names of those that are answered; what others have left stays as it is.
+        known: what ``state`` gave when the results were made so far; of what follows, some may
+            be in the files, too.
+        tell: takes a line for people.
+
+    Raises:
+        AnswersDamaged: a file is not as ``known`` says, so that all must be made again; has the
+            place.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        queries: Collection[str],
+        known: Mapping[Key, tuple[int, ...]],
+        tell: Callable[[str], None],
+    ) -> None:
+        self._folder = folder
+        self._queries = queries
+        self._tell = tell
+        self._files: dict[Key, _File] = {}
+        for key, made in known.items():
+            file = self._file(key)
+            file.made = DurableBytes.of(made)
+            if damage := file.made.damage(file.path, grows=True):
+                raise AnswersDamaged(f"{file.path}: {damage}")
+        self.end({})
+
+    def append(self, key: Key, lines: bytes) -> bytes:
+        """Makes ``lines`` (whole ones) the next of a file; gives those that were not there before.
+
+        Raises:
+            OSError: they could not be written; the same call may be made again.
+            AnswersDamaged: the file is gone.
+        """
+        file = self._file(key)
+        there = _read(file.path, file.at, min(len(lines), file.size - file.at))
+        same = len(there) if lines.startswith(there) else _common(there, lines)
+        if same < len(there):
+            self._keep(file, file.at + same, len(there) - same, "was damaged and is repaired")
+        if same < len(lines):
+            is_there = file.path.exists()
+            if not is_there and file.at + same:
+                raise AnswersDamaged(f"{file.path}: is gone")
+            with file.path.open("r+b" if is_there else "xb") as stream:
+                stream.seek(file.at + same)
+                stream.write(lines[same:])
+            file.unsynced = True
+        file.made.add(lines)
+        file.size = max(file.size, file.at)
+        return lines[lines.rfind(b"\n", 0, same) + 1 :] if same < len(lines) else b""
+
+    def end(self, lines: Mapping[Key, bytes]) -> None:
+        """What the end of the log would give, as it is now; replaces what was said of it before.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        for path in self._paths(f"{SUFFIX}{END}"):
+            path.unlink()
+        for key, content in lines.items():
+            path = self._file(key).path
+            with whole_file(path.with_name(path.name + END)) as sink:
+                sink.write(content)
+
+    def trim(self) -> None:
+        """All that the log gives has been made: what files hold beyond it is not of this log.
+
+        Raises:
+            OSError: a file cannot be cut.
+        """
+        known = {file.path: file for file in self._files.values()}
+        for path in self._paths(SUFFIX):
+            file = known.get(path) or _File(path, path.stat().st_size)
+            if file.size > file.at:
+                self._keep(file, file.at, file.size - file.at, "had more than the log gives")
+                os.truncate(path, file.at)
+                file.size, file.unsynced = file.at, True
+
+    def state(self) -> dict[Key, tuple[int, ...]]:
+        """For the next life: what was made of each file, all on disk now.
+
+        Raises:
+            OSError: they cannot be brought to the disk.
+            AnswersDamaged: a file is gone.
+        """
+        for file in self._files.values():
+            if file.unsynced:
+                if not file.path.exists():
+                    raise AnswersDamaged(f"{file.path}: is gone")
+                with file.path.open("rb") as stream:
+                    os.fsync(stream.fileno())
+                file.unsynced = False
+        return {key: file.made.state() for key, file in self._files.items()}
+
+    def _paths(self, ending: str) -> list[Path]:
+        return [p for query in self._queries for p in (self._folder / query).glob(f"*{ending}")]
+
+    def _file(self, key: Key) -> _File:
+        file = self._files.get(key)
+        if file is None:
+            query, site = key
+            path = self._folder / query / f"{site_file(site)}{SUFFIX}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            size = path.stat().st_size if path.exists() else 0
+            file = self._files[key] = _File(path, size)
+        return file
+
+    def _keep(self, file: _File, at: int, size: int, why: str) -> None:
+        """Saves the bytes from ``at`` on beside the file before they are cut; reports it once."""
+        kept = file.path.with_name(file.path.name + _CUT)
+        with file.path.open("rb") as source, kept.open("ab") as sink:
+            source.seek(at)
+            if at + size < file.size:
+                sink.write(source.read(size))
+            else:
+                shutil.copyfileobj(source, sink)
+        if not file.reported:
+            self._tell(f"{file.path}: {why}: from byte {at} on; what was there is in {kept.name}")
+            file.reported = True
+
+
+def _read(path: Path, at: int, size: int) -> bytes:
+    if size <= 0:
+        return b""
+    with path.open("rb") as stream:
+        stream.seek(at)
+        return stream.read(size)
+
+
+def _common(left: bytes, right: bytes) -> int:
+    """How many bytes two texts have in common at their beginnings."""
+    low, high = 0, min(len(left), len(right))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if left[:middle] == right[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
 
 # The files of one site's table of answers: ``SITE.rows-FIRST-END.parquet``, run after run of rows.
 #
@@ -26,9 +224,12 @@ from engine.output.typed_columns import TypedColumns
 # so a life that begins sees whether any was damaged, exchanged or taken away since.
 
 
-_NAME: Final = re.compile(r"(.+)\.rows-([0-9]{12,})-([0-9]{12,})\.parquet")
+_RUN: Final = re.compile(r"(.+)\.rows-([0-9]{12,})-([0-9]{12,})\.parquet")
 _ASIDE: Final = ".damaged"
-_PIECE: Final = 1 << 20
+
+
+FiledState = tuple[int, tuple[int, ...]]
+"""Rows in files, and what is durable of these."""
 
 
 class _Run(NamedTuple):
@@ -51,14 +252,13 @@ class FiledTables:
     """
 
     def __init__(
-        self, place: Path, tell: Callable[[str], None], known: tuple[int, int] | None = None
+        self, place: Path, tell: Callable[[str], None], known: FiledState | None = None
     ) -> None:
         self._place = place
         self._tell = tell
         self.end = 0
         """Rows in files."""
-        self._sum = 0
-        self._unsummed: list[Path] = []
+        self._durable = DurableBytes()
         place.parent.mkdir(parents=True, exist_ok=True)
         runs = self._runs()
         self._follow(runs if known is None else self._behind(runs, *known))
@@ -69,33 +269,27 @@ class FiledTables:
         return self._place.with_name(name)
 
     def filed(self, path: Path, rows: int) -> None:
-        """The next rows are in that file."""
-        self.end += rows
-        self._unsummed.append(path)
-
-    def state(self) -> tuple[int, int]:
-        """For the next life.
+        """The next rows are in that file.
 
         Raises:
-            AnswersDamaged: a file is gone.
-            OSError: one cannot be read.
+            OSError: it cannot be read.
         """
-        while self._unsummed:
-            if not self._unsummed[0].exists():
-                raise AnswersDamaged(f"{self._unsummed[0]}: is gone")
-            self._sum = _sum(self._unsummed[0], self._sum)
-            del self._unsummed[0]
-        return self.end, self._sum
+        self._durable.add_file(path)
+        self.end += rows
+
+    def state(self) -> FiledState:
+        """For the next life."""
+        return self.end, self._durable.state()
 
     def _runs(self) -> list[_Run]:
         found = []
         for path in sorted(self._place.parent.glob(f"*{PARQUET}")):
-            name = _NAME.fullmatch(path.name)
+            name = _RUN.fullmatch(path.name)
             if name is not None and name[1] == self._place.name:
                 found.append(_Run(path, int(name[2]), int(name[3])))
         return found
 
-    def _behind(self, runs: list[_Run], end: int, wanted: int) -> list[_Run]:
+    def _behind(self, runs: list[_Run], end: int, wanted: tuple[int, ...]) -> list[_Run]:
         """Those of ``runs`` that do not belong to the rows up to ``end``; these are as they were.
 
         Nothing is removed if they are not: the log may not have any more what they are made of.
@@ -104,10 +298,10 @@ class FiledTables:
         for run in runs:
             if run.first == self.end < end:
                 mine.append(run)
-                self.end, self._sum = run.end, _sum(run.path, self._sum)
+                self.filed(run.path, run.end - run.first)
         if self.end != end:
             raise AnswersDamaged(f"{self._place}: the file of its rows from {self.end} on is gone")
-        if self._sum != wanted:
+        if self._durable.state() != wanted:
             # Of files that can be read none is known to be right.
             hurt = [run for run in mine if not is_whole(run.path, run.end - run.first)] or mine
             names = ", ".join(_put_aside(run.path).name for run in hurt)
@@ -130,13 +324,6 @@ class FiledTables:
 
 def _put_aside(path: Path) -> Path:
     return path.rename(path.with_name(path.name + _ASIDE))
-
-
-def _sum(path: Path, before: int) -> int:
-    with path.open("rb") as stream:
-        while piece := stream.read(_PIECE):
-            before = zlib.crc32(piece, before)
-    return before
 
 
 # Answers as Parquet while they come: ``QUERY/SITE.rows-FIRST-END.parquet``, typed columns.

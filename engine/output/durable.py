@@ -1,0 +1,166 @@
+"""Which results are durable: files whose bytes are on disk, and checksums that show damage.
+
+What goes on after a stop or a crash begins where these end. What files have beyond was written
+later, and is compared with what is made again (``AnswerLines``), kept where it is whole
+(``FiledTables``) or replaced (``PartStore``).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from engine.core.errors import UserError
+from engine.log.whole_file import load, save
+
+MARKS: Final = 16
+_STEP: Final = 4096
+_PIECE: Final = 1 << 20
+
+
+class AnswersDamaged(Exception):  # noqa: N818 - no error: they are made again
+    """Answers are not as they were written."""
+
+
+class DurableBytes:
+    """``length`` bytes of a file, or of files one after another.
+
+    One checksum over everything shows whether they are as they were written, but not where they
+    are not. So those of some beginnings are kept, too, evenly spaced: at most ``MARKS``, however
+    many bytes are added (when there are too many, every other one goes, and the next come twice as
+    far apart). Damage lies before the first that does not agree, and after the one before that.
+    """
+
+    def __init__(self) -> None:
+        self.length = 0
+        self._sum = 0
+        self._step = _STEP
+        self._marks: list[tuple[int, int]] = []
+
+    @classmethod
+    def of(cls, state: Sequence[int]) -> DurableBytes:
+        """Inverse of ``state``."""
+        made = cls()
+        made.length, made._sum, made._step, *marks = state
+        made._marks = list(zip(marks[::2], marks[1::2], strict=True))
+        return made
+
+    @classmethod
+    def of_file(cls, path: Path) -> DurableBytes:
+        """All of a file; raises OSError."""
+        made = cls()
+        made.add_file(path)
+        return made
+
+    def state(self) -> tuple[int, ...]:
+        """Plain data."""
+        return (self.length, self._sum, self._step, *(n for mark in self._marks for n in mark))
+
+    def add(self, content: bytes) -> None:
+        """So much more."""
+        self._sum = zlib.crc32(content, self._sum)
+        self.length += len(content)
+        if self.length - (self._marks[-1][0] if self._marks else 0) >= self._step:
+            self._marks.append((self.length, self._sum))
+        if len(self._marks) > MARKS:
+            self._marks = self._marks[1::2]
+            self._step *= 2
+
+    def add_file(self, path: Path) -> None:
+        """All of a file; raises OSError."""
+        with path.open("rb") as stream:
+            while piece := stream.read(_PIECE):
+                self.add(piece)
+
+    def damage(self, path: Path, *, grows: bool = False) -> str:
+        """In words, how a file does not have these bytes; "": it has.
+
+        Args:
+            path: of the file.
+            grows: whether more may follow.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        if not path.exists():
+            return "is gone" if self.length or not grows else ""
+        size = path.stat().st_size
+        if size < self.length or (size > self.length and not grows):
+            return f"ends at byte {size}, and had {self.length}"
+        at = found = 0
+        with path.open("rb") as stream:
+            for end, wanted in (*self._marks, (self.length, self._sum)):
+                start = at
+                while at < end and (piece := stream.read(min(_PIECE, end - at))):
+                    found = zlib.crc32(piece, found)
+                    at += len(piece)
+                if found != wanted:
+                    return f"bytes {start} to {end} are not as they were written"
+        return ""
+
+
+# The files of every micro-batch that Spark has committed, in a page per batch.
+#
+# A run that goes on does not write them again. Should one be gone or changed since, the results
+# would lack it without a word; so the ledger is looked at first.
+
+
+WRITTEN: Final = "written"
+END: Final = 999_999_999_999
+"""Batch of what only the end of the input gives: after all others, replaced by each later end."""
+
+
+class Ledger(Struct, frozen=True):
+    """Of the run that writes into ``directory``."""
+
+    directory: Path
+
+    def enter(self, batch_id: int, files: Iterable[Path], *, ends: bool = False) -> None:
+        """Batch ``batch_id`` is these files of the directory, all complete.
+
+        Args:
+            batch_id: micro-batch, or ``END``.
+            files: that the batch has written.
+            ends: an input ended in it, so there is a batch ``END``, too.
+        """
+        durable = {
+            str(path.relative_to(self.directory)): DurableBytes.of_file(path).state()
+            for path in files
+        }
+        save(self._page(batch_id), {"ends": ends, "files": durable})
+
+    def check(self, batches: int) -> None:
+        """The first ``batches`` batches, and the end if it was among them, are all there.
+
+        Raises:
+            UserError: names the file that is not as it was written, and what to do.
+        """
+        ended = [self._check(batch_id) for batch_id in range(batches)]
+        if any(ended):
+            self._check(END)
+
+    def _check(self, batch_id: int) -> bool:
+        """Whether an input ended in it."""
+        page = self._page(batch_id)
+        entry = load(page)
+        if entry is None:
+            what = "is damaged" if page.exists() else "is gone, or never was: of another version"
+            raise self._refused(page, what)
+        for name, state in entry["files"].items():
+            path = self.directory / name
+            if damage := DurableBytes.of(state).damage(path):
+                raise self._refused(path, damage)
+        return bool(entry["ends"])
+
+    def _page(self, batch_id: int) -> Path:
+        return self.directory / WRITTEN / f"batch-{batch_id:012d}"
+
+    def _refused(self, path: Path, what: str) -> UserError:
+        return UserError(
+            f"{path}: {what}; restore it as this run has written it, or remove {self.directory} to "
+            "start the run from scratch"
+        )
