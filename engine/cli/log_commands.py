@@ -29,9 +29,10 @@ from engine.log.input.input_log import open_input
 from engine.log.input.input_read import InputRead
 from engine.log.input.lines import STDIN
 from engine.log.retention import forget
-from engine.log.row_export import write_rows, write_trace
+from engine.log.row_export import write_rows
 from engine.log.whole_file import sync_folder
 from engine.output.export import text_out
+from engine.output.json_lines import write_trace
 
 log_app = typer.Typer(
     no_args_is_help=True,

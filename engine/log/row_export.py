@@ -1,12 +1,11 @@
-"""Tables in one file, CSV or Parquet; frames as such rows, and as lines of a trace."""
+"""Tables in one file, CSV or Parquet, and frames as such rows."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +13,7 @@ import pyarrow.compute as pc
 from edge_agent import records as r
 from edge_agent.records import Kind
 from engine.core.errors import UserError
-from engine.core.frame import ATTR_PREFIX, FIXED_TYPES, STRING, Frame
+from engine.core.frame import ATTR_PREFIX, Frame
 from engine.core.units import unit_ns
 from engine.log.files.log_files import write_behind
 from engine.log.record.record_rules import FIELDS_OF_KIND, TIME_FIELDS
@@ -142,30 +141,36 @@ def _schema(frames: Iterable[Frame], path: str | Path) -> pa.Schema:
 
 
 def _tables(frames: Iterable[Frame], schema: pa.Schema, time_unit: str) -> Iterator[pa.Table]:
-    unit = unit_ns(time_unit)
     for frame in frames:
-        batch, rows = frame.batch, frame.rows
-        kinds = batch.column(r.KIND) if r.KIND in batch.schema.names else None
+        found = record_columns(frame, time_unit)
         columns = []
         for field in schema:
-            name = field.name
-            if name == r.SITE:
-                column = pa.repeat(frame.site, rows)
-            elif name not in batch.schema.names:
-                column = _default(name, batch, rows, field.type)
-            else:
-                column = batch.column(name)
-            if name == r.KIND:
-                column = _KIND_WORDS.take(column)
-            elif name in TIME_FIELDS:
-                column = in_unit(column, unit, f'site {frame.site!r}: "{name}"', time_unit)
-            elif name == r.SEQ:
-                column = pc.if_else(pc.less(column, 0), pa.scalar(None, pa.int64()), column)
-            column = _cast(column, field, frame.site)
-            if kinds is not None:
-                column = _where_allowed(column, name, kinds)
-            columns.append(column)
+            column = found.get(field.name)
+            if column is None:
+                column = _where_allowed(_default(field, frame, found), field.name, frame.batch)
+            columns.append(_cast(column, field, frame.site))
         yield pa.Table.from_arrays(columns, schema=schema)
+
+
+def record_columns(frame: Frame, time_unit: str) -> dict[str, pa.Array]:
+    """The columns of a frame as records have them: kinds are words, times in ``time_unit``.
+
+    Raises:
+        UserError: a time that is no whole number of the unit.
+    """
+    batch = frame.batch
+    found = dict(zip(batch.schema.names, batch.columns, strict=True))
+    for name, column in found.items():
+        if name == r.KIND:
+            found[name] = _KIND_WORDS.take(column)
+        elif name in TIME_FIELDS:
+            what = f'site {frame.site!r}: "{name}"'
+            found[name] = in_unit(column, unit_ns(time_unit), what, time_unit)
+        elif name == r.SEQ:
+            found[name] = pc.if_else(pc.less(column, 0), pa.scalar(None, pa.int64()), column)
+        elif pa.types.is_dictionary(column.type):
+            found[name] = column.dictionary_decode()
+    return {name: _where_allowed(column, name, batch) for name, column in found.items()}
 
 
 def _cast(column: pa.Array, field: pa.Field, site: str) -> pa.Array:
@@ -183,25 +188,22 @@ def _cast(column: pa.Array, field: pa.Field, site: str) -> pa.Array:
         ) from error
 
 
-def _where_allowed(column: pa.Array, name: str, kinds: pa.Array) -> pa.Array:
+def _where_allowed(column: pa.Array, name: str, batch: pa.RecordBatch) -> pa.Array:
     """``column``, empty in records of a kind that has no such field, as the readers demand."""
+    if r.KIND not in batch.schema.names:
+        return column
     field = r.ATTRS if name.startswith(ATTR_PREFIX) else name
     allowed = [int(kind) for kind, fields in FIELDS_OF_KIND.items() if field in fields]
-    having = pc.is_in(kinds, pa.array(allowed, pa.int8()))
+    having = pc.is_in(batch[r.KIND], pa.array(allowed, pa.int8()))
     return pc.if_else(having, column, pa.scalar(None, column.type))
 
 
-def _default(name: str, batch: pa.RecordBatch, rows: int, type_: pa.DataType) -> pa.Array:
+def _default(field: pa.Field, frame: Frame, found: dict[str, pa.Array]) -> pa.Array:
     """What a column means that a frame leaves out (table in ``engine.core.frame``)."""
-    if name == r.TE:
-        return batch.column(r.TS)
-    if name == r.KIND:
-        return pa.repeat(pa.scalar(int(Kind.EVENT), FIXED_TYPES[r.KIND]), rows)
-    if name == r.STREAM:
-        return pa.repeat(r.DEFAULT_STREAM, rows).cast(STRING)
-    if name == r.INCARNATION:
-        return pa.repeat(pa.scalar(0, pa.int64()), rows)
-    return pa.nulls(rows, type_)
+    if field.name == r.TE:
+        return found[r.TS]
+    said = {r.SITE: frame.site, r.KIND: "event", r.STREAM: r.DEFAULT_STREAM, r.INCARNATION: 0}
+    return pa.repeat(pa.scalar(said.get(field.name), field.type), frame.rows)
 
 
 def in_unit(column: pa.Array, unit: int, what: str, time_unit: str) -> pa.Array:
@@ -221,119 +223,3 @@ def in_unit(column: pa.Array, unit: int, what: str, time_unit: str) -> pa.Array:
             f"write with a finer --time-unit"
         )
     return divided
-
-
-# Writer of JSONL traces: frames as DESIGN "Trace" records, one a line.
-
-
-FIELD_ORDER: Final = tuple(name for name in r.RECORD_FIELDS if name not in (r.SITE, r.ATTRS))
-_DEFAULTS: Final = {r.KIND: "event", r.SITE: r.DEFAULT_SITE, r.STREAM: r.DEFAULT_STREAM}
-
-
-class TraceWriter:
-    """Writes frames to ``out`` with times in ``time_unit``; ``records`` counts the lines.
-
-    Fields that say their default are left out: kind, site, stream, te. The incarnation is written
-    from the first one on that is not 0, as from there its default varies.
-    """
-
-    def __init__(self, out: TextIO, time_unit: str = "ns") -> None:
-        self._out = out
-        self._unit = time_unit
-        self._unit_ns = unit_ns(time_unit)
-        self._incarnations = False
-        self.records = 0
-
-    def write(self, frame: Frame) -> None:
-        """Appends the records of ``frame``.
-
-        Raises:
-            UserError: a time that is no whole number of the unit, or an infinite attribute.
-        """
-        batch = frame.batch
-        if r.INCARNATION in batch.schema.names:
-            self._incarnations = self._incarnations or bool(
-                pc.any(pc.not_equal(batch.column(r.INCARNATION), 0)).as_py()
-            )
-        present = [name for name in FIELD_ORDER if name in batch.schema.names]
-        columns = {name: batch.column(name).to_pylist() for name in present}
-        for name in TIME_FIELDS:
-            if name in columns:
-                what = f'site {frame.site!r}: "{name}"'
-                exact = in_unit(batch.column(name), self._unit_ns, what, self._unit)
-                columns[name] = exact.to_pylist()
-        kinds = columns.get(r.KIND, [0] * frame.rows)
-        columns[r.KIND] = [Kind(kind).name.lower() for kind in kinds]
-        if self._incarnations:
-            columns.setdefault(r.INCARNATION, [0] * frame.rows)
-        else:
-            columns.pop(r.INCARNATION, None)
-        columns[r.SEQ] = [None if seq is None or seq < 0 else seq for seq in columns[r.SEQ]]
-        if r.TE in columns:
-            pairs = zip(columns[r.TE], columns[r.TS], strict=True)
-            columns[r.TE] = [None if te == ts else te for te, ts in pairs]
-        attrs = attr_dicts(batch, frame.site)
-        self._lines(frame.site, columns, attrs)
-        self.records += frame.rows
-
-    def _lines(
-        self, site: str, columns: dict[str, list[Any]], attrs: list[dict[str, Any]] | None
-    ) -> None:
-        names = [name for name in FIELD_ORDER if name in columns]
-        place = {} if site == r.DEFAULT_SITE else {r.SITE: site}
-        encode = json.JSONEncoder(ensure_ascii=False).encode
-        lines = []
-        for row, values in enumerate(zip(*(columns[name] for name in names), strict=True)):
-            allowed = FIELDS_OF_KIND[r.KIND_NAMES[values[0]]]
-            record = {
-                name: value
-                for name, value in zip(names, values, strict=True)
-                if value is not None and value != _DEFAULTS.get(name) and name in allowed
-            } | place
-            if attrs is not None and attrs[row] and r.ATTRS in allowed:
-                record[r.ATTRS] = attrs[row]
-            lines.append(encode(record))
-        if lines:
-            self._out.write("\n".join(lines) + "\n")
-
-
-def attr_dicts(batch: pa.RecordBatch, site: str) -> list[dict[str, Any]] | None:
-    """The attributes of each row as a dict without nulls; None when there are no attributes.
-
-    NaN, which JSON does not have, counts as "no such attribute".
-
-    Raises:
-        UserError: an infinite value, which JSON cannot say.
-    """
-    names = [name for name in batch.schema.names if name.startswith(ATTR_PREFIX)]
-    if not names:
-        return None
-    columns = []
-    for name in names:
-        column = batch.column(name)
-        if pa.types.is_floating(column.type):
-            if pc.any(pc.is_inf(column)).as_py():
-                row = pc.index(pc.is_inf(column), value=True).as_py()
-                raise UserError(
-                    f"site {site!r}: {name} is infinite in the record of arrival "
-                    f"{batch.column(r.ARRIVAL)[row].as_py()}, which JSON cannot say; write Parquet"
-                )
-            column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
-        columns.append(column.to_pylist())
-    short = [name.removeprefix(ATTR_PREFIX) for name in names]
-    return [
-        {name: value for name, value in zip(short, values, strict=True) if value is not None}
-        for values in zip(*columns, strict=True)
-    ]
-
-
-def write_trace(frames: Iterable[Frame], out: TextIO, time_unit: str = "ns") -> int:
-    """Writes ``frames`` to ``out`` as a JSONL trace; gives the number of records.
-
-    Raises:
-        UserError: as ``TraceWriter.write``.
-    """
-    writer = TraceWriter(out, time_unit)
-    for frame in frames:
-        writer.write(frame)
-    return writer.records

@@ -1,15 +1,20 @@
-"""Results as JSON lines, made column by column: the same text as ``json.dumps`` makes."""
+"""Results and records as JSON lines, column by column: the same text as ``json.dumps`` makes."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from edge_agent import records as r
+from engine.core.columns import without_nan
+from engine.core.errors import UserError
+from engine.core.frame import ATTR_PREFIX, Frame
+from engine.log.row_export import record_columns
 from engine.output.schema import BOUNDS, JSON_FIELDS, MORE, POSITION, as_json
 
 # Floats as texts by columns, as Python and so JSON writes them.
@@ -78,15 +83,7 @@ class JsonTexts:
         columns = _inside(values)
         if not any(column.null_count for column in columns.values()):
             return self._object(values)
-        parts: list[str | pa.Array] = []
-        begun = pa.array(np.zeros(len(values), np.bool_))
-        for name, column in columns.items():
-            text = around(f"{json.dumps(name, ensure_ascii=False)}: ", self.of(column), "")
-            there = column.is_valid()
-            comma = pc.if_else(pc.and_(begun, there), ", ", "") if parts else ""
-            parts += [comma, pc.if_else(there, text, "")]
-            begun = pc.or_(begun, there)
-        return woven("{", *parts, "}")
+        return sparse_object({name: without(self.of(of), "null") for name, of in columns.items()})
 
     def _object(self, values: pa.StructArray) -> pa.Array:
         text = json_object({name: self._member(of) for name, of in _inside(values).items()})
@@ -133,6 +130,29 @@ def json_object(members: Mapping[str, pa.Array]) -> pa.Array:
     parts: list[str | pa.Array] = []
     for name, text in members.items():
         parts += [", " if parts else "", json.dumps(name, ensure_ascii=False), ": ", text]
+    return woven("{", *parts, "}")
+
+
+def null_where(absent: pa.Array, column: pa.Array) -> pa.Array:
+    """``column``, null also where ``absent``."""
+    return pc.if_else(absent, pa.scalar(None, column.type), column)
+
+
+def without(texts: pa.Array, *left_out: str) -> pa.Array:
+    """``texts``, null where they are one of these."""
+    return null_where(pc.is_in(texts, pa.array(left_out)), texts)
+
+
+def sparse_object(members: Mapping[str, pa.Array]) -> pa.Array:
+    """Per row an object of those members that are not null; they are JSON already."""
+    parts: list[str | pa.Array] = []
+    begun = False
+    for name, texts in members.items():
+        there = texts.is_valid()
+        comma = pc.if_else(pc.and_(begun, there), ", ", "") if parts else ""
+        member = around(f"{json.dumps(name, ensure_ascii=False)}: ", texts, "")
+        parts += [comma, member.fill_null("")]
+        begun = pc.or_(begun, there)
     return woven("{", *parts, "}")
 
 
@@ -342,3 +362,75 @@ def _quotient(value: Any, unit: int) -> Any:
     if value is None:
         return None
     return value // unit if isinstance(value, int) else value / unit
+
+
+# Records as JSON lines.
+
+
+RECORDS_AT_ONCE: Final = 1 << 16
+_FIELDS: Final = (*(name for name in r.RECORD_FIELDS if name != r.SITE), r.SITE)
+DEFAULTS: Final = {
+    r.KIND: '"event"', r.SITE: f'"{r.DEFAULT_SITE}"', r.STREAM: f'"{r.DEFAULT_STREAM}"',
+}  # fmt: skip
+
+
+def record_lines(
+    site: str, columns: Mapping[str, pa.Array], defaults: Mapping[str, str] = DEFAULTS
+) -> str:
+    """A line for each row, without the fields that are null or their default, and without NaN.
+
+    Args:
+        site: whose records.
+        columns: by field, in the order of the lines; those of attributes make one field, the last.
+        defaults: of fields, as JSON.
+
+    Raises:
+        UserError: an infinite attribute, which JSON cannot say.
+    """
+    members: dict[str, pa.Array] = {}
+    attrs: dict[str, pa.Array] = {}
+    for name, column in columns.items():
+        finite = column
+        if pa.types.is_floating(column.type):
+            finite, infinite = without_nan(column)
+            if infinite.any():
+                raise UserError(
+                    f"site {site!r}: {name} is infinite in the record of arrival "
+                    f"{columns[r.ARRIVAL][int(infinite.argmax())]}, which JSON cannot say; "
+                    "write Parquet"
+                )
+        of = attrs if name.startswith(ATTR_PREFIX) else members
+        texts = without(json_text(finite), "null", defaults.get(name, "null"))
+        of[name.removeprefix(ATTR_PREFIX)] = texts
+    if attrs:
+        members[r.ATTRS] = without(sparse_object(attrs), "{}")
+    return in_one_text(around("", sparse_object(members), "\n"))
+
+
+def write_trace(frames: Iterable[Frame], out: TextIO, time_unit: str = "ns") -> int:
+    """Writes ``frames`` to ``out`` as a JSONL trace; gives the number of records.
+
+    Fields that say their default are left out: kind, site, stream, te. The incarnation is written
+    from the first frame on in which one is not 0, as from there its default varies.
+
+    Raises:
+        UserError: a time that is no whole number of the unit, or an infinite attribute.
+    """
+    count, incarnations = 0, False
+    for frame in frames:
+        batch = frame.batch
+        if r.INCARNATION not in batch.schema.names:
+            batch = batch.append_column(r.INCARNATION, pa.repeat(0, frame.rows))
+        incarnations = incarnations or pc.any(pc.not_equal(batch[r.INCARNATION], 0)).as_py()
+        if not incarnations:
+            batch = batch.drop_columns([r.INCARNATION])
+        for start in range(0, frame.rows, RECORDS_AT_ONCE):
+            rows = Frame(frame.site, batch.slice(start, RECORDS_AT_ONCE))
+            found = record_columns(rows, time_unit)
+            found[r.SITE] = pa.repeat(frame.site, rows.rows)
+            if r.TE in found:
+                found[r.TE] = null_where(pc.equal(found[r.TE], found[r.TS]), found[r.TE])
+            fields = {name: found.pop(name) for name in _FIELDS if name in found}
+            out.write(record_lines(frame.site, fields | found))  # attributes are left
+        count += frame.rows
+    return count

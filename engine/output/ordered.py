@@ -6,7 +6,6 @@ Parquet per micro-batch as for results; exported as trace records with ``ref``, 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -26,11 +25,18 @@ from engine.core.released import IN_ORDER, LATE_DROPPED, RESIDUAL, Released, Str
 from engine.core.timeline import ends_of
 from engine.core.units import unit_ns
 from engine.kernels.records import INT_MIN
-from engine.log.row_export import attr_dicts, write_table
+from engine.log.row_export import write_table
 from engine.order.base import Ordered
 from engine.order.sequence.state import DUPLICATE, QUARANTINED_FUTURE, QUARANTINED_JUMP
 from engine.output.export import text_out
-from engine.output.json_lines import in_one, in_unit
+from engine.output.json_lines import (
+    DEFAULTS,
+    RECORDS_AT_ONCE,
+    in_one,
+    in_unit,
+    null_where,
+    record_lines,
+)
 from engine.output.part_store import SITE, PartStore, runs, site_groups, store_of
 from engine.output.table_files import TableAhead
 
@@ -53,7 +59,7 @@ NO_EVENTS: Final = pa.schema(
     }
 )
 """Columns of an export without attributes, but for what it adds itself."""
-_DEFAULTS: Final[dict[str, object]] = {r.STREAM: r.DEFAULT_STREAM, r.INCARNATION: 0}
+_DEFAULTS: Final = DEFAULTS | {r.INCARNATION: "0"}
 
 
 class EventFiles(Struct, frozen=True):
@@ -190,7 +196,7 @@ def export_ordered_jsonl(
 
 
 def event_lines(site: str, shown: pa.Table, unit: int, files: EventFiles) -> Iterator[str]:
-    """A line for each event of a site.
+    """Texts of lines, one for each event of a site.
 
     Args:
         site: its name.
@@ -198,10 +204,15 @@ def event_lines(site: str, shown: pa.Table, unit: int, files: EventFiles) -> Ite
         unit: of every time [ns], rounded down.
         files: of which they are.
     """
-    encode = json.JSONEncoder(ensure_ascii=False).encode
-    for batch in shown.combine_chunks().to_batches():
-        for record in _records(site, batch, unit, files):
-            yield encode(record) + "\n"
+    for batch in shown.combine_chunks().to_batches(max_chunksize=RECORDS_AT_ONCE):
+        columns = {r.SITE: pa.repeat(site, batch.num_rows)}
+        for name in (*files.fields, r.CLOCK, r.ID):
+            if name in batch.schema.names:
+                column = batch[name]
+                columns[name] = in_unit(column, unit) if name in files.times else column
+        columns[r.TE] = null_where(pc.equal(batch[r.TE], batch[r.TS]), columns[r.TE])
+        attrs = [name for name in batch.schema.names if name.startswith(ATTR_PREFIX)]
+        yield record_lines(site, columns | {name: batch[name] for name in attrs}, _DEFAULTS)
 
 
 def export_ordered_table(
@@ -276,37 +287,6 @@ def _tables(store: PartStore, files: EventFiles) -> Iterator[tuple[str, pa.Table
                 of_site[site].append(table.slice(start, end - start))
         for site, parts in of_site.items():
             yield from ((site, part) for part in parts)
-
-
-def _records(
-    site: str, batch: pa.RecordBatch, unit: int, files: EventFiles
-) -> Iterator[dict[str, Any]]:
-    columns: dict[str, list[Any]] = {}
-    for name in files.fields:
-        column = batch.column(name)
-        if name in files.times and not column.null_count:
-            columns[name] = (column.to_numpy() // unit).tolist()
-        elif name in files.times:
-            columns[name] = [None if t is None else t // unit for t in column.to_pylist()]
-        else:
-            columns[name] = column.to_pylist()
-    for name in (r.CLOCK, r.ID):
-        if name in batch.schema.names:
-            columns[name] = batch.column(name).to_pylist()
-    same = pc.equal(batch.column(r.TE), batch.column(r.TS)).to_pylist()
-    attrs = attr_dicts(batch, site)
-    place = {} if site == r.DEFAULT_SITE else {r.SITE: site}
-    for row, values in enumerate(zip(*columns.values(), strict=True)):
-        record = place | {
-            name: value
-            for name, value in zip(columns, values, strict=True)
-            if value is not None
-            and value != _DEFAULTS.get(name)
-            and not (name == r.TE and same[row])
-        }
-        if attrs is not None and attrs[row]:
-            record[r.ATTRS] = attrs[row]
-        yield record
 
 
 # Events that are no result: late ones and quarantined ones (side output).

@@ -19,7 +19,8 @@ from engine.log.input.csv_import import CsvRead
 from engine.log.input.input_read import InputForm
 from engine.log.input.parquet_import import ParquetRead
 from engine.log.input.trace import TraceRead
-from engine.log.row_export import write_rows, write_trace
+from engine.log.row_export import write_rows
+from engine.output.json_lines import write_trace
 
 Record = dict[str, Any]
 SITES = ("main", "b", "c é")

@@ -21,7 +21,7 @@ from engine.core.frame import FIXED_TYPES, STRING, Frame
 from engine.log.input import lines
 from engine.log.input.input_log import open_input
 from engine.log.input.trace import TraceRead
-from engine.log.row_export import write_trace
+from engine.output.json_lines import write_trace
 
 
 def rows(frames: list[Frame]) -> list[dict[str, Any]]:

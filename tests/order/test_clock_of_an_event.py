@@ -11,7 +11,8 @@ import pytest
 import slackwater
 from engine.log.arrival_log import LogWriter
 from engine.log.input.trace import TraceRead
-from engine.log.row_export import write_rows, write_trace
+from engine.log.row_export import write_rows
+from engine.output.json_lines import write_trace
 
 Record = dict[str, Any]
 WALL = {"kind": "sync", "source": "a", "clock": "wall", "offset": 100, "delay": 0,
