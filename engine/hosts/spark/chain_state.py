@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
@@ -252,9 +253,44 @@ def unpacked(state: bytes) -> bytes:
         raise StateDamagedError(f"is damaged: {error}") from error
 
 
-# The stateful operator of the Spark host: one chain per site (DESIGN, "Spark").
+# The stateful operators: one chain per site, fed with whatever Spark's group of a site holds.
+
+
+class SiteProcessor(StatefulProcessor):  # type: ignore[misc]  # pyspark is not checked here
+    """Of a chain per site; what it reads and gives is up to those made of it.
+
+    Args:
+        settings: of every chain.
+        cache: where compiled kernels are; workers have other environments than the driver.
+    """
+
+    def __init__(self, settings: ChainSettings, cache: Path) -> None:
+        self._settings = settings
+        self._cache = cache
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        os.environ.setdefault("SLACKWATER_CACHE", str(self._cache))
+        self._state = ChainState(handle, self._settings)
+
+    def handleInputRows(  # noqa: N802 - Spark's name
+        self,
+        key: Any,
+        rows: Iterator[Row],
+        timerValues: Any,  # noqa: ARG002, N803 - Spark's clocks must not matter
+    ) -> Iterator[Row]:
+        return iter(self.answers(key[0], rows))
+
+    @abstractmethod
+    def answers(self, site: str, rows: Iterator[Row]) -> list[Row]:
+        """What the rows of a site give."""
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+# The stateful operator of the Spark host (DESIGN, "Spark").
 #
-# Rows of a site say where its frames stand in the log; the worker fetches them there itself, so
+# Rows of a site say where its frames are in the log; the worker fetches them there itself, so
 # that the events cross neither the shuffle nor the socket between the JVM and Python. They are
 # sorted by their place in the log first, since Spark promises no order inside a group.
 
@@ -266,7 +302,7 @@ large ones; empty: it is here."""
 _ROWS_AT_ONCE: Final = 1 << 16
 
 
-class SiteChain(StatefulProcessor):  # type: ignore[misc]  # pyspark is not checked here
+class SiteChain(SiteProcessor):
     """Feeds the frames of a site to its chain; a row of a frame without rows ends its input.
 
     The end gives its output, but the state stays as before it: the log may go on for a later run.
@@ -279,22 +315,11 @@ class SiteChain(StatefulProcessor):  # type: ignore[misc]  # pyspark is not chec
     """
 
     def __init__(self, settings: ChainSettings, log: Path, staged: Path, cache: Path) -> None:
-        self._settings = settings
+        super().__init__(settings, cache)
         self._log = log
         self._staged = Staged(staged)
-        self._cache = cache
 
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        use_cache(self._cache)
-        self._state = ChainState(handle, self._settings)
-
-    def handleInputRows(  # noqa: N802 - Spark's name
-        self,
-        key: Any,
-        rows: Iterator[Row],
-        timerValues: Any,  # noqa: ARG002, N803 - Spark's clocks must not matter
-    ) -> Iterator[Row]:
-        site = key[0]
+    def answers(self, site: str, rows: Iterator[Row]) -> list[Row]:
         chain = self._state.chain(site)
         places: dict[str, list[int]] = {}
         ended = False
@@ -311,7 +336,7 @@ class SiteChain(StatefulProcessor):  # type: ignore[misc]  # pyspark is not chec
         last = last_parts(self._state.apart(chain)) if ended else []
         given = [(part, False) for part in parts]
         given += [(packed_part(part), True) for part in last]
-        return iter([self._row(number, *each) for number, each in enumerate(given)])
+        return [self._row(number, *each) for number, each in enumerate(given)]
 
     def _row(self, number: int, part: OutputPart, last: bool) -> Row:
         payload, staged = part.payload, ""
@@ -321,9 +346,6 @@ class SiteChain(StatefulProcessor):  # type: ignore[misc]  # pyspark is not chec
             site=part.site, number=number, last=last, kind=part.kind,
             payload=bytearray(payload), staged=staged,
         )  # fmt: skip
-
-    def close(self) -> None:
-        """Nothing to release."""
 
 
 def _together(of_files: Iterable[list[Frame]]) -> Iterator[list[Frame]]:
@@ -338,8 +360,3 @@ def _together(of_files: Iterable[list[Frame]]) -> Iterator[list[Frame]]:
             waiting, rows = [], 0
     if waiting:
         yield waiting
-
-
-def use_cache(folder: Path) -> None:
-    """Compiled kernels are found where the driver keeps them; workers have other environments."""
-    os.environ.setdefault("SLACKWATER_CACHE", str(folder))

@@ -11,7 +11,7 @@ from typing import Any, Final
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, LongType, StringType
 
 from edge_agent import records as r
@@ -21,7 +21,7 @@ from engine.core.frame import Frame
 from engine.core.units import unit_ns
 from engine.hosts.chain import ChainSettings
 from engine.hosts.options import QueryOptions
-from engine.hosts.spark.chain_state import ChainState, NumberState, use_cache
+from engine.hosts.spark.chain_state import NumberState, SiteProcessor
 from engine.hosts.spark.row_input import RowPlan, frame_of, frames_of, plan_rows
 from engine.hosts.spark.typed_output import TypedOutput
 from engine.log.input.numbering import read_seq_bits
@@ -216,7 +216,7 @@ def _frames(df: DataFrame) -> DataFrame:
     return placed
 
 
-class _Step(StatefulProcessor):  # type: ignore[misc]  # pyspark is not checked here
+class _Step(SiteProcessor):
     """One chain per site, fed with whatever the group holds.
 
     ``rows``: what the columns of plain rows are; None: the rows are frames. ``attributes``: types
@@ -232,25 +232,17 @@ class _Step(StatefulProcessor):  # type: ignore[misc]  # pyspark is not checked 
         streaming: bool,
         cache: Path,
     ) -> None:
-        self._settings = settings
+        super().__init__(settings, cache)
         self._rows = rows
         self._attributes = attributes
         self._output = output
         self._streaming = streaming
-        self._cache = cache
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        use_cache(self._cache)
-        self._state = ChainState(handle, self._settings)
+        super().init(handle)
         self._numbers = NumberState(handle)
 
-    def handleInputRows(  # noqa: N802 - Spark's name
-        self,
-        key: Any,
-        rows: Iterator[Row],
-        timerValues: Any,  # noqa: ARG002, N803 - Spark's clocks must not matter
-    ) -> Iterator[Row]:
-        site = key[0]
+    def answers(self, site: str | None, rows: Iterator[Row]) -> list[Row]:
         if site is None:
             raise UserError(f"a row has no site: {next(rows)}; give it one, or leave it out")
         live = self._state.chain(site)
@@ -260,7 +252,7 @@ class _Step(StatefulProcessor):  # type: ignore[misc]  # pyspark is not checked 
         else:
             outputs.append(live.finish())
         results = [of_query for output in outputs for of_query in output.results]
-        return iter([row for of_query in results for row in self._output.rows(of_query)])
+        return [row for of_query in results for row in self._output.rows(of_query)]
 
     def _to_frames(self, site: str, rows: list[Row]) -> list[Frame]:
         if self._rows is not None:
@@ -271,6 +263,3 @@ class _Step(StatefulProcessor):  # type: ignore[misc]  # pyspark is not checked 
                 self._numbers.keep(numbering)
             return frames
         return frames_of(site, rows, self._attributes)
-
-    def close(self) -> None:
-        """Nothing to release."""
