@@ -12,6 +12,9 @@ from engine.kernels.records import NONE, NS_PER_S, record
 
 EPOCHS_KEPT: Final = 8
 """Offsets remembered per clock, to correct events stamped before the newest sync."""
+REFUTES_NS: Final = 1_000
+"""An event that arrives less than that before it happened refutes no bound: no stamp of software is
+better, and small examples count in single nanoseconds."""
 EPOCH: Final = record(
     "start", "offset", "unc", "rate", "anchor", "ident", "skew", "doubt", "regime", "refuted"
 )

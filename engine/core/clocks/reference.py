@@ -34,6 +34,7 @@ from engine.core.clocks.epochs import (
     CLOCK,
     CLOCK_STATUS,
     EPOCHS_KEPT,
+    REFUTES_NS,
     UNANCHORED,
     UNKNOWN_EPOCH,
     epoch_of,
@@ -59,9 +60,6 @@ from engine.core.timeline import EPOCH_START, REF_END, UNC_START
 from engine.kernels.jit import kernel
 from engine.kernels.records import INT_MAX, INT_MIN, NONE, NS_PER_S
 
-REFUTES_NS: Final = 1_000
-"""An event that arrives less than that before it happened refutes no bound: no stamp of software is
-better, and small examples count in single nanoseconds."""
 _NO_FLAGS: Final = np.zeros(0, np.bool_)
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from edge_agent import records as r
 from edge_agent.records import Kind
 from edge_agent.timesync import ClockStatus
+from engine.core.clocks.epochs import REFUTES_NS
 from engine.core.frame import Frame
 from engine.gateway.frames import clock_name
 from engine.gateway.outputs import Sink
@@ -87,8 +88,6 @@ _COLUMNS: Final = {
 _INSTANTS: Final = ("last_event", "last_record", "first_event", "synced", "refuted", "window")
 WINDOW_NS: Final = 60_000_000_000
 """The fastest event of so long counts for ``slow_ns``."""
-REFUTED_NS: Final = 1_000
-"""An event that arrives less than that before it happened refutes no bound."""
 _UNKNOWN: Final = -1
 _NOTHING: Final = 1 << 62
 """As an excess: no event had one."""
@@ -307,7 +306,7 @@ class SourceFigures:
         np.minimum.at(of["excess"], rows[known], (late - of_events.bound)[known])
         ahead = np.zeros(len(of_events.stamps), np.int64)
         np.maximum.at(ahead, of_events.place[known], (-late - of_events.bound)[known])
-        for number in np.flatnonzero(ahead >= REFUTED_NS).tolist():
+        for number in np.flatnonzero(ahead >= REFUTES_NS).tolist():
             row, clock = of_events.stamps[number]
             self.devices.refuted(self.keys[row], clock)
             if now - of["refuted"][row] > WINDOW_NS:
