@@ -178,17 +178,21 @@ class SeqMatcher:
         doubts = self.table.refuted(released.refuted)
         if not doubts.by.any():
             return None
-        before = self._matches(released.strings)
+        self.table.expire(self._horizon)
+        before = self._matches(released.strings, wider=False)
         self.table.widen(doubts)
         if self._rule is Rule.MAX_DELAY:
             events = self.table.events[: self.table.n]
-            widest = max(int(events[name].max()) for name in ("unc", UNC_END))
+            held = events["expires"] > LONG_AGO
+            widest = max(int(events[name][held].max(initial=0)) for name in ("unc", UNC_END))
             events["t_a"][:] = np.maximum(events["t_a"], 2 * widest)
         self._kernel.renumber(np.arange(self.table.n), self.table)
-        return difference(before, self._matches(released.strings))
+        return difference(before, self._matches(released.strings, wider=True))
 
-    def _matches(self, strings: Strings) -> Changes | None:
-        """The matches of the events held, one change for each."""
+    def _matches(self, strings: Strings, *, wider: bool) -> Changes | None:  # noqa: ARG002
+        """The matches of the events held, one change for each; ``wider``: events err by more than
+        when they came.
+        """
         layout, rule, within_ns = self._layout, self._rule, self._within_ns
         return Replay(layout, rule, within_ns, self._keep_ns, self.table, strings).matches()
 

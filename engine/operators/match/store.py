@@ -316,6 +316,12 @@ class Store:
             by[mine] += more
         return Widening(np.minimum(by, UNC_MAX_NS), apart)
 
+    def expire(self, horizon: int) -> None:
+        """What has expired at ``horizon`` is no step any more, however much it errs from now on."""
+        events = self.events[: self.n]
+        gone = events["expires"] < horizon
+        events["expires"][gone], events["member"][gone] = LONG_AGO, 0
+
     def widen(self, doubts: Widening) -> None:
         """Events are known no better than that."""
         events, by = self.events[: self.n], doubts.by

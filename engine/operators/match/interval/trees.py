@@ -299,8 +299,8 @@ class TreeMatcher(SeqMatcher):
         # Promises are of ends, and the purge by promises asks when an event may still begin.
         return self._waits_for_halves(super()._changes(released, moved, {}))
 
-    def _matches(self, strings: Strings) -> Changes | None:
-        return self._waits_for_halves(super()._matches(strings))
+    def _matches(self, strings: Strings, *, wider: bool) -> Changes | None:
+        return self._waits_for_halves(super()._matches(strings, wider=wider))
 
     def _waits_for_halves(self, found: Changes | None) -> Changes | None:
         if found is None:

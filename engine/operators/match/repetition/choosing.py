@@ -3,14 +3,16 @@ event (SKIP TO NEXT), or those that begin after the one before has ended (SKIP P
 
 In a stream in order an event chooses among the matches that it completes. A late one may change
 what was chosen about it and, as one match makes way for another, behind it: the matches chosen
-there without it and with it are both written, and the difference is what it changes.
+there without it and with it are both written, and the difference is what it changes. A chosen match
+stays once events that bear on it may have expired, as what is left does not say what else there
+was; those about it are chosen beside it.
 """
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from engine.kernels.jit import kernel
+from engine.kernels.jit import inline, kernel
 from engine.operators.match.repetition.asking import spread_of
 from engine.operators.match.repetition.compiled import (
     APART,
@@ -48,6 +50,21 @@ class Region(NamedTuple):
     given: int
 
 
+@inline
+def _is_final(s: SearchState, of: Region, row: int) -> bool:
+    """Whether the match chosen by the event ``row`` stays, whatever comes."""
+    chosen = s.chosen[row]
+    return bool(chosen.kept & KEPT and chosen.until < s.events[of.cause].horizon)
+
+
+@inline
+def _choose(s: SearchState, row: int) -> None:
+    """The matches written last are chosen by the event ``row``."""
+    chosen, until = s.chosen[row], s.setting[0].until
+    chosen.until_now = min(chosen.until_now, until) if chosen.kept & KEPT_NOW else until
+    chosen.kept |= KEPT_NOW
+
+
 @kernel
 def _ending(s: SearchState, of: Region, left_out: int, phase: int, place: int, after: int) -> int:
     """Chooses among the matches that end with the entry at ``place`` and, of those kept apart,
@@ -56,6 +73,8 @@ def _ending(s: SearchState, of: Region, left_out: int, phase: int, place: int, a
     now, entry, stack = s.setting[0], s.stacks.entry, s.stacks.stack[of.stack]
     last = entry[place].row
     if last == left_out or not s.events[last].member & now.lasts:
+        return after
+    if now.rule == FIRST_OF_END and _is_final(s, of, last):
         return after
     left = now.limit if now.rule == FIRST_OF_END else 1
     at = max(starts_from(s, of.stack, s.events[last].ref), of.low)
@@ -68,17 +87,21 @@ def _ending(s: SearchState, of: Region, left_out: int, phase: int, place: int, a
         wanted = MatchFilter(
             of.stack, of.cause, last, last, left_out, 0, left, phase, s.events[last].ref
         )
-        given = now.rule == FIRST_OF_START and s.chosen[row] & of.given
+        given = now.rule == FIRST_OF_START and (
+            s.chosen[row].kept & of.given or _is_final(s, of, row)
+        )
         if not given and may_begin(s, wanted, at):
+            now.until = FAR
             made = walks(s, wanted, at)
             if made < 0:
                 return _NO_ROOM
             if made and now.rule == FIRST_OF_START:
-                s.chosen[row] |= KEPT_NOW
+                _choose(s, row)
             elif made and now.rule == APART:
-                s.chosen[last] |= KEPT_NOW
+                _choose(s, last)
                 return int(entry[place].time)
-            elif now.rule == FIRST_OF_END:
+            elif made and now.limit < FAR:
+                _choose(s, last)
                 left -= made
         at += 1
     return after
@@ -97,17 +120,21 @@ def _sweep(
 
 
 @kernel
-def _settle(s: SearchState, first: int, to: int, keep: bool, beside: bool) -> None:
+def _settle(
+    s: SearchState, of: Region, first: int, to: int, keep: bool, beside: bool
+) -> None:  # fmt: skip
     """Of the sweep at hand keeps what it has marked, perhaps ``beside`` what was kept, or forgets
     it.
     """
     for place in range(first, to):
         row = s.stacks.entry[place].row
-        if keep and s.chosen[row] & KEPT_NOW:
-            s.chosen[row] |= KEPT
-        elif keep and not beside:
-            s.chosen[row] &= ~KEPT
-        s.chosen[row] &= ~KEPT_NOW
+        chosen = s.chosen[row]
+        if keep and chosen.kept & KEPT_NOW:
+            chosen.kept |= KEPT
+            chosen.until = chosen.until_now
+        elif keep and not beside and not _is_final(s, of, row):
+            chosen.kept &= ~KEPT
+        chosen.kept &= ~KEPT_NOW
 
 
 @kernel
@@ -117,9 +144,21 @@ def _last_kept(s: SearchState, stack: int, time: int, low: int) -> int:
     """
     of = s.stacks.stack[stack]
     at = first_not_below(s.stacks.entry, of.start, of.size, time)
-    while at > low and not s.chosen[s.stacks.entry[at - 1].row] & KEPT:
+    while at > low and not s.chosen[s.stacks.entry[at - 1].row].kept & KEPT:
         at -= 1
     return at
+
+
+@kernel
+def _last_final(s: SearchState, of: Region, low: int) -> int:
+    """The place behind the last event of the last match that stays; ``low``, if there is none from
+    there on.
+    """
+    stack = s.stacks.stack[of.stack]
+    at = stack.start + stack.size
+    while at > low and not _is_final(s, of, s.stacks.entry[at - 1].row):
+        at -= 1
+    return int(at)
 
 
 @kernel
@@ -138,10 +177,9 @@ def choose_newest(s: SearchState, stack: int, row: int) -> bool:
             after = entry[of.start + mark.kept - 1].time
     region = Region(stack, row, low, FAR, KEPT | KEPT_NOW)
     fine = _ending(s, region, -1, NEW, stop - 1, after) != _NO_ROOM
-    if now.rule == APART and fine and s.chosen[row] & KEPT_NOW:
+    if now.rule == APART and fine and s.chosen[row].kept & KEPT_NOW:
         mark.kept = of.size
-    if now.rule != FIRST_OF_END:  # of which nothing is marked
-        _settle(s, stop - 1 if now.rule == APART else low, stop, fine, True)
+    _settle(s, region, low if now.rule == FIRST_OF_START else stop - 1, stop, fine, True)
     return fine
 
 
@@ -159,20 +197,39 @@ def choose_late(s: SearchState, stack: int, row: int) -> bool:
     begin, end = low, to
     if now.rule == APART:
         begin, end, high = _last_kept(s, stack, time, of.start), stop, FAR
+        begin = _last_final(s, Region(stack, row, low, high, KEPT_NOW), begin)
         low = of.start
         if begin > of.start:
             after = entry[begin - 1].time
         first, to = begin, end
     elif now.rule == FIRST_OF_END:
-        begin = first_not_below(entry, of.start, of.size, time)
+        first = begin = first_not_below(entry, of.start, of.size, time)
         low, high = of.start, FAR
     else:
         to = first_not_below(entry, of.start, of.size, high + 1)
     region = Region(stack, row, low, high, KEPT_NOW)
     fine = _sweep(s, region, row, OLD, begin, end, after)
     if fine:
-        _settle(s, first, to, False, False)
+        _settle(s, region, first, to, False, False)
         fine = _sweep(s, region, -1, NEW, begin, end, after)
-    _settle(s, first, to, fine, False)
+    _settle(s, region, first, to, fine, False)
+    s.marks[stack].known = 0
+    return fine
+
+
+@kernel
+def choose_all(s: SearchState, stack: int, row: int) -> bool:
+    """Chooses again among all matches of a stack but those that stay; ``row``, which is none of
+    their events, names the partition. False: there is no room.
+    """
+    of, after = s.stacks.stack[stack], -FAR
+    begin, stop = of.start, of.start + of.size
+    region = Region(stack, row, begin, FAR, KEPT_NOW)
+    if s.setting[0].rule == APART:
+        begin = _last_final(s, region, begin)
+        if begin > of.start:
+            after = s.stacks.entry[begin - 1].time
+    fine = _sweep(s, region, -1, NEW, begin, stop, after)
+    _settle(s, region, begin, stop, fine, False)
     s.marks[stack].known = 0
     return fine

@@ -85,7 +85,7 @@ SETTING: Final = record(
     "fewest", "readings",
     # what changes
     "widest", "widest_t_a", "inserted", "found_n", "path_n", "doubts_n", "looked", "is_open",
-    "reach", "doubted", "lacks_path",
+    "reach", "doubted", "lacks_path", "again", "until",
 )  # fmt: skip
 """``contiguity``: ANY, NEXT or STRICT; ``rule``: which matches are asked for. ``breakable``: bits
 of events that may forbid a match when they lie between two of its events; ``trailing``,
@@ -96,7 +96,9 @@ least. ``readings``: 1: the same events may be its steps in several ways, of whi
 ``inserted``: the last row put in the stacks. ``found_n``, ``path_n``, ``doubts_n``: rows written.
 ``is_open``: 1: a later event may go on with what was walked last; ``reach``: if not, an event
 beyond this time has nothing to do with it. ``doubted``: 1: an event held may not have happened.
-``lacks_path``: 1: where there was no room, it was for events of matches.
+``lacks_path``: 1: where there was no room, it was for events of matches. ``again``: 1: matches
+are chosen again, as clocks err by more than was known. ``until``: the last progress at which a new
+event still changes all matches written last.
 """
 ANY: Final = 0
 NEXT: Final = 1
@@ -132,9 +134,13 @@ GAP_DOUBT: Final = record("match", "event", "gap")
 
 FAR: Final = 2**62
 
+CHOICE: Final = record("kept", "until", "until_now")
+"""Of an event: whether it is the one by which the rule chose a match. ``until``: the last progress
+at which that match may still make way for another one, as all that bears on it is held;
+``until_now``: in the sweep at hand.
+"""
 KEPT: Final = 1
-"""Bits of ``SearchState.chosen``: of a match that is chosen this is the event that the rule goes
-by;"""
+"""Bits of ``CHOICE.kept``: it is chosen,"""
 KEPT_NOW: Final = 2
 """in the sweep at hand."""
 MARK: Final = record(
@@ -182,7 +188,7 @@ class SearchState(NamedTuple):
     ``taken``: (events, steps), the last row that a run has taken as a
     step; ``own``: (stacks, 2 registers of keys), what ``same`` and ``tag`` are of a stack.
     ``levels``: of LEVEL; ``reading``: of READING, by level; ``trial``: EVENT_OF, events taken and
-    one that could be taken next. ``chosen``: by event, what the rule keeps of it; ``ended``: the
+    one that could be taken next. ``chosen``: CHOICE by event; ``ended``: the
     time at which the matches that begin with it have ended (``starts``), or FAR; ``marks``: MARK by
     stack.
     ``found``: RUN; ``path``: EVENT_OF; ``doubts``: GAP_DOUBT.

@@ -15,7 +15,7 @@ from typing import Final
 from engine.kernels.jit import inline, kernel
 from engine.kernels.tables import mixed
 from engine.operators.match.repetition.asking import spread_of
-from engine.operators.match.repetition.choosing import choose_late, choose_newest
+from engine.operators.match.repetition.choosing import choose_all, choose_late, choose_newest
 from engine.operators.match.repetition.compiled import ALL_MATCHES, ANY, FAR, SearchState
 from engine.operators.match.repetition.runs import go_on, is_alike, keeps_runs, place_of
 from engine.operators.match.repetition.starts import (
@@ -182,4 +182,19 @@ def construct(s: SearchState, first: int, stop: int) -> tuple[int, int]:
             return row, FOUND_FULL
         if newest and now.contiguity != ANY:
             pass_by(s, stack, event.ref)
+    return stop, DONE
+
+
+@kernel
+def choose_again(s: SearchState, first: int, stop: int) -> tuple[int, int]:
+    """Choose again among the matches of the partitions that the rows ``first`` to ``stop``, which
+    are in no stack, are of. As ``construct``.
+    """
+    now = s.setting[0]
+    for row in range(first, stop):
+        found, path, doubts = now.found_n, now.path_n, now.doubts_n
+        stack = find(s.stacks, 0, _key(s, row))
+        if stack >= 0 and not choose_all(s, stack, row):
+            now.found_n, now.path_n, now.doubts_n = found, path, doubts
+            return row, FOUND_FULL
     return stop, DONE

@@ -141,8 +141,11 @@ def note(s: SearchState, row: int, gap: int) -> bool:
 
 
 @inline
-def alive_until(s: SearchState, from_: int, size: int) -> int:
-    """The last progress at which a new event still changes the match (as of patterns)."""
+def alive_until(s: SearchState, from_: int, size: int, by_errors: bool) -> int:
+    """The last progress at which a new event still changes the match (as of patterns).
+
+    ``by_errors``: all that clocks may put beside it is held until then.
+    """
     keep = s.setting[0].keep
     if keep < 0:
         return FOR_EVER
@@ -150,7 +153,7 @@ def alive_until(s: SearchState, from_: int, size: int) -> int:
     for i in range(from_, from_ + size):
         event = s.events[s.path[i].row]
         first, slack = min(first, event.ref), max(slack, widest_of(event), event.t_a)
-    return int(first - slack + keep)
+    return int(first + keep - (slack if by_errors else 0))
 
 
 @inline
@@ -226,7 +229,8 @@ def scan(
     Returns:
         1 if one certainly does, 0 if none, -1 without room for doubts.
     """
-    now, of, until = s.setting[0], s.stacks.stack[stack], alive_until(s, from_, size)
+    now, of = s.setting[0], s.stacks.stack[stack]
+    until = alive_until(s, from_, size, not now.again)
     spread, entry, e = spread_of(s), s.stacks.entry, s.events
     count, present, stop, broken = 0, 0, of.start + of.size, 0
     for i in range(from_, from_ + size - 1):

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from engine.core.released import Strings
-from engine.kernels.records import numbers_of
+from engine.kernels.records import copy_of, numbers_of
 from engine.operators.match.compiled.program import (
     awaits_text,
     compile_programs,
@@ -18,6 +18,7 @@ from engine.operators.match.compiled.program import (
 from engine.operators.match.compiled.records import EVENT
 from engine.operators.match.repetition import construction as c
 from engine.operators.match.repetition.compiled import (
+    CHOICE,
     EVENT_OF,
     FAR,
     GAP_DOUBT,
@@ -73,7 +74,7 @@ class RepeatKernel:
         self._setting["max_delay"] = rule.by_delay
         self._setting["keep"] = -1 if keep_ns is None else keep_ns
         self.stacks = stacks.empty_stacks()
-        self._chosen, self._ended = np.empty(0, np.int8), np.empty(0, np.int64)
+        self._chosen, self._ended = np.empty(0, CHOICE), np.empty(0, np.int64)
         self._forget()
         self._forget_runs(0)
         self._programs: Programs = NO_PROGRAMS
@@ -91,8 +92,22 @@ class RepeatKernel:
         moved = int(self.stacks.used["moved"][0])
         return {"stack_moves": moved, "looked_at": int(self._setting["looked"][0])}
 
-    def construct(self, store: Store, first: int, strings: Strings) -> FoundRuns:
+    def choose_again(self, store: Store, first: int, strings: Strings, *, wider: bool) -> FoundRuns:
+        """What SKIP and LIMIT choose, but for what stays, in the partitions that the rows from
+        ``first`` on name, which are no events. ``wider``: events err by more than when they came.
+        """
+        self._setting["again"] = wider
+        self.reopen()
+        found = self.construct(store, first, strings, choose=True)
+        self._setting["again"] = 0
+        return found
+
+    def construct(
+        self, store: Store, first: int, strings: Strings, *, choose: bool = False
+    ) -> FoundRuns:
         """What the rows of ``store`` from ``first`` on do to matches; good until the next call.
+
+        ``choose``: they are no events, and only say where to choose again.
 
         Raises:
             OverBudget: there are more matches than there may be.
@@ -103,14 +118,14 @@ class RepeatKernel:
         if self._layout.layout.predicates:
             self._compile(store.kinds, strings)
         if len(self._chosen) < store.n:
-            longer = np.zeros(2 * store.n, np.int8)
-            longer[: len(self._chosen)] = self._chosen
+            longer = np.zeros(2 * store.n, CHOICE)
+            numbers_of(longer)[: len(self._chosen)] = numbers_of(self._chosen)
             self._chosen = longer
             never = np.full(2 * store.n, FAR)
             never[: len(self._ended)] = self._ended
             self._ended = never
             self._forget_runs(2 * store.n)
-        self._chosen[first : store.n], self._ended[first : store.n] = 0, FAR
+        numbers_of(self._chosen)[first : store.n], self._ended[first : store.n] = 0, FAR
         registers = len(store.registers.raw)
         made = (
             np.full(places, -1), np.zeros((registers, places), np.int64),
@@ -122,8 +137,9 @@ class RepeatKernel:
         ready = np.zeros(store.n + 1, np.int64)
         if self._links["row"][0] > len(self._links) // 2:
             self._forget_runs(len(self._standing))
+        go_through = c.choose_again if choose else c.construct
         while True:
-            first, why = c.construct(
+            first, why = go_through(
                 SearchState(
                     self._layout.tables, self._setting, store.events, *store.registers,
                     self._programs, self._ranks, _OPEN, self.stacks, *made, self._chosen,
@@ -195,10 +211,11 @@ class RepeatKernel:
         self._links["row"][0] = 0
         self._taken = np.empty((events, int(self._setting["steps"][0])), np.int64)
 
-    def choose_as(self, other: RepeatKernel, events: int) -> None:
-        """What ``other`` has chosen of the same ``events`` matters from now on."""
-        self._chosen[:events] = other._chosen[:events]
-        self._ended[:events] = other._ended[:events]
+    def reopen(self) -> None:
+        """Any match may go on, as its events err by more than was known."""
+        self._ended[:] = FAR
+        self._forget()
+        self._forget_runs(len(self._standing))
 
     def renumber(self, number: np.ndarray, store: Store) -> None:
         """Row i of ``store`` is now called ``number[i]``; -1: it is gone, as its error."""
@@ -207,7 +224,8 @@ class RepeatKernel:
         self._setting["doubted"] = kept["doubted"].any()
         self._setting["widest_t_a"] = kept["t_a"].max(initial=0)
         kept_rows = number >= 0
-        self._chosen = self._chosen[: len(number)][kept_rows]
+        chosen = numbers_of(self._chosen)[: len(number)][kept_rows]
+        self._chosen = chosen.view(CHOICE).reshape(len(chosen))
         self._ended = self._ended[: len(number)][kept_rows]
         self.stacks = stacks.rebuilt(self.stacks, number, 16, 64)
         self._forget()
@@ -218,14 +236,14 @@ class RepeatKernel:
         return {
             "stacks": stacks.packed(self.stacks),
             "setting": self._setting.copy(),
-            "chosen": self._chosen.copy(),
+            "chosen": copy_of(self._chosen),
             "ended": self._ended.copy(),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Takes over a snapshot."""
         self.stacks = stacks.unpacked(state["stacks"])
-        self._setting, self._chosen = state["setting"].copy(), state["chosen"].copy()
+        self._setting, self._chosen = state["setting"].copy(), copy_of(state["chosen"])
         self._ended = state["ended"].copy()
         self._forget()
         self._forget_runs(len(self._ended))

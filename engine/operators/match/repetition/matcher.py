@@ -21,7 +21,7 @@ from engine.barrier.base import BarrierRequirements, Changes, ReleasedMatches
 from engine.core.errors import UserError
 from engine.core.operator import Result, ResultPieces
 from engine.core.released import Released, Strings
-from engine.core.timeline import Moved, Steps
+from engine.core.timeline import LONG_AGO, Moved, Steps
 from engine.operators.match.compiled.membership import step_filters
 from engine.operators.match.compiled.tables import Layout
 from engine.operators.match.repetition.compiled import repeat_layout
@@ -31,7 +31,7 @@ from engine.operators.match.repetition.results import shown_runs
 from engine.operators.match.replay import one_of_each
 from engine.operators.match.seq import SeqMatcher
 from engine.operators.match.settings import PatternSettings
-from engine.operators.match.store import EXPIRES, widest_unc
+from engine.operators.match.store import EXPIRES, HORIZON, MEMBER, widest_unc
 from engine.query.repeat_plan import RepeatPlan
 
 _LEAST_MATCHES = 1 << 10
@@ -111,12 +111,27 @@ class RepeatMatcher(SeqMatcher):
         runs = self._kernel.construct(self.table, first_new, released.strings)
         return RepeatJudge(self.plan, self._rule, self.table, self._found).changes(runs)
 
-    def _matches(self, strings: Strings) -> Changes | None:
-        kernel = self._made_kernel()
-        found = kernel.construct(self.table, 0, strings)
-        self._kernel.choose_as(kernel, self.table.n)
+    def _matches(self, strings: Strings, *, wider: bool) -> Changes | None:
         judge = RepeatJudge(self.plan, self._rule, self.table, self._found)
-        return one_of_each(judge.changes(found))
+        if not self.plan.chooses:
+            self._kernel.reopen()
+            return one_of_each(judge.changes(self._made_kernel().construct(self.table, 0, strings)))
+        n = self._name_partitions(strings)
+        found = self._kernel.choose_again(self.table, n, strings, wider=wider)
+        changes = one_of_each(judge.changes(found))
+        self.table.n = n
+        return changes
+
+    def _name_partitions(self, strings: Strings) -> int:
+        """Adds to the store a row of each partition, which is no event; gives the first of them."""
+        store = self.table
+        keys = (store.registers.same[:, : store.n], store.registers.tag[:, : store.n])
+        _, of_each = np.unique(np.vstack(keys), axis=1, return_index=True)
+        rows, n = store.taken(of_each), store.n
+        for name, value in ((MEMBER, 0), (EXPIRES, LONG_AGO), (HORIZON, self._horizon)):
+            rows[name][:] = value
+        store.add(rows, store.attr_types, strings)
+        return n
 
     def shown(self, given: ReleasedMatches) -> Sequence[Result]:
         return ResultPieces(list(shown_runs(

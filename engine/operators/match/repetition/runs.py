@@ -32,6 +32,7 @@ from engine.operators.match.repetition.walk import (
     has_room,
     is_exact,
     is_scanned,
+    is_settled,
     note_match,
     verdict_of,
 )
@@ -316,6 +317,8 @@ def match_of(s: SearchState, w: MatchFilter, run: int) -> int:
     if not has_room(s, size):
         return -1
     _linked(s, its.link, s.path, from_, size)
+    if is_settled(s, w, w.cause, from_, size):
+        return 0
     present = placed(s, s.path, from_, size)
     verdict = verdict_of(s, from_, size, present, now.widest_t_a)
     if verdict == IMPOSSIBLE:

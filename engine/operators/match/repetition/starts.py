@@ -113,7 +113,7 @@ def walks(s: SearchState, w: MatchFilter, place: int) -> int:
 @inline
 def _has_its_match(s: SearchState, row: int) -> bool:
     """Whether nothing in order changes which match is given of those that begin with it."""
-    return s.setting[0].rule == FIRST_OF_START and bool(s.chosen[row] & KEPT)
+    return s.setting[0].rule == FIRST_OF_START and bool(s.chosen[row].kept & KEPT)
 
 
 @inline

@@ -27,7 +27,14 @@ from engine.operators.match.repetition.asking import (
     trial_holds,
     tried,
 )
-from engine.operators.match.repetition.compiled import FAR, NEXT, STRICT, SearchState
+from engine.operators.match.repetition.compiled import (
+    ALL_MATCHES,
+    FAR,
+    FIRST_OF_END,
+    NEXT,
+    STRICT,
+    SearchState,
+)
 from engine.operators.match.repetition.gaps import alive_until, effect_of, follows, scan
 from engine.operators.match.search.construction import FOR_EVER
 from engine.operators.match.search.stacks import first_not_below
@@ -209,6 +216,7 @@ def note_match(
     run.sure_before, run.sure, run.stands = sure_before == CERTAIN, sure == CERTAIN, stands
     run.t_a_before, run.t_a_now = t_a_before, t_a
     run.from_, run.size = now.path_n, size
+    now.until = min(now.until, alive_until(s, now.path_n, size, True))
     now.path_n += size
     now.found_n += 1
 
@@ -310,6 +318,26 @@ def _is_outdone(
 
 
 @inline
+def chooses(s: SearchState) -> bool:
+    """Whether one match may make way for another."""
+    now = s.setting[0]
+    return bool(now.rule > FIRST_OF_END or (now.rule != ALL_MATCHES and now.limit < FAR))
+
+
+@inline
+def is_settled(s: SearchState, w: MatchFilter, completing: int, from_: int, size: int) -> bool:
+    """Whether the match is not changed any more, as what bears on it may have expired.
+
+    Nor is it chosen then, even if an event completes it that has just come: others that it would
+    have to make way for may have expired.
+    """
+    if w.cause == completing and not chooses(s):
+        return False
+    now = s.setting[0]
+    return bool(alive_until(s, from_, size, not now.again) < s.events[w.cause].horizon)
+
+
+@inline
 def has_room(s: SearchState, size: int) -> bool:
     """Whether a match of ``size`` events can be written."""
     now = s.setting[0]
@@ -329,11 +357,10 @@ def _whole(s: SearchState, w: MatchFilter, depth: int) -> int:
         s.path[from_ + d].row, s.path[from_ + d].step = s.levels[d].row, s.levels[d].step
         if e[s.levels[d].row].order > e[completing].order:
             completing = s.levels[d].row
-    until = alive_until(s, from_, size)
     for d in range(size):
         if e[s.levels[d].row].expires < e[completing].horizon:
             return 0
-    if w.cause != completing and until < e[w.cause].horizon:
+    if is_settled(s, w, completing, from_, size):
         return 0
     t_a = now.widest_t_a
     present = placed(s, s.path, from_, size)
@@ -363,6 +390,8 @@ def _whole(s: SearchState, w: MatchFilter, depth: int) -> int:
     if sure_before == IMPOSSIBLE:
         now.doubts_n = first_doubt
         return 0
+    if now.again and alive_until(s, from_, size, True) < e[w.cause].horizon:
+        sure_before = sure = POSSIBLE  # what may lie in it has expired
     if now.readings:
         own = sure if now.doubts_n == first_doubt else min(sure, POSSIBLE)
         outdone = _is_outdone(s, w, from_, size, completing, own)
