@@ -40,6 +40,8 @@ PULL_BACK: Final = "pull back"
 """Of ``Hello.can``: the agent answers ``IntervalsRequest``."""
 CLOCKS: Final = "clocks"
 """Of ``Hello.can`` and ``Welcome.can``: events and syncs may name the clock that they are of."""
+NUMBERS: Final = "numbers"
+"""Of ``Hello.can``: each event has a number of its own of 64 bits, which no other event gets."""
 CONTROL: Final = -1
 """Stands for the control numbers where a stream's index is expected."""
 

@@ -223,7 +223,7 @@ class AgentSession:
         self._promising = [Promising(settings.promises) for _ in self.streams]
         self._ack_watch = AckWatch(self._unacked, settings)
         self.intervals = TracedIntervals(settings.pull_back_bytes)
-        self._can = (m.CLOCKS, *((m.PULL_BACK,) if settings.pull_back_bytes else ()))
+        self._can = (m.CLOCKS, m.NUMBERS, *((m.PULL_BACK,) if settings.pull_back_bytes else ()))
         self._eos_made = self.sooner = False
         """``sooner``: whether ``emit`` made ``next_wake`` earlier since it was last asked."""
 

@@ -23,7 +23,7 @@ ROOMS = {
         "server",
     },
     "core": {"kernels"},
-    "gateway": {"core"},
+    "gateway": {"core", "log"},
     "hosts": {"barrier", "core", "kernels", "log", "operators", "order", "output", "query"},
     "kernels": set[str](),
     "log": {"core", "kernels"},

@@ -23,6 +23,7 @@ from edge_agent.errors import NtpRefused, WireError
 from edge_agent.pull_back import Excerpt
 from engine.gateway.commits import Commits
 from engine.gateway.content import Refusal
+from engine.gateway.counters import Counters
 from engine.gateway.intake import Intake, Site
 from engine.gateway.outputs import (
     ArrivalClock,
@@ -67,12 +68,16 @@ class GatewayCore:
         self.dead_letters = DeadLetters() if dead_letters is None else dead_letters
         self.counts: Counter[tuple[str, str, str]] = Counter()
         """By (site, source, reason), both "" before they are known. Of events: ``received`` =
-        ``recorded`` + ``duplicate`` + ``refused`` + ``put_off``, and ``given_up``; all others:
+        ``recorded`` + ``duplicate`` + ``refused`` + ``put_off``, and ``given_up``;
+        ``reused`` is part of ``recorded``; all others:
         messages, connections, datagrams, ``sink_failed``."""
         self.clock = ArrivalClock(recalled.last_arrival)
         self._commits = Commits(sink)
         self.admission = Admission(settings, recalled)
-        self._intake = Intake(self.sources, self.counts, settings, self.dead_letters)
+        self.counters = Counters(settings, recalled)
+        self._intake = Intake(
+            self.sources, self.counts, settings, self.dead_letters, self.counters
+        )  # fmt: skip
         self._peers: dict[Hashable, Peer] = {}
         self._addresses = Addresses(settings)
         self._half_bytes = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Final
 
 from edge_agent import messages as m
@@ -12,6 +12,7 @@ from edge_agent.errors import SAMPLE_BYTES, WireError
 from edge_agent.pull_back import Events, columns_of, part_of, written
 from edge_agent.records import Kind
 from engine.gateway.content import ContentRefused, check_data
+from engine.gateway.counters import Counters
 from engine.gateway.frames import FrameBuilder, Part, one_row
 from engine.gateway.outputs import DeadLetters
 from engine.gateway.peers import GatewayPromise, Lane, Source, WaitingPromises
@@ -88,7 +89,9 @@ class Intake:
         counts: Counter[tuple[str, str, str]],
         limits: GatewaySettings,
         dead_letters: DeadLetters,
+        counters: Counters,
     ) -> None:
+        self._counters = counters
         self._dead_letters = dead_letters
         self._store = store
         self._counts = counts
@@ -120,28 +123,48 @@ class Intake:
         Those with wrong content are kept as dead letters; their numbers count as received.
 
         Raises:
-            WireError: as ``_events``.
-        """
-        try:
-            return self._events(source, site, data, arrival)
-        except ContentRefused as refused:
-            self._counts[*source.key, refused.reason] += 1
-            self._counts[*source.key, "refused"] += refused.rows
-            self._dead_letters.add(
-                arrival, (*source.key, str(connection)), refused.reason, refused.detail,
-                wire.encode(written(data))[:SAMPLE_BYTES], refused.rows,
-            )  # fmt: skip
-            return True
-
-    def _events(self, source: Source, site: Site, data: Events, arrival: int) -> bool:
-        """As ``data``.
-
-        Raises:
-            ContentRefused: the content is wrong; its numbers count as received all the same.
             WireError: ``stream`` (not declared), or ``islands_max``: too many gaps before it.
         """
         if data.stream >= len(source.lanes):
             raise WireError("stream", f"stream {data.stream} of {len(source.lanes)}")
+        parts: Sequence[tuple[int | None, Events]] = ((data.first_seq, data),)
+        new = False
+        if source.counts_itself:
+            try:
+                parts = self._counters.numbered(source, data)
+            except ContentRefused as refused:
+                self._counts[*source.key, "received"] += data.rows
+                refused.rows = data.rows
+                self._refused(connection, source, data, refused, arrival)
+                return True
+        for number, part in parts:
+            try:
+                if number is None:
+                    self._unnumbered(source, site, part, arrival)
+                elif not self._events(source, site, part, arrival):
+                    continue
+            except ContentRefused as refused:
+                self._refused(connection, source, part, refused, arrival)
+            new = True
+        return new
+
+    def _refused(
+        self, connection: Hashable, source: Source, data: Events, why: ContentRefused, arrival: int
+    ) -> None:
+        self._counts[*source.key, why.reason] += 1
+        self._counts[*source.key, "refused"] += why.rows
+        self._dead_letters.add(
+            arrival, (*source.key, str(connection)), why.reason, why.detail,
+            wire.encode(written(data))[:SAMPLE_BYTES], why.rows,
+        )  # fmt: skip
+
+    def _events(self, source: Source, site: Site, data: Events, arrival: int) -> bool:
+        """As ``data``, of events whose numbers are their own.
+
+        Raises:
+            ContentRefused: the content is wrong; its numbers count as received all the same.
+            WireError: ``islands_max``.
+        """
         lane, schema = source.lanes[data.stream], source.schemas[data.stream]
         first, rows, counts = data.first_seq, data.rows, self._counts
         end = first + rows
@@ -177,6 +200,25 @@ class Intake:
         if source.promises.keys:
             self._proven(source, site, data.stream, arrival)
         return True
+
+    def _unnumbered(self, source: Source, site: Site, data: Events, arrival: int) -> None:
+        """Records events whose numbers belong to others of their source."""
+        self._counts[*source.key, "received"] += data.rows
+        try:
+            self._check_clocks(source, data)
+        except ContentRefused as refused:
+            refused.rows = data.rows
+            raise
+        if not source.announced:
+            ts = int.from_bytes(data.ts[:8], "little", signed=True)
+            self._announce(source, site, None, ts, arrival)
+        for reason in ("recorded", "reused"):
+            self._counts[*source.key, reason] += data.rows
+        site.touched(source)
+        schema = source.schemas[data.stream]
+        site.builder.add(
+            Part(_EVENT, arrival, data, source.name, schema.name, None, source.incarnation, schema)
+        )
 
     def _check_clocks(self, source: Source, data: Events) -> None:
         clocks, most = columns_of(data)[0].clocks, self._limits.clocks_max

@@ -19,6 +19,7 @@ from edge_agent.ntp import NtpKeys
 from edge_agent.sequence import AHEAD
 from edge_agent.wire import Decoder
 from engine.gateway.content import Refusal, Schemas, SchemaStore, digest
+from engine.gateway.counters import counts_itself
 from engine.gateway.recall import PastSource, Recalled, ReceivedSet
 from engine.gateway.settings import GatewaySettings
 
@@ -140,6 +141,8 @@ class Source:
     lanes: list[Lane]
     control: Lane
     resend: bool
+    counts_itself: bool = False
+    """Its numbers may be those of a device's counter (``engine.gateway.counters``)."""
     schemas: Schemas = ()
     connections: dict[Hashable, int] = field(default_factory=dict)
     """Open connections, and when each was heard last (arrival clock)."""
@@ -297,7 +300,7 @@ class Admission:
             hello.site, hello.source, hello.incarnation, hello.start, declared,
             [Lane(each.acked, streams.get(each.schema.name)) for each in hello.streams],
             Lane(hello.control_acked), hello.resend, announced=known is not None,
-            before=_before(old, past),
+            counts_itself=counts_itself(hello), before=_before(old, past),
         )  # fmt: skip
         self._bytes += SOURCE_BYTES + LANE_BYTES * len(source.lanes)
         if old is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -34,6 +35,11 @@ class ReceivedSet:
     @property
     def islands(self) -> int:
         return len(self._starts)
+
+    @property
+    def newest(self) -> int:
+        """The largest number that has come; -1: none."""
+        return (self._ends[-1] if self._ends else self.next) - 1
 
     @property
     def missing(self) -> int:
@@ -114,7 +120,8 @@ class ReceivedSet:
 #
 # * of every source its newest incarnation, and which numbers of each stream have come;
 # * of every site the types of its attributes;
-# * the last arrival.
+# * the last arrival;
+# * its last frames, for what the numbers of peers that count themselves belong to.
 #
 # What files that were retired had to say is kept in their place (``saved``).
 #
@@ -123,6 +130,7 @@ class ReceivedSet:
 
 
 _ISLANDS_MAX: Final = 4096
+RECENT_ROWS: Final = 1 << 16
 
 
 @dataclass(slots=True)
@@ -156,6 +164,9 @@ class Recalled:
             )
             for site, name, incarnation, streams in saved.get("sources", ())
         }
+        self.recent: deque[Frame] = deque()
+        """The last frames, of ``RECENT_ROWS`` rows at least."""
+        self._recent_rows = 0
         for frame in frames:
             self.take(frame)
 
@@ -181,6 +192,10 @@ class Recalled:
             if column.name.startswith(ATTR_PREFIX):
                 types.setdefault(column.name.removeprefix(ATTR_PREFIX), _type_name(column.type))
         self._take_numbers(frame)
+        self.recent.append(frame)
+        self._recent_rows += frame.rows
+        while self._recent_rows - self.recent[0].rows >= RECENT_ROWS:
+            self._recent_rows -= self.recent.popleft().rows
 
     def _take_numbers(self, frame: Frame) -> None:
         batch, rows = frame.batch, frame.rows

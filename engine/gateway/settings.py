@@ -80,6 +80,8 @@ class GatewaySettings:
     """Address that the server binds."""
     without_tokens: bool = False
     """Any client that reaches ``listen`` may send, even from other machines."""
+    seq_bits: Mapping[str, int] = field(default_factory=dict)
+    """Bits of the counters of peers that count themselves, by stream; ``""``: all other streams."""
     tick_every_ns: int = 100_000_000
     """A site silent for so long gets a tick record; 0: no ticks."""
     ticks_per_s_max: int = 1_000

@@ -217,7 +217,7 @@ def test_a_gateway_from_before_is_told_a_hello_that_it_knows() -> None:
         agent.connected(0, now)
         hellos += [wire.decode(out.data[4:]) for out in agent.outputs()]
         agent.received(0, refusal, now)
-    assert [hello.can for hello in hellos] == [(m.CLOCKS, m.PULL_BACK), ()]
+    assert [hello.can for hello in hellos] == [(m.CLOCKS, m.NUMBERS, m.PULL_BACK), ()]
     assert agent.counts["error_length"] == 2
 
 

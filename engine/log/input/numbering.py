@@ -10,6 +10,8 @@ events, a number becomes one of 64 bits (SPEC 3.1):
   begins the next incarnation, where the source states none. Earlier events go to the one before.
 * **Reused.** A number that came before with the same time, type, id and attributes is a copy, and
   keeps its number, by which orders find it. With any other it is *reused*: it loses the number.
+* **Goes on.** A live lane begins where a log ends (``begin``): a fall to what follows its newest
+  number, modulo 2^8, 2^16 or 2^32, or to a copy, is the wrap-around that was recognised before.
 * **None.** An event without a number takes none once its lane has numbers; before, it is counted.
 
 A lane is one (site, source, stream, stated incarnation). Content is remembered as 64 bits for each
@@ -19,7 +21,7 @@ an order that goes by numbers takes it for late or a copy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
@@ -45,13 +47,17 @@ LaneName = tuple[str, str, str, int]
 """Site, source, stream, incarnation as stated."""
 LANE: Final = record(
     "bits", "declared", "base", "newest", "newest_ts", "first", "numbered", "next",
-    "restarts", "began", "base_before", "newest_before", "stated",
+    "restarts", "began", "base_before", "newest_before", "stated", "resumed",
     "found_bits", "wraps", "reused", "unnumbered",
 )  # fmt: skip
 """``bits``: of the counter, 0: not known; ``declared``: by the user. ``base``: what the newest raw
 number is counted from. ``newest``: the largest number, and the ts of its event. ``numbered``: some
 event had a number; ``next``: what one without gets before that. ``restarts``: found; the newest
-``began`` at that ts. ``stated``: the source states its incarnations. ``found_bits``: recognised."""
+``began`` at that ts. ``stated``: the source states its incarnations. ``resumed``: ``newest`` is of
+a log, whose bits are not known. ``found_bits``: recognised."""
+_NEVER: Final = -(1 << 62)
+_LOOSE: Final = -1
+"""In place of a number: of events that a log has without one."""
 
 
 class SeenNumbers(NamedTuple):
@@ -85,6 +91,9 @@ def _recognised(of: Record, raw: int) -> int:
     """Of how many bits the counter is that falls to ``raw``; 0: it is no wrap-around."""
     last = of.newest - of.base
     for bits in (8, 16, 32):
+        ahead = (raw - of.newest) & ((1 << bits) - 1)
+        if of.resumed and raw < 1 << bits <= of.newest and 0 < ahead <= _near(bits):
+            return int(bits)
         if (1 << bits) - _near(bits) <= last < 1 << bits and raw < _near(bits):
             return int(bits)
     return 0
@@ -129,6 +138,7 @@ def _numbered(of: Record, raw: int, ts: int) -> int:
             of.wraps += number >> of.bits != of.newest >> of.bits
             of.base = number >> of.bits << of.bits
         of.newest, of.newest_ts = number, ts
+        of.resumed = 0
     if of.first < 0:
         of.first = raw
     return int(number)
@@ -149,6 +159,51 @@ def _enter(seen: SeenNumbers, key: int, digest: int) -> int:
     new = seen.keys[slot] == 0
     seen.keys[slot], seen.digests[slot] = key, digest
     return int(new)
+
+
+@inline
+def _key(lane: int, restarts: int, number: int) -> int:
+    return int(mixed(mixed(mixed(1, lane), restarts), number) | 1)
+
+
+@inline
+def _loose(lane: int, restarts: int, digest: int) -> int:
+    return int(mixed(_key(lane, restarts, _LOOSE), digest) | 1)
+
+
+@kernel
+def _remember(
+    seen: SeenNumbers, lane: int, restarts: int, seq: np.ndarray, digest: np.ndarray
+) -> int:
+    """What a log has of a lane (``seq`` -1: without a number); gives how many entries are new."""
+    entered = 0
+    for row in range(len(seq)):
+        key = _key(lane, restarts, seq[row])
+        if seq[row] == _LOOSE:
+            key = _loose(lane, restarts, digest[row])
+        entered += _enter(seen, key, digest[row])
+    return entered
+
+
+@inline
+def _digest(young: SeenNumbers, old: SeenNumbers, key: int) -> int:
+    """Of what had the number of ``key``; 0: not known."""
+    slot = _slot(young, key)
+    return int(young.digests[slot] if young.keys[slot] != 0 else old.digests[_slot(old, key)])
+
+
+@kernel
+def _bits_by_copy(
+    of: Record, young: SeenNumbers, old: SeenNumbers, lane: int, raw: int, digest: int
+) -> int:
+    """Of how many bits the counter is that sends ``raw`` again; 0: no number says so."""
+    for bits in (8, 16, 32):
+        number = of.newest - ((of.newest - raw) & ((1 << bits) - 1))
+        if raw < 1 << bits <= of.newest and number != raw:
+            known = _digest(young, old, _key(lane, of.restarts, number))
+            if known == digest and known != 0:
+                return int(bits)
+    return 0
 
 
 @kernel
@@ -172,22 +227,29 @@ def _count(
                 of.next += 1
             restarts[row] = of.restarts
             continue
+        if of.resumed and not of.bits:
+            of.bits = _bits_by_copy(of, young, old, lane[row], seq[row], digest[row])
+            of.found_bits = of.bits
         seq[row] = _numbered(of, seq[row], ts[row])
         restarts[row] = of.restarts - (of.restarts > 0 and ts[row] < of.began)
         if restarts[row] == 0 and seq[row] < of.next:
             of.reused += 1  # by an event that was counted, as none had a number before
             seq[row] = -1
             continue
-        key = mixed(mixed(mixed(1, lane[row]), restarts[row]), seq[row]) | 1
+        key = _key(lane[row], restarts[row], seq[row])
         slot, before = _slot(young, key), _slot(old, key)
         if young.keys[slot] == 0 and old.keys[before] == 0:
             entered += _enter(young, key, digest[row])
             continue
-        first = young.digests[slot] if young.keys[slot] != 0 else old.digests[before]
+        first = _digest(young, old, key)
         both = mixed(key, digest[row]) | 1
+        loose = _loose(lane[row], restarts[row], digest[row])
         if first == digest[row]:
             entered += _enter(young, key, digest[row])  # a copy: remembered for longer
-        elif young.keys[_slot(young, both)] == 0 and old.keys[_slot(old, both)] == 0:
+        elif (
+            young.keys[_slot(young, both)] == 0 and old.keys[_slot(old, both)] == 0
+            and young.keys[_slot(young, loose)] == 0 and old.keys[_slot(old, loose)] == 0
+        ):  # fmt: skip
             entered += _enter(young, both, digest[row])
             of.reused += 1
             seq[row] = -1
@@ -280,6 +342,33 @@ class Numbering:
         self._lanes["newest"][places] = first + counts - 1
         self._lanes["newest_ts"][places] = ts[groups.order[groups.starts + counts - 1]]
 
+    def begin(
+        self, name: LaneName, newest: int, newest_ts: int, seq: np.ndarray, digest: np.ndarray
+    ) -> None:
+        """Another start of the lane's source, which states its incarnation.
+
+        Args:
+            name: of the lane.
+            newest: the largest number that a log has of this start; -1: none.
+            newest_ts: of its event, at the latest.
+            seq: numbers of its last events in the log; -1: none.
+            digest: of these events.
+        """
+        known = name in self._names
+        place = self._place(name, True)
+        of = self._lanes[place]
+        of["restarts"] += known
+        of["bits"] = of["declared"]
+        of["base"] = of["next"] = of["found_bits"] = of["wraps"] = 0
+        of["newest"], of["newest_ts"], of["first"] = newest, newest_ts, NONE
+        of["began"] = _NEVER
+        of["numbered"] = of["resumed"] = newest >= 0
+        if len(seq):
+            self._some = True
+            self._make_room(len(seq))
+            with plain() if len(seq) <= _FEW else nullcontext():
+                self._entered += _remember(self._young, place, int(of["restarts"]), seq, digest)
+
     def snapshot(self) -> dict[str, Any]:
         """What a later part needs, for ``restore``."""
         return {
@@ -295,16 +384,20 @@ class Numbering:
         self._young, self._old = SeenNumbers(*state["young"]), SeenNumbers(*state["old"])
         self._entered, self._some = state["entered"], state["some"]
 
-    def found(self) -> tuple[CountedLane, ...]:
-        """The lanes of which there is something to say."""
+    def found(self, names: Iterable[LaneName] | None = None) -> tuple[CountedLane, ...]:
+        """The lanes, of ``names`` (None: of all), of which there is something to say."""
         listed = []
-        for (site, source, stream, _), place in self._names.items():
-            of = self._lanes[place]
+        for name in self._names if names is None else names:
+            of = self._lanes[self._names[name]]
             counts = [int(of[name]) for name in
                       ("found_bits", "wraps", "restarts", "reused", "unnumbered")]  # fmt: skip
             if any(counts[2:]) or counts[0]:
-                listed.append(CountedLane(site, source, stream, *counts))
+                listed.append(CountedLane(*name[:3], *counts))
         return tuple(listed)
+
+    def bits(self, name: LaneName) -> int:
+        """Of the lane's counter, declared or recognised; 0: not known."""
+        return int(self._lanes[self._names[name]]["bits"])
 
     @property
     def some(self) -> bool:

@@ -1,0 +1,207 @@
+"""Numbers of peers that count in their own way: unwrapped before they are recorded (SPEC 3.1).
+
+An agent says in its HELLO that it numbers each event once, in 64 bits (``NUMBERS``). Any other peer
+may be a device whose counter has 8, 16 or 32 bits, or that uses a number twice. What it sends goes
+through the same ``Numbering`` as the rows of a file: its messages come out numbered in 64 bits, and
+an event whose number belongs to another one comes out without a number. Acks speak of 64 bits.
+
+A gateway that starts again knows from its log the newest number of each lane, and the content of
+the ``RECENT_ROWS`` newest records.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from edge_agent import messages as m
+from edge_agent import records as r
+from edge_agent.pull_back import Events, Excerpt, part_of
+from edge_agent.records import Kind
+from engine.core.frame import ATTR_PREFIX
+from engine.gateway.content import ContentRefused, check_data
+from engine.gateway.frames import FrameBuilder, Part
+from engine.gateway.recall import RECENT_ROWS, Recalled
+from engine.gateway.settings import GatewaySettings
+
+if TYPE_CHECKING:
+    from engine.gateway.peers import Source
+    from engine.log.input.numbering import CountedLane, LaneName, Numbering
+
+_ORDERED: Final = (m.NUMBERS, m.PULL_BACK)
+"""What agents say; those before ``NUMBERS`` say the other."""
+
+
+def counts_itself(hello: m.Hello) -> bool:
+    """Whether the peer may count otherwise than agents do.
+
+    >>> counts_itself(m.Hello("main", "d", "", 1, True, 0, ()))
+    True
+    >>> counts_itself(m.Hello("main", "d", "", 1, True, 0, (), can=("numbers",)))
+    False
+    """
+    return not set(_ORDERED) & set(hello.can)
+
+
+class _PastLane(NamedTuple):
+    """The last events of one lane in the log: numbers (-1: none), content, time of the newest."""
+
+    seq: np.ndarray
+    digest: np.ndarray
+    ts: int
+
+
+class Counters:
+    """Of all peers of a gateway that count themselves.
+
+    Args:
+        settings: with ``seq_bits``.
+        recalled: the log that is continued.
+    """
+
+    def __init__(self, settings: GatewaySettings, recalled: Recalled) -> None:
+        self._settings = settings
+        self._frames = recalled.recent
+        self._last_ts = recalled.last_arrival or 0
+        """Of a lane's newest event, where the last frames have none of it."""
+        self._numbering: Numbering | None = None
+        self._past: dict[LaneName, _PastLane] = {}
+        self._starts: dict[LaneName, int] = {}
+        """The incarnation of each lane."""
+
+    def numbered(self, source: Source, data: Events) -> list[tuple[int | None, Events]]:
+        """The rows of a message as messages of consecutive numbers; None: those without one.
+
+        These come first: they must not be put off with the others, and come again.
+
+        Raises:
+            ContentRefused: ``seq_bits``: a number does not fit in the declared bits.
+        """
+        if isinstance(data, Excerpt):
+            data = data.written()
+        schema = source.schemas[data.stream]
+        name = (source.site, source.name, schema.name, 0)
+        numbering = self._begun(source, data.stream, name)
+        declared = numbering.declared(schema.name)
+        if declared and data.first_seq >= 1 << declared:
+            raise ContentRefused(
+                "seq_bits", f"number {data.first_seq} does not fit in {declared} bits, as seq_bits "
+                "of [gateway] says; leave it out, or say more",
+            )  # fmt: skip
+        seq = data.first_seq + np.arange(data.rows, dtype=np.int64)
+        if bits := numbering.bits(name):
+            seq &= (1 << bits) - 1 if data.first_seq < 1 << bits else -1
+        numbers = self._counted(numbering, name, seq, data, schema)
+        cuts = np.flatnonzero(np.diff(numbers) != np.where(numbers[:-1] < 0, 0, 1)) + 1
+        parts: list[tuple[int | None, Events]] = []
+        for a, b in zip([0, *cuts.tolist()], [*cuts.tolist(), data.rows], strict=True):
+            number = int(numbers[a])
+            part = data if b - a == data.rows else part_of(data, a, b)
+            assert isinstance(part, m.Data)
+            parts.append((number, part._replace(first_seq=number)) if number >= 0 else (None, part))
+        return sorted(parts, key=lambda part: part[0] is not None)
+
+    def found(self, source: Source) -> tuple[CountedLane, ...]:
+        """What was found of the numbers of ``source`` since its start, by stream."""
+        if self._numbering is None:
+            return ()
+        names = ((source.site, source.name, schema.name, 0) for schema in source.schemas)
+        return self._numbering.found(name for name in names if name in self._starts)
+
+    # --- inside
+
+    def _begun(self, source: Source, stream: int, name: LaneName) -> Numbering:
+        from engine.log.input.numbering import Numbering  # noqa: PLC0415 - few gateways need it
+
+        if self._numbering is None:
+            self._numbering = Numbering(self._settings.seq_bits, RECENT_ROWS)
+            self._read_frames()
+        if self._starts.get(name) != source.incarnation:
+            self._starts[name] = source.incarnation
+            past = self._past.pop((*name[:3], source.incarnation), None)
+            newest = source.lanes[stream].received.newest
+            none = np.zeros(0, np.int64)
+            seq, digest, ts = past or _PastLane(none, none, self._last_ts)
+            self._numbering.begin(name, newest, ts, seq, digest)
+        return self._numbering
+
+    def _counted(
+        self, numbering: Numbering, name: LaneName, seq: np.ndarray, data: m.Data,
+        schema: m.StreamSchema,
+    ) -> np.ndarray:  # fmt: skip
+        """The numbers of 64 bits; -1: none."""
+        from engine.log.describe import group_rows  # noqa: PLC0415 - as above
+
+        nothing = np.zeros(data.rows, np.int64)
+        try:
+            check_data(data, schema)
+        except ContentRefused:
+            sound = False
+        else:
+            sound = True
+
+        def content() -> np.ndarray:
+            builder = FrameBuilder("")
+            builder.add(Part(Kind.EVENT, 0, data, "", schema.name, 0, 0, schema))
+            return _digests(builder.build().batch)
+
+        numbers, _ = numbering.count(
+            [name], np.ones(1, np.bool_), group_rows([nothing]), seq,
+            np.frombuffer(data.ts, "<i8"), content if sound else lambda: nothing,
+        )  # fmt: skip
+        # What cannot be read is refused whole, by its numbers, so that it does not come again.
+        return numbers if sound else max(int(numbers[0]), 0) + np.arange(data.rows)
+
+    def _read_frames(self) -> None:
+        """The events of the last frames by lane."""
+        from engine.log.describe import group_rows, ints, string_codes  # noqa: PLC0415 - as above
+
+        found: dict[LaneName, list[_PastLane]] = {}
+        while self._frames:
+            frame = self._frames.popleft()
+            batch = frame.batch
+            kind = _column(batch, r.KIND)
+            batch = batch if kind is None else batch.filter(pc.equal(kind, int(Kind.EVENT)))
+            if not batch.num_rows:
+                continue
+            digest, (seq, given) = _digests(batch), ints(batch.column(r.SEQ))
+            seq, ts = np.where(given, seq, -1), ints(batch.column(r.TS))[0]
+            source_codes, sources = string_codes(batch.column(r.SOURCE))
+            stream = _column(batch, r.STREAM)
+            stream_codes, streams = np.zeros(batch.num_rows, np.int64), [r.DEFAULT_STREAM]
+            if stream is not None:
+                stream_codes, streams = string_codes(pc.fill_null(stream, r.DEFAULT_STREAM))
+            starts = _column(batch, r.INCARNATION)
+            start = np.zeros(batch.num_rows, np.int64) if starts is None else ints(starts)[0]
+            groups = group_rows([source_codes, stream_codes, start])
+            for of in np.split(groups.order, groups.starts[1:]):
+                row = of[0]
+                name = (frame.site, sources[source_codes[row]], streams[stream_codes[row]],
+                        int(start[row]))  # fmt: skip
+                newest = int(ts[of[np.argmax(seq[of])]])
+                found.setdefault(name, []).append(_PastLane(seq[of], digest[of], newest))
+        for name, parts in found.items():
+            last = max(parts, key=lambda part: int(part.seq.max()))
+            self._past[name] = _PastLane(
+                np.concatenate([part.seq for part in parts]),
+                np.concatenate([part.digest for part in parts]), last.ts,
+            )  # fmt: skip
+
+
+def _column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
+    return batch.column(name) if name in batch.schema.names else None
+
+
+def _digests(batch: pa.RecordBatch) -> np.ndarray:
+    from engine.log.input.numbering import digests  # noqa: PLC0415 - few gateways need it
+
+    columns = {name: batch.column(name) for name in batch.schema.names}
+    attrs = {
+        name.removeprefix(ATTR_PREFIX): column
+        for name, column in columns.items()
+        if name.startswith(ATTR_PREFIX)
+    }
+    return digests(columns, attrs, batch.num_rows)
