@@ -71,6 +71,9 @@ class Counters:
         self._past: dict[LaneName, _PastLane] = {}
         self._starts: dict[LaneName, int] = {}
         """The incarnation of each lane."""
+        self.news: list[CountedLane] = []
+        """Lanes of which something was found for the first time; who reads them clears them."""
+        self._known: set[tuple[str, ...]] = set()
 
     def numbered(self, source: Source, data: Events) -> list[tuple[int | None, Events]]:
         """The rows of a message as messages of consecutive numbers; None: those without one.
@@ -88,14 +91,15 @@ class Counters:
         declared = numbering.declared(schema.name)
         if declared and data.first_seq >= 1 << declared:
             raise ContentRefused(
-                "seq_bits", f"number {data.first_seq} does not fit in {declared} bits, as seq_bits "
-                "of [gateway] says; leave it out, or say more",
+                "seq_bits", f"number {data.first_seq} does not fit in {declared} bits, as "
+                f"{schema.name} in [seq_bits] says; leave it out, or say more",
             )  # fmt: skip
         seq = data.first_seq + np.arange(data.rows, dtype=np.int64)
         if bits := numbering.bits(name):
             seq &= (1 << bits) - 1 if data.first_seq < 1 << bits else -1
         numbers = self._counted(numbering, name, seq, data, schema)
         cuts = np.flatnonzero(np.diff(numbers) != np.where(numbers[:-1] < 0, 0, 1)) + 1
+        self._notice(numbering.found([name]))
         parts: list[tuple[int | None, Events]] = []
         for a, b in zip([0, *cuts.tolist()], [*cuts.tolist(), data.rows], strict=True):
             number = int(numbers[a])
@@ -112,6 +116,13 @@ class Counters:
         return self._numbering.found(name for name in names if name in self._starts)
 
     # --- inside
+
+    def _notice(self, lanes: tuple[CountedLane, ...]) -> None:
+        for lane in lanes:
+            key = (lane.site, lane.source, "reused" if lane.reused else "wrapped")
+            if key not in self._known:
+                self._known.add(key)
+                self.news.append(lane)
 
     def _begun(self, source: Source, stream: int, name: LaneName) -> Numbering:
         from engine.log.input.numbering import Numbering  # noqa: PLC0415 - few gateways need it

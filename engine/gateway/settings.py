@@ -81,7 +81,7 @@ class GatewaySettings:
     without_tokens: bool = False
     """Any client that reaches ``listen`` may send, even from other machines."""
     seq_bits: Mapping[str, int] = field(default_factory=dict)
-    """Bits of the counters of peers that count themselves, by stream; ``""``: all other streams."""
+    """Bits of the counters of peers that count themselves, by stream."""
     tick_every_ns: int = 100_000_000
     """A site silent for so long gets a tick record; 0: no ticks."""
     ticks_per_s_max: int = 1_000

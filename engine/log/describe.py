@@ -149,6 +149,8 @@ class LogSummary:
 
     frames: int = 0
     kinds: Counter[str] = field(default_factory=Counter)
+    unnumbered: int = 0
+    """Events without a number."""
     sites: dict[str, SiteSummary] = field(default_factory=dict)
     lateness: LatenessCounts = field(default_factory=LatenessCounts)
 
@@ -170,6 +172,7 @@ class LogSummary:
             "frames": self.frames,
             "records": self.records,
             "kinds": dict(self.kinds),
+            "unnumbered": self.unnumbered,
             "out_of_order": self.out_of_order,
             "lateness_ns": {f"{100 * q:g}%": self.lateness.quantile(q) for q in QUANTILES},
             "sites": sites,
@@ -208,6 +211,8 @@ def _add(frame: Frame, site: SiteSummary, summary: LogSummary) -> None:
     if not len(ts):
         return
     site.events += len(ts)
+    seq, numbered = ints(batch.column(r.SEQ))
+    summary.unnumbered += int(((kinds == Kind.EVENT) & ~(numbered & (seq >= 0))).sum())
     clock = np.maximum.accumulate(ts)
     if site.last_ts is not None:
         clock = np.maximum(clock, site.last_ts)
@@ -256,6 +261,8 @@ def summary_tables(name: str, summary: LogSummary, time_unit: str = "ns") -> Ren
     whole.add_row("records", f"{summary.records:,}")
     for kind, count in summary.kinds.most_common():
         whole.add_row(f"  {kind}", f"{count:,}")
+    if summary.unnumbered:
+        whole.add_row("without a number, as reused", f"{summary.unnumbered:,}")
     whole.add_row("out of order", _share(summary.out_of_order, summary.kinds["event"]))
     for share in QUANTILES if summary.out_of_order else ():
         label = "most" if share == 1 else f"{100 * share:g} % within"

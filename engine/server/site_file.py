@@ -12,6 +12,7 @@ from edge_agent.listening import Listening, is_loopback, read_listening
 from edge_agent.settings_file import Table, read_toml, told_of
 from engine.core.errors import UserError
 from engine.gateway.settings import GatewaySettings
+from engine.log.input.numbering import BITS
 from engine.log.retention import Limits
 from engine.server.engine_process import EngineSettings, read_engine
 from engine.server.log_keeper import KeepSettings
@@ -86,7 +87,7 @@ def read_page(table: Table, *, given: bool, has_tls: bool) -> PageSettings | Non
 
 PORT: Final = 9750
 """Of TCP and, for time sync, of UDP."""
-_NOT_LIMITS: Final = ("tokens", "listen", "without_tokens", "ntp")
+_NOT_LIMITS: Final = ("tokens", "listen", "without_tokens", "seq_bits", "ntp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +187,7 @@ def _site(whole: Table, folder: Path, kind: str | None) -> SiteSettings:
     dead_letters = folder / table.text("dead_letters", f"{log.name}.refused.jsonl")
     letters_max = table.size("dead_letters_max", 16 << 20)
     without_tokens = table.flag("without_tokens", False)
+    seq_bits = _seq_bits(whole.table("seq_bits"))
     tokens = _tokens(whole.table("tokens"))
     limits = _limits(whole.table("limits"))
     tls = _tls(whole.table("tls"), folder)
@@ -196,7 +198,11 @@ def _site(whole: Table, folder: Path, kind: str | None) -> SiteSettings:
     whole.done()
     return SiteSettings(
         gateway=GatewaySettings(
-            tokens=tokens or None, listen=listen, without_tokens=without_tokens, **limits
+            tokens=tokens or None,
+            listen=listen,
+            without_tokens=without_tokens,
+            seq_bits=seq_bits,
+            **limits,
         ),
         port=port,
         ntp_port=ntp_port,
@@ -223,6 +229,15 @@ def _tokens(table: Table) -> dict[tuple[str, str], str]:
         if not token:
             raise table.wrong(key, "an empty token lets anyone in")
         found[site, source] = token
+    return found
+
+
+def _seq_bits(table: Table) -> dict[str, int]:
+    """``STREAM = 8``: numbers in it are counters of so many bits, where no agent numbers them."""
+    found = {stream: table.integer(stream) for stream in table.keys()}  # noqa: SIM118 - as above
+    for stream, bits in found.items():
+        if bits not in BITS:
+            raise table.wrong(stream, f"a counter has {', '.join(map(str, BITS))} bits")
     return found
 
 

@@ -18,6 +18,8 @@ from edge_agent.errors import one_line
 from engine.gateway.core import GatewayCore
 from engine.gateway.outputs import CloseConnection
 from engine.gateway.settings import place_of
+from engine.log.input.numbering import CountedLane
+from engine.server.watch.overview import found_line
 
 # What a gateway says of the peers that it refuses: who, from where, why; some lines a minute.
 
@@ -61,6 +63,12 @@ class RefusalLines:
         name = f" {one_line(close.name, _NAME_MAX)}" if close.name else ""
         detail = one_line(close.detail, _DETAIL_MAX)
         self.tell(f"refused{name} from {host or 'nowhere'}: {close.reason}: {detail}")
+
+    def found(self, lane: CountedLane) -> None:
+        """Something was found of the numbers of a source, which is said once."""
+        if len(self._told) < LINES_MAX:
+            self._told.add((lane.source, lane.site))
+            self.tell(one_line(found_line(lane), _DETAIL_MAX + 2 * _NAME_MAX))
 
 
 # How many connections a server may hold, of the files that its process may have open.
@@ -392,6 +400,10 @@ class TcpHost:
 
     def _carry_out(self) -> None:
         """Does what the core asks for, and waits for its next deadline."""
+        found, self.core.counters.news = self.core.counters.news, []
+        for lane in found:
+            if self._refusals is not None:
+                self._refusals.found(lane)
         for output in self.core.outputs():
             if isinstance(output, CloseConnection):
                 connection = self._connections.get(output.connection)

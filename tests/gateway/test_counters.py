@@ -11,10 +11,15 @@ import pytest
 
 from edge_agent import messages as m
 from engine.gateway.core import Recalled
-from tests.gateway.conftest import SYNC, Bench, a_hello
+from tests.gateway.conftest import SYNC, Bench
+from tests.gateway.conftest import a_hello as an_agents_hello
 
 Event = tuple[int, int, int]
 """True number, ts, content."""
+
+
+def a_hello(**changes: Any) -> m.Hello:
+    return an_agents_hello(**{"can": (), **changes})
 
 
 def messages(events: Iterable[Event], bits: int) -> list[m.Data]:

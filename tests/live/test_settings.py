@@ -95,6 +95,7 @@ def test_a_mistake_of_an_agent_is_told(text: str, told: str, tmp_path: Path) -> 
         ("[gateway]\nlog = 'a'\n[log]\nkeep = '30 s'\n", "[log] keep: must be at least 1 min"),
         ("[gateway]\nlog = 'a'\n[log]\nkeep_size = '1 KiB'\n", "must be at least 1 MiB"),
         ("[gateway]\nlog = 'a'\n[log]\nunread = 'drop'\n", '"drop" is not known'),
+        ("[gateway]\nlog = 'a'\n[seq_bits]\nx = 12\n", "a counter has 8, 16, 32 bits"),
         ("[gateway]\nlog = 'a'\n[tls]\nkey = 'x'\n", "certificate: must be given with TLS"),
     ],
 )
@@ -106,10 +107,12 @@ def test_a_mistake_of_a_site_is_told(text: str, told: str, tmp_path: Path) -> No
 
 
 def test_a_site_of_few_words_has_the_core_s_defaults(tmp_path: Path) -> None:
-    (tmp_path / "site.toml").write_text("[gateway]\nlog = 'a'\n[tokens]\nx = '1'\n'b/y' = '2'\n")
+    (tmp_path / "site.toml").write_text(
+        "[gateway]\nlog = 'a'\n[tokens]\nx = '1'\n'b/y' = '2'\n[seq_bits]\ntags = 8\n"
+    )
     found = read_site(tmp_path / "site.toml")
     tokens = {("main", "x"): "1", ("b", "y"): "2"}
-    assert found.gateway == GatewaySettings(tokens=tokens)
+    assert found.gateway == GatewaySettings(tokens=tokens, seq_bits={"tags": 8})
     assert found.keep == KeepSettings()
     assert (found.log, found.port) == (tmp_path / "a", 9750)
     assert "'1'" not in found.printed

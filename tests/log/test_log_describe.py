@@ -108,7 +108,7 @@ def test_kinds_sources_and_sites_are_counted() -> None:
     told = describe([Frame("x", pa.RecordBatch.from_pydict(columns)), events([1], "w")]).as_dict()
     assert told == {
         "frames": 2, "records": 5, "kinds": {"event": 2, "sync": 1, "tick": 1, "eos": 1},
-        "out_of_order": 0, "lateness_ns": {"50%": 0, "99%": 0, "100%": 0},
+        "unnumbered": 0, "out_of_order": 0, "lateness_ns": {"50%": 0, "99%": 0, "100%": 0},
         "sites": {
             "w": {"records": 1, "events": 1, "out_of_order": 0, "first_arrival": 0,
                   "last_arrival": 0, "first_ts": 1, "last_ts": 1, "sources": ["s0"]},

@@ -63,10 +63,12 @@ class Site:
         self.core.wake(self.now)
         self.core.outputs()
 
-    def source(self, name: str, site: str = "main", events: int = 3, offset: int = 1000) -> None:
+    def source(
+        self, name: str, site: str = "main", events: int = 3, offset: int = 1000, **hello: Any
+    ) -> None:
         """A source joins, synchronises and sends events that happen now."""
         sync = replace(SYNC, offset=offset, measured_at=self.now)
-        messages: list[m.Message] = [replace(a_hello(name), site=site), sync]
+        messages: list[m.Message] = [replace(a_hello(name, **hello), site=site), sync]
         if events:
             messages.append(a_data(0, events, self.now - offset))
         self.say(f"{site}/{name}", *messages)

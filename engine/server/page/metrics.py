@@ -24,6 +24,7 @@ EVENTS: Final = {
     "refused": "Events whose content was wrong; kept as dead letters.",
     "put_off": "Events not taken as too many gaps lay before them; the agent sends them again.",
     "given_up": "Numbers that will not come any more.",
+    "reused": "Recorded events whose number another event of their source had; kept without it.",
 }
 """Counts of events (``Sums.events``): what each of them is."""
 

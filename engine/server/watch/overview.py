@@ -14,6 +14,7 @@ from engine.core.units import neat
 from engine.gateway.core import GatewayCore
 from engine.gateway.peers import Source
 from engine.gateway.pull_back import COUNTS as PULL_BACK_COUNTS
+from engine.log.input.numbering import CountedLane
 from engine.server.watch.source_figures import NEVER, ClockPoint, Means, SourceFigures
 from engine.server.watch.stamping_clocks import DeviceRow
 
@@ -43,12 +44,24 @@ IDLE_NS: Final = 10_000_000_000
 AGE_LEAST_S: Final = 0.9
 _SHARE: Final = 20
 STATES: Final = ("connected", "idle", "away", "ended")
-EVENT_COUNTS: Final = ("received", "recorded", "duplicate", "refused", "put_off", "given_up")
+EVENT_COUNTS: Final = (
+    "received",
+    "recorded",
+    "duplicate",
+    "refused",
+    "put_off",
+    "given_up",
+    "reused",
+)
 """Of events; see ``GatewayCore.counts``."""
 _NOT_MESSAGES: Final = {
     *EVENT_COUNTS, "promise_waited", "promise_dropped", "duplicate_control",
 }  # fmt: skip
 _REMEDY: Final = '; if a device stamps them, set clock = "device" in its [[input]]'
+_COUNTS_AGAIN: Final = (
+    "a number that another event of it had before; they are kept, without a number: name the "
+    "stream in [seq_bits] if its counter wraps around, or give each start a larger incarnation"
+)
 SORTS: Final = (
     "source", "state", "offset", "delay", "rate", "lag", "disorder", "missing", "seen", "events",
 )  # fmt: skip
@@ -107,6 +120,17 @@ class Totals:
     states: dict[str, int]
 
 
+def found_line(lane: CountedLane) -> str:
+    """What to say when something is first found of a source's numbers."""
+    name = f"numbers of {lane.site}/{lane.source}, stream {lane.stream}:"
+    if lane.reused:
+        return f"{name} events have {_COUNTS_AGAIN}"
+    return (
+        f"{name} they fall from near {2**lane.bits - 1:,} to near 0, so they are taken for a "
+        f"counter of {lane.bits} bits; {lane.stream} = {lane.bits} in [seq_bits] says so, too"
+    )
+
+
 class Overview:
     """Looks at a gateway core and at the figures of its sources; ``answers``: of its engine."""
 
@@ -124,6 +148,7 @@ class Overview:
         self._missing = np.zeros(0, np.int64)
         self._means: Means = figures.means(0)
         self._slow = self._ahead = np.zeros(0, np.int64)
+        self._reused = np.zeros(0, np.bool_)
         self._names: list[str] = []
         self._places = np.zeros(0, np.int64)
         """Of each row among all, by name."""
@@ -195,7 +220,7 @@ class Overview:
 
     def alarms(self) -> np.ndarray:
         """Numbers of the sources whose row has an ``alarm``."""
-        return np.flatnonzero((self._ahead > 0) | (self._slow >= SLOW_NS))
+        return np.flatnonzero((self._ahead > 0) | (self._slow >= SLOW_NS) | self._reused)
 
     def _alarm(self, number: int) -> str:
         if ahead := int(self._ahead[number]):
@@ -208,6 +233,8 @@ class Overview:
                 f"all its events of a minute came {neat(slow, ' ')} or more after they can have "
                 f"happened: a slow clock, a slow link, or an outbox that is emptied{_REMEDY}"
             )
+        if reused := self.core.counts[*self.figures.keys[number], "reused"]:
+            return f"{reused:,} of its events have {_COUNTS_AGAIN}"
         return ""
 
     def clock(self, number: int) -> list[ClockPoint]:
@@ -225,6 +252,8 @@ class Overview:
         self._state = np.zeros(len(keys), np.int64)
         self._gaps = np.zeros(len(keys), np.int64)
         self._missing = np.zeros(len(keys), np.int64)
+        counts = self.core.counts
+        self._reused = np.array([counts[*key, "reused"] > 0 for key in keys], np.bool_)
         for number, key in enumerate(keys):
             source = known.get(key)
             silent = self.now - int(last[number]) > IDLE_NS

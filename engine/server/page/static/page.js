@@ -11,6 +11,7 @@ const COLUMNS = [
 const SUMS = [
   ["received", "received"], ["recorded", "recorded", "="], ["duplicate", "duplicates", "+"],
   ["refused", "refused", "+"], ["put_off", "put off", "+"], ["given_up", "numbers given up", "", "apart"],
+  ["reused", "numbers used again", "", "apart"],
 ];
 const byId = (id) => document.getElementById(id);
 const numbers = new Intl.NumberFormat("en");
@@ -95,7 +96,7 @@ function showState(told) {
 function showAlarms({total, shown}) {
   byId("alarms-total").hidden = !total;
   const more = total > shown.length ? `, of which ${shown.length} are shown` : "";
-  setText(byId("alarms-total"), `Times that no declared bound explains, of ${numbers.format(total)} ${total === 1 ? "source" : "sources"}${more}:`);
+  setText(byId("alarms-total"), `Times or numbers that nothing declared explains, of ${numbers.format(total)} ${total === 1 ? "source" : "sources"}${more}:`);
   byId("alarms").replaceChildren(...shown.map(({site, source, alarm}) => element("li", `${site}/${source}: ${alarm}`)));
 }
 
