@@ -39,16 +39,17 @@ NEEDS_MOSQUITTO = pytest.mark.skipif(
 
 
 class Broker:
-    """A Mosquitto that keeps sessions over restarts, on a port of its own."""
+    """A Mosquitto that keeps sessions over restarts, or does not, on a port of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, persistence: bool = True) -> None:
         self.port = free_port()
         self.file = folder / "mosquitto.conf"
         store = folder / "mosquitto"
         store.mkdir()
         store.chmod(0o777)
         self.file.write_text(
-            f"listener {self.port} 127.0.0.1\nallow_anonymous true\npersistence true\n"
+            f"listener {self.port} 127.0.0.1\nallow_anonymous true\n"
+            f"persistence {str(persistence).lower()}\n"
             f"persistence_location {store}/\nautosave_interval 1\n"
             "max_queued_messages 0\nuser root\n"
         )
@@ -114,6 +115,53 @@ def test_every_message_is_in_the_log_once_though_agent_and_broker_are_killed(
     until(lambda: len(field.values("ward")) >= 1200, "all messages in the log")
     assert running.end() == 0
     assert sorted(field.values("ward")) == list(range(1200))
+
+
+@NEEDS_MOSQUITTO
+def test_attack2_01_mqtt_new_session_dup(field: Field, tmp_path: Path) -> None:
+    """A broker without persistence starts again and gives a new message of the same content the
+    packet id of the one before, marked as sent again: 2 published, 2 recorded.
+    """
+    broker = Broker(tmp_path, persistence=False)
+    name = field.agent_file(
+        "ward",
+        f'[[input]]\nkind = "mqtt"\nport = {broker.port}\ntopics = ["v"]\nvalue = "v"\n'
+        'reconnect = "20 ms"\nreconnect_max = "100 ms"\n',
+        '[outbox]\nfolder = "outbox"\n',
+    )
+    field.change(name, "[agent]", '[agent]\nstatus = "status.json"\nstatus_every = "50 ms"')
+    field.site()
+    field.serve()
+
+    def counted(what: str) -> int:
+        try:
+            status = json.loads((field.folder / "status.json").read_text())
+        except FileNotFoundError:
+            return 0
+        return int(status["inputs"]["mqtt"].get(what, 0))
+
+    try:
+        running = field.agent(name)
+        until(lambda: counted("connected") == 1, "a session")
+        time.sleep(0.5)  # it has subscribed
+        broker.publish("v", ["98"])
+        until(lambda: counted("acknowledged") == 1, "the first message")
+        broker.process.kill()
+        broker.process.wait(10)
+        broker.start()
+        until(lambda: counted("connected") == 2, "a session of the broker that began again")
+        time.sleep(0.5)
+        running.process.send_signal(signal.SIGSTOP)
+        broker.publish("v", ["98"])
+        running.end(signal.SIGKILL)
+        running = field.agent(name)
+        until(lambda: len(field.values("ward")) >= 2, "both messages in the log")
+        time.sleep(0.5)
+        assert running.end() == 0
+    finally:
+        broker.stop()
+    assert field.values("ward") == [98, 98]
+    assert counted("repeated") == 0
 
 
 HOUR_NS = 3600 * 10**9
