@@ -29,8 +29,9 @@ wall clock in ns at its start; it need not be right, as disks and clocks are set
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from edge_agent.errors import SettingsError, WireError
@@ -143,3 +144,93 @@ def check_acks(acks: Sequence[int], made: Sequence[int]) -> None:
         raise WireError("ack", f"{len(acks) - 1} numbers for {len(made) - 1} streams")
     if any(ack > own for ack, own in zip(acks, made, strict=True)):
         raise WireError("ack", "numbers acked that were never sent")
+
+
+# Counters of devices behind an agent: what was lost before the agent, and what came twice.
+#
+# The agent numbers events itself. A device's own number says what was lost on its way here, which
+# no later number can show. It is looked at here, counted, and goes no further.
+
+
+DEVICES_MAX: Final = 4_096
+"""Devices of one input whose counters are followed; beyond, the one not heard for longest goes."""
+COMPARED: Final = 64
+"""Newest numbers of each device whose content is known."""
+
+
+@dataclass(slots=True)
+class _Counter:
+    """``newest``: of 64 bits, and the time of its event; ``skipped``: an event without a number
+    came since then.
+    """
+
+    newest: int
+    ts: int
+    skipped: bool = False
+    content: dict[int, int] = field(default_factory=dict)
+    """By number, a hash of its first event."""
+
+
+class DeviceCounters:
+    """Counters of ``bits`` bits of one input's devices, in memory.
+
+    ``counts``: ``device_lost``: numbers that were left out; ``device_late``: of those, what came
+    after all; ``device_copies``: events that came twice, left out; ``device_reused``: events whose
+    number another one had, ``device_unnumbered``: without one; ``device_restarts``.
+
+    >>> counters = DeviceCounters(8)
+    >>> [counters.is_copy("meter", n, ts, n) for ts, n in enumerate([254, 255, 1, 1])]
+    [False, False, False, True]
+    >>> dict(counters.counts)
+    {'device_lost': 1, 'device_copies': 1}
+    """
+
+    def __init__(self, bits: int) -> None:
+        self.counts: Counter[str] = Counter()
+        self.bits = bits
+        self._devices: dict[str, _Counter] = {}
+
+    def is_copy(self, device: str, number: int | None, ts: int, content: Hashable) -> bool:
+        """Whether an event came before: with that number and content. None: it has no number."""
+        known = self._devices.pop(device, None)
+        if number is None:
+            self.counts["device_unnumbered"] += 1
+            if known is not None:
+                known.skipped = True
+                self._devices[device] = known
+            return False
+        if known is None:
+            known = _Counter(number - 1, ts)
+            if len(self._devices) >= DEVICES_MAX:
+                del self._devices[next(iter(self._devices))]
+        self._devices[device] = known
+        return self._is_copy(known, number, ts, hash(content))
+
+    def _is_copy(self, known: _Counter, number: int, ts: int, content: int) -> bool:
+        modulus = 1 << self.bits
+        last, later = known.newest % modulus, ts > known.ts
+        # Some leave a number out that is 0.
+        first = number == 0 or (number == 1 and known.skipped)
+        again = known.content.get(known.newest) == content and number == last
+        if first and later and not again and number <= last < modulus - modulus // 4:
+            self.counts["device_restarts"] += 1
+            known.newest, known.content = number - 1, {}
+        by = (number - known.newest) % modulus
+        if by > modulus // 2 and not (later and modulus - by > 1 << self.bits // 2):
+            by -= modulus
+        whole = known.newest + by
+        if whole in known.content:
+            same = known.content[whole] == content
+            self.counts["device_copies" if same else "device_reused"] += 1
+            return same
+        known.content[whole] = content
+        if len(known.content) > COMPARED:
+            del known.content[next(iter(known.content))]
+        if by <= 0:
+            self.counts["device_late"] += 1
+            return False
+        over_zero = known.skipped and whole // modulus > known.newest // modulus and whole % modulus
+        if lost := by - 1 - bool(over_zero):
+            self.counts["device_lost"] += lost
+        known.newest, known.ts, known.skipped = whole, ts, False
+        return False

@@ -206,6 +206,7 @@ def stdin_input(table: Table, around: Surroundings) -> StdinInput:
     """``kind = "stdin"``."""
     stamping, fields = _fields(table, around)
     found = StdinInput(fields, around.wall_ns)
+    fields.count_in(found.counts)
     found.stamped = stamping_outlet(stamping, fields, around, found.counts)
     return found
 
@@ -227,5 +228,6 @@ def exec_input(table: Table, around: Surroundings) -> ExecInput:
     wait_ns = table.duration_ns("restart_wait", NS_PER["s"], low=NS_PER["ms"])
     stamping, fields = _fields(table, around)
     found = ExecInput(command, restart, wait_ns, fields, around.wall_ns)
+    fields.count_in(found.counts)
     found.stamped = stamping_outlet(stamping, fields, around, found.counts)
     return found

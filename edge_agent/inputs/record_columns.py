@@ -46,7 +46,7 @@ def events(
         apart: events of several streams may be given stream by stream, each in their order; else
             all are in the order of the records.
     """
-    if batch.regular:
+    if batch.regular and fields.counters is None:
         try:
             stream, rows = _plain(fields, batch, now_ns)
         except (_NotPlain, BadRecord, ValueError, OverflowError):
@@ -83,10 +83,13 @@ def _one_by_one(
     stream = ""
     for place in range(len(batch)):
         try:
-            named, row = fields.event(batch.record(place), now_ns)
+            found = fields.event(batch.record(place), now_ns)
         except BadRecord as error:
             bad(str(error), place)
             continue
+        if found is None:
+            continue
+        named, row = found
         if rows and (named != stream or not fits(rows, row)):
             yield stream, rows
             rows = []

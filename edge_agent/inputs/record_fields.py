@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -13,6 +14,7 @@ from edge_agent.errors import SettingsError, did_you_mean
 from edge_agent.messages import NAME_MAX, StreamSchema
 from edge_agent.packing import BadRecord, Row, checked_row
 from edge_agent.records import ATTRS
+from edge_agent.sequence import DeviceCounters
 from edge_agent.settings_file import Table, quantity
 from edge_agent.units import NS_PER
 
@@ -24,7 +26,8 @@ from edge_agent.units import NS_PER
 # device that stamped the others, where the input asks for it.
 
 
-FIELDS: Final = (r.STREAM, r.TS, r.TE, r.ID, r.TYPE, r.CLOCK)
+FIELDS: Final = (r.STREAM, r.TS, r.TE, r.ID, r.TYPE, r.CLOCK, r.SEQ)
+SEQ_BITS: Final = (8, 16, 32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +43,14 @@ class RecordFields:
     """Values are texts (CSV): those of numbers and bools are read."""
     devices: bool = False
     """An event's clock is the device that stamped it."""
+    counters: DeviceCounters | None = None
+    """Of what ``seq`` says; None: it is not looked at."""
 
-    def event(self, record: Mapping[str, Any], now_ns: int, device: str = "") -> tuple[str, Row]:
-        """The stream and the event that ``record`` is; ``now_ns``: when it was read; ``device``: of
-        a record that names none.
+    def event(
+        self, record: Mapping[str, Any], now_ns: int, device: str = ""
+    ) -> tuple[str, Row] | None:
+        """The stream and the event that ``record`` is; None: its device sent it before.
+        ``now_ns``: when it was read; ``device``: of a record that names none.
 
         Raises:
             BadRecord: names what is wrong.
@@ -63,7 +70,7 @@ class RecordFields:
                 name: read_text(attrs[name], kind, name) for name, kind in schema.attrs.items()
             }
             id_ = read_text(id_, "int", r.ID)
-        return stream, checked_row(
+        row = checked_row(
             schema,
             now_ns if given is None else self._ns(given, r.TS),
             None if until is None else self._ns(until, r.TE),
@@ -72,6 +79,26 @@ class RecordFields:
             attrs,
             None if given is None else self.device_of(record, device),
         )
+        if self.counters is not None:
+            number = self._number(record, self.counters.bits)
+            content = row if given is not None else row._replace(ts=0, te=0)
+            name = f"{stream} {self._field(record, r.CLOCK) or device}"
+            if self.counters.is_copy(name, number, row.ts, content):
+                return None
+        return stream, row
+
+    def _number(self, record: Mapping[str, Any], bits: int) -> int | None:
+        number = self._field(record, r.SEQ)
+        if self.texts:
+            number = read_text(number, "int", r.SEQ)
+        if number is not None and (type(number) is not int or not 0 <= number < 1 << bits):
+            raise BadRecord(f"seq {number!r:.50} is no number of {bits} bits, as seq_bits says")
+        return number
+
+    def count_in(self, counts: Counter[str]) -> None:
+        """What is found of the devices' numbers is counted there."""
+        if self.counters is not None:
+            self.counters.counts = counts
 
     def device_of(self, record: Mapping[str, Any], device: str) -> str | None:
         """Who stamped a record; raises BadRecord: its ``clock`` is no name."""
@@ -99,7 +126,7 @@ def read_fields(
     table: Table, schemas: Mapping[str, StreamSchema], *, texts: bool = False,
     devices: bool = False,
 ) -> RecordFields:  # fmt: skip
-    """The settings ``stream time_unit map`` of an input."""
+    """The settings ``stream time_unit map seq_bits`` of an input."""
     stream = table.text("stream", next(iter(schemas)), among=list(schemas))
     unit = table.text("time_unit", "ns", among=list(NS_PER))
     inner = table.table("map")
@@ -109,9 +136,15 @@ def read_fields(
         if name not in names:
             raise inner.wrong(name, f"no such field{did_you_mean(name, names)}")
         found[name] = inner.text(name)
+    bits = table.integer("seq_bits", 0)
+    if bits and bits not in SEQ_BITS:
+        raise table.wrong("seq_bits", f"a counter has {', '.join(map(str, SEQ_BITS))} bits")
+    if r.SEQ in found and not bits:
+        raise inner.wrong(r.SEQ, "needs seq_bits in [[input]]: of how many bits the counter is")
     return RecordFields(
-        schemas=schemas, stream=stream, time_unit=unit, map=found, texts=texts, devices=devices
-    )
+        schemas=schemas, stream=stream, time_unit=unit, map=found, texts=texts, devices=devices,
+        counters=DeviceCounters(bits) if bits else None,
+    )  # fmt: skip
 
 
 def instant_ns(value: Any, unit: str) -> int:

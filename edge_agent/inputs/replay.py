@@ -197,6 +197,8 @@ def replay_input(table: Table, around: Surroundings) -> ReplayInput:
     pace = table.number("pace", 1.0)
     restamp = table.flag("restamp", False)
     fields = read_fields(table, around.schemas, texts=form == "csv")
-    return ReplayInput(
+    found = ReplayInput(
         folder / name, form, pace, restamp=restamp, fields=fields, wall_ns=around.wall_ns
     )
+    fields.count_in(found.counts)
+    return found

@@ -121,3 +121,33 @@ def test_peers_whose_numbers_wrap_through_a_kill(field: Field, declared: bool) -
         net[each["key"]["source"], str(each["window"])] += sign * each["value"]["n"]
     assert set(net.values()) == {100}
     assert len(net) >= 6 * len(bits)
+
+
+@pytest.mark.timeout(120)
+def test_an_agent_counts_what_its_device_has_lost(field: Field) -> None:
+    """Numbers of 8 bits on standard input: two are lost, one comes twice, one is left out as 0."""
+    field.site()
+    server = field.serve()
+    name = field.agent_file("d", '[[input]]\nkind = "stdin"\nseq_bits = 8\nmap = { seq = "n" }\n')
+    field.change(name, "[agent]", '[agent]\nstatus = "status.json"')
+    agent = field.fed(name)
+    begun = time.time_ns()
+    lines = []
+    for number in range(600):
+        record = {"n": number % 256, "ts": begun + number, "v": number}
+        if number == 256:
+            del record["n"]
+        if number in (100, 300):
+            continue
+        lines += [json.dumps(record)] * (1 + (number == 400))
+    agent.feed(*lines)
+    agent.finish()
+    status = json.loads((field.folder / "status.json").read_text())
+    found = {k: v for k, v in status["inputs"]["stdin"].items() if k.startswith("device")}
+    assert found == {"device_lost": 2, "device_copies": 1, "device_unnumbered": 1}
+    server.end()
+    exported = field.start("log", "export", "site.log", "--out", "o.jsonl")
+    assert exported.end(None) == 0
+    rows = [json.loads(line) for line in (field.folder / "o.jsonl").read_text().splitlines()]
+    values = [row["attrs"]["v"] for row in rows if row.get("kind", "event") == "event"]
+    assert values == [number for number in range(600) if number not in (100, 300)]

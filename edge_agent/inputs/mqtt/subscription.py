@@ -64,7 +64,8 @@ class PayloadFields:
         if len(records) > EVENTS_MAX:
             raise BadRecord(f"{len(records)} events in one message; the most are {EVENTS_MAX}")
         said = dict(zip(self.parts, topic.split("/"), strict=False))
-        return [self.fields.event(self._record(each, said), now_ns, topic) for each in records]
+        read = (self.fields.event(self._record(each, said), now_ns, topic) for each in records)
+        return [each for each in read if each is not None]
 
     def _record(self, found: Any, said: Mapping[str, str]) -> dict[str, Any]:
         if isinstance(found, dict):
@@ -315,5 +316,6 @@ def mqtt_input(table: Table, around: Surroundings) -> MqttInput:
     found = MqttInput(
         around.name, settings, tls, payloads, backoff, around.wall_ns, retained=retained
     )
+    fields.count_in(found.counts)
     found.stamped = stamping_outlet(stamping, fields, around, found.counts)
     return found
