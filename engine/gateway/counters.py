@@ -108,6 +108,19 @@ class Counters:
             parts.append((number, part._replace(first_seq=number)) if number >= 0 else (None, part))
         return sorted(parts, key=lambda part: part[0] is not None)
 
+    def border(self, source: Source, stream: int, number: int) -> int:
+        """A number that a promise or the end of a stream names, in 64 bits."""
+        schema, numbering = source.schemas[stream], self._numbering
+        name = (source.site, source.name, schema.name, 0)
+        if numbering is None or self._starts.get(name) != source.incarnation:
+            return number
+        modulus = 1 << numbering.bits(name)
+        if not number < modulus or modulus == 1:
+            return number
+        newest = source.lanes[stream].received.newest
+        by = (number - newest) % modulus
+        return newest + by - (modulus if by > modulus // 2 else 0)
+
     def found(self, source: Source) -> tuple[CountedLane, ...]:
         """What was found of the numbers of ``source`` since its start, by stream."""
         if self._numbering is None:

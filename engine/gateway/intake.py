@@ -352,7 +352,8 @@ class Intake:
             raise WireError("stream", "a promise for a stream that was not declared")
         if not source.announced:
             self._announce(source, site, None, promise.ts, arrival)
-        for stream, next_seq in promise.streams:
+        for stream, named in promise.streams:
+            next_seq = self._border(source, stream, named)
             promised = GatewayPromise(promise.type, next_seq, promise.ts)
             # Numbers that are not resent may be lost: then only the engine can give them up.
             if not source.resend or next_seq <= source.lanes[stream].received.next:
@@ -363,6 +364,9 @@ class Intake:
                 kept = room and source.promises.wait(stream, promised)
                 self._promises += source.promises.keys - before
                 self._counts[*source.key, "promise_waited" if kept else "promise_dropped"] += 1
+
+    def _border(self, source: Source, stream: int, number: int) -> int:
+        return self._counters.border(source, stream, number) if source.counts_itself else number
 
     def _proven(self, source: Source, site: Site, stream: int, arrival: int) -> None:
         """Records the promises that waited for the numbers which have just come."""
@@ -399,8 +403,8 @@ class Intake:
             self._announce(source, site, None, eos.ts, arrival)
         source.ended = True
         self.pull_back.ended(source, arrival)
-        for schema, next_seq in zip(source.schemas, eos.next_seqs, strict=True):
-            row = one_row(eos.ts)
+        for stream, (schema, named) in enumerate(zip(source.schemas, eos.next_seqs, strict=True)):
+            row, next_seq = one_row(eos.ts), self._border(source, stream, named)
             site.builder.add(
                 Part(Kind.EOS, arrival, row, source.name, schema.name, next_seq, source.incarnation)
             )

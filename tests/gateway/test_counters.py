@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from edge_agent import messages as m
+from edge_agent.records import Kind
 from engine.gateway.core import Recalled
 from tests.gateway.conftest import SYNC, Bench
 from tests.gateway.conftest import a_hello as an_agents_hello
@@ -148,6 +149,22 @@ def test_a_start_that_says_the_same_incarnation_loses_nothing() -> None:
     found = recorded(finished(bench))
     assert [row[1] for row in found] == [*range(20), *range(100, 125)]
     assert count(bench, "reused") == 20
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_promises_and_ends_name_numbers_of_the_counter(declared: bool) -> None:
+    bench = Bench(seq_bits={"": 8} if declared else {})
+    joined(bench)
+    sent = messages([(n, 1000 * n, n) for n in range(300)], 8)
+    promises = [m.Promise(1 + k, ts, None, ((0, n % 256),)) for k, (n, ts) in
+                enumerate(((290, 290_000), (300, 299_000)))]  # fmt: skip
+    bench.say("c", SYNC, *sent[:280], *sent[281:290], promises[0], *sent[290:])
+    assert not [row for row in bench.log.rows("kind") if row[0] == Kind.POG]
+    bench.say("c", sent[280], promises[1], m.Eos(3, 300_000, (44,)))
+    finished(bench)
+    rows = bench.log.rows("kind", "seq", "ts")
+    assert [row[1:] for row in rows if row[0] == Kind.POG] == [(290, 290_000), (300, 299_000)]
+    assert [row[1] for row in rows if row[0] == Kind.EOS] == [300]
 
 
 def test_numbers_that_do_not_fit_are_refused() -> None:
