@@ -23,6 +23,7 @@ _NAMES: Final = {
     "simulate": "Only a scenario's arrival log.",
     "new": "Writes a scenario file to begin with.",
     "check": "Reads a scenario file, says what is wrong.",
+    "look": "What is in a file, and how to go on.",
     "query": "Answers queries over a trace or log.",
     "order": "The events in order, with ref, release and late.",
     "compare": "Which order suits a recording.",
@@ -98,6 +99,10 @@ def _command(name: str) -> Any:
             from engine.cli.validate_command import validate_setup
 
             return validate_setup
+        case "look":
+            from engine.cli.look_command import look_at
+
+            return look_at
         case "clocks":
             from engine.cli.clocks_command import show_clocks
 

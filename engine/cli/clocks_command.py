@@ -19,7 +19,7 @@ from engine.apps.validate.logs.clocks_page import (
     headline,
     write_clocks,
 )
-from engine.cli.options import InputOptions, takes_options, typed
+from engine.cli.options import InputOptions, ending_with_a_command, takes_options, typed
 from engine.cli.terminal import PlainConsole, watched
 from engine.cli.visible import json_out
 from engine.cli.work_folder import work_folder
@@ -55,7 +55,8 @@ def show_clocks(
     if out is not None:
         check_new_page(out, (HTML, JSON))
     with work_folder(None) as folder, watched("reading", quiet=quiet) as advanced:
-        given = prepare(source, folder, read.form(), hold=True)
+        with ending_with_a_command(source, read.form()):
+            given = prepare(source, folder, read.form(), hold=True)
         arrives = given.log.arrival_given
         found = clock_reports(given.log, arrival_given=arrives, advanced=advanced)
     if out is not None:

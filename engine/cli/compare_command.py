@@ -17,7 +17,7 @@ from engine.apps.compare.measure import Advanced, Reading
 from engine.apps.compare.page import HTML, JSON, NO_ARRIVALS, write_comparison
 from engine.apps.report.numbers import as_json, plain, versions
 from engine.apps.report.page.document import check_new_page
-from engine.cli.options import InputOptions, read_share, takes_options, typed
+from engine.cli.options import InputOptions, ending_with_a_command, read_share, takes_options, typed
 from engine.cli.query_commands import Input
 from engine.cli.terminal import PlainConsole, print_compiling, watched
 from engine.cli.visible import json_out
@@ -85,7 +85,8 @@ def compare_orders(
         return watched(what, quiet=quiet)
 
     with work_folder(None) as folder:
-        given = prepare(source, folder, read.form())
+        with ending_with_a_command(source, read.form()):
+            given = prepare(source, folder, read.form())
         print_compiling(quiet=quiet)
         found = compare(
             given.directory,

@@ -22,6 +22,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "slackwater check shop.toml --set link.loss=0.1",
         "slackwater check --metrics",
     ),
+    "look": ("slackwater look rows.csv",),
     "query": (
         "slackwater query 'EVENT SEQ(A a, B b) WITHIN 5 s' --input trace.jsonl --time-unit ms",
         "slackwater query 'SELECT avg(v) FROM events WINDOW TUMBLING 1 s' --input rows.csv",

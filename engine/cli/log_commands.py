@@ -16,7 +16,13 @@ from edge_agent.errors import did_you_mean
 from edge_agent.records import DEFAULT_SITE
 from edge_agent.standard_streams import taking_name
 from engine.cli.examples import epilog
-from engine.cli.options import BadLineOptions, InputOptions, bad_file, takes_options
+from engine.cli.options import (
+    BadLineOptions,
+    InputOptions,
+    bad_file,
+    ending_with_a_command,
+    takes_options,
+)
 from engine.cli.terminal import PlainConsole, watched
 from engine.cli.visible import json_out, print_stderr, visible
 from engine.core.errors import UserError
@@ -68,7 +74,8 @@ def import_log(
     if letters is None and bad.on_bad == "skip":
         letters = bad_file(out)
     log = open_input(source, read.form(), bad.on_bad, letters)
-    frames, records = _write_log(log, out, quiet=quiet)
+    with ending_with_a_command(source, read.form()):
+        frames, records = _write_log(log, out, quiet=quiet)
     _print_bad(source, log.bad_count, letters)
     for line in of_counted(log.counted):
         print_stderr(f"warning: {line}\n")

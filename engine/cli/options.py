@@ -8,6 +8,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
@@ -21,6 +22,7 @@ from engine.core.extras import need
 from engine.hosts.options import CommandOption
 from engine.hosts.pipeline import Host
 from engine.log.input.input_read import SORTS, InputForm
+from engine.log.input.lines import STDIN
 from engine.log.input.numbering import BITS
 from engine.log.record.times import DEFAULT_UNIT
 
@@ -204,6 +206,29 @@ class InputOptions:
             self.timezone,
             parse_seq_bits(self.seq_bits),
         )
+
+
+@contextmanager
+def ending_with_a_command(source: str, form: InputForm) -> Iterator[None]:
+    """A refusal within ends with the command that reads the input, where looking at it finds one.
+
+    Raises:
+        UserError: the refusal.
+    """
+    try:
+        yield
+    except UserError as error:
+        if source == STDIN:
+            raise
+        from engine.log.input.look import look  # noqa: PLC0415 - of few calls
+
+        try:
+            found = look(source, form)
+        except UserError:
+            raise error from None
+        if found.fault or not found.options:
+            raise
+        raise UserError(f"{error}\nthis reads it: {typed()} {shlex.join(found.options)}") from error
 
 
 @dataclass(frozen=True)

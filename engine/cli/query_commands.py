@@ -18,6 +18,7 @@ from engine.cli.options import (
     InputOptions,
     ReportOptions,
     bad_file,
+    ending_with_a_command,
     print_against,
     takes_options,
     typed,
@@ -218,7 +219,8 @@ def _run(
     hold = run.work is None and host.master is None
     verb = "processing" if request.plans else "ordering"
     with work_folder(run.work) as folder:
-        given = prepare(source, folder, form, run.bad.on_bad, letters, hold=hold)
+        with ending_with_a_command(source, form):
+            given = prepare(source, folder, form, run.bad.on_bad, letters, hold=hold)
         before(given)
         parts = host.store(folder / "parts", is_kept=is_kept)
         print_compiling(quiet=run.quiet)

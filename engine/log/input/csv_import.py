@@ -36,7 +36,7 @@ from engine.log.input.row_import import (
     time_faults,
 )
 from engine.log.record.record_rules import TIME_FIELDS, Fault
-from engine.log.record.times import Times
+from engine.log.record.times import Times, instants_of, is_date
 from engine.log.record.trace_record import INT64_MIN, INT_FIELDS
 
 # Types of CSV's columns, from all of their values; and its rows in those types.
@@ -215,7 +215,7 @@ class CsvRead(RowRead):
     def _batches(self) -> Iterator[RowBatch]:
         form = read_form(self.path, self.form.delimiter, self.form.header)
         plan, types = self._learn(form)
-        for text in _text_batches(self.path, form):
+        for text in text_batches(self.path, form):
             yield typed_rows(text, plan, types, self._times)
 
     def _learn(self, form: Form) -> tuple[ColumnPlan, dict[str, str]]:
@@ -228,7 +228,7 @@ class CsvRead(RowRead):
             comma=form.delimiter != ",",
         )  # fmt: skip
         ours = not by_name
-        for text in _text_batches(self.path, form):
+        for text in text_batches(self.path, form):
             columns.learn(text.columns)
             ours = ours or any_kind(text.columns[r.KIND])
         return plan if ours else foreign, columns.found
@@ -255,6 +255,31 @@ def read_form(path: str, delimiter: str | None, header: Sequence[str] | None) ->
     Raises:
         UserError: the first line names no columns, or is none.
     """
+    cells, sign, padded = _first_line(path, delimiter)
+    guessed = _names_of(cells) if header is None else None
+    if guessed is not None:
+        raise UserError(
+            f"{path}:1: the first line names no columns; name them, as in --header "
+            f"{','.join(guessed)}"
+        )
+    if header is not None and len(header) != len(cells):
+        raise UserError(f"{path}:1: --header names {len(header)} columns, there are {len(cells)}")
+    names = [name.strip() if padded else name for name in header or cells]
+    keys = [name or f"{_MARK}{number}" for number, name in enumerate(names)]
+    return Form(names, keys, sign, 2 if header is None else 1, padded)
+
+
+def header_names(path: str, delimiter: str | None) -> list[str] | None:
+    """Names for the columns of a file whose first line names none; None: it does.
+
+    Raises:
+        UserError: as of ``read_form``.
+    """
+    return _names_of(_first_line(path, delimiter)[0])
+
+
+def _first_line(path: str, delimiter: str | None) -> tuple[list[str], str, bool]:
+    """Cells, delimiter, and whether blanks follow the delimiter."""
     with open_bytes(path) as stream:
         try:
             first = stream.readline(_BLOCK_BYTES)
@@ -272,16 +297,26 @@ def read_form(path: str, delimiter: str | None, header: Sequence[str] | None) ->
         cells = next(csv.reader(io.StringIO(line), delimiter=sign, skipinitialspace=padded))
     except csv.Error as error:
         raise UserError(f"{path}:1: the line that must name the columns: {error}") from error
-    if header is None and len(cells) > 1 and all(_NUMBER.fullmatch(cell.strip()) for cell in cells):
-        raise UserError(
-            f"{path}:1: the first line names no columns; name them, as in --header "
-            f"{','.join(['ts', *(f'c{number}' for number in range(2, len(cells) + 1))])}"
-        )
-    if header is not None and len(header) != len(cells):
-        raise UserError(f"{path}:1: --header names {len(header)} columns, there are {len(cells)}")
-    names = [name.strip() if padded else name for name in header or cells]
-    keys = [name or f"{_MARK}{number}" for number, name in enumerate(names)]
-    return Form(names, keys, sign, 2 if header is None else 1, padded)
+    return cells, sign, padded
+
+
+def _names_of(cells: Sequence[str]) -> list[str] | None:
+    """Names for ``cells``, if these are values: numbers alone, or a time among them."""
+    texts = pa.array([cell.strip() for cell in cells], pa.string())
+    _, no_time = instants_of(texts, None)
+    numbers = [bool(_NUMBER.fullmatch(cell.strip())) for cell in cells]
+    times = [
+        place for place, cell in enumerate(cells)
+        if cell.strip() and (place not in no_time or (numbers[place] and is_date(cell)))
+    ]  # fmt: skip
+    if not times and not (len(cells) > 1 and all(numbers)):
+        return None
+    names = [f"c{number}" for number in range(1, len(cells) + 1)]
+    names[times[0] if times else 0] = r.TS
+    words = [place for place, each in enumerate(numbers) if not each and place not in times]
+    if words:
+        names[words[0]] = r.SOURCE
+    return names
 
 
 class _Marked:
@@ -340,7 +375,7 @@ class _Numbered:
         return rows
 
 
-def _text_batches(path: str, form: Form) -> Iterator[Text]:
+def text_batches(path: str, form: Form) -> Iterator[Text]:
     """The file block by block; rows without any value are left out."""
     numbered = _Numbered(form.first)
     empty = {name: pa.array([], pa.string()) for name in form.keys}

@@ -92,7 +92,7 @@ class Flat:
                 self._assign(at, inner, record, attrs)
             elif type(inner) is dict:
                 self._nested(at, called, inner, record, attrs)
-            elif self._attrs is None or called in self._attrs:
+            elif self._attrs is None or called in self._attrs or at in self._attrs:
                 attrs.setdefault(called, inner)
 
     def _assign(self, key: str, value: Any, record: dict[str, Any], attrs: dict[str, Any]) -> None:
@@ -127,13 +127,18 @@ class Flat:
             )
 
 
-def _keys(given: dict[str, Any], path: str = "") -> Iterator[str]:
-    """The keys of an object and of those in it, but not of an instant."""
+def values_by_path(given: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """Keys of an object and of those in it, with points, and their values; instants are whole."""
     for key, value in given.items():
-        if type(value) is dict and type(_stamp(value)) is dict:
-            yield from _keys(value, f"{path}{key}.")
+        inner = _stamp(value) if type(value) is dict else value
+        if type(inner) is dict:
+            yield from values_by_path(inner, f"{path}{key}.")
         else:
-            yield path + key
+            yield path + key, inner
+
+
+def _keys(given: dict[str, Any]) -> Iterator[str]:
+    return (path for path, _ in values_by_path(given))
 
 
 def _stamp(value: dict[str, Any]) -> Any:

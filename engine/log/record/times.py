@@ -311,6 +311,36 @@ class Times:
             )
 
 
+def dates_in(numbers: np.ndarray) -> str | None:
+    """The unit in which most of the numbers are dates since 1970, if there is one."""
+    for unit in ("ns", "us", "ms", "s"):
+        if len(numbers) and _are_dates(numbers, unit).mean() >= _MOSTLY:
+            return unit
+    return None
+
+
+def instant_text(ns: int) -> str:
+    """An instant as people write it, in UTC.
+
+    >>> instant_text(1_772_352_000_250_000_000)
+    '2026-03-01T08:00:00.25Z'
+    """
+    text = str(np.datetime64(ns, "ns"))
+    return text.rstrip("0").rstrip(".") + "Z"
+
+
+def is_date(text: str) -> bool:
+    """Whether a number written as text is a date in some unit.
+
+    >>> is_date("1772352000.25"), is_date("17")
+    (True, False)
+    """
+    try:
+        return dates_in(np.array([float(text.replace(",", "."))])) is not None
+    except ValueError:
+        return False
+
+
 def _are_dates(numbers: np.ndarray, unit: str) -> np.ndarray:
     seconds = numbers * (NS_PER[unit] / _NS_PER_S)
     return np.asarray((seconds >= _DATES_S[0]) & (seconds < _DATES_S[1]))

@@ -1,0 +1,326 @@
+"""What is in a file that nobody has described yet: its columns, and the options that read it.
+
+A sample of rows is looked at. Which column is what follows from its name and its values; every
+guess has a reason, and none is used before the user has seen it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from edge_agent import records as r
+from engine.core.errors import UserError
+from engine.core.frame import ATTR_PREFIX
+from engine.core.units import INT64_MAX
+from engine.log.describe import LogSummary, describe
+from engine.log.input.csv_import import ColumnTypes, header_names, read_form, text_batches
+from engine.log.input.flat import values_by_path
+from engine.log.input.input_log import input_kind, open_input
+from engine.log.input.input_read import InputForm, InputKind
+from engine.log.input.lines import read_chunks, table_files
+from engine.log.input.parquet_import import ParquetParts
+from engine.log.input.row_import import FIELDS
+from engine.log.record.times import dates_in, instants_of
+from engine.log.record.trace_record import INT64_MIN, parse
+
+SAMPLE_ROWS: Final = 2_000
+SAMPLES: Final = 3
+_TRIES: Final = 6
+_NAMES: Final[dict[str, tuple[str, ...]]] = {
+    r.ARRIVAL: (
+        "arrival", "arrivaltime", "receivedat", "received", "receivetime", "recvtime", "rxtime",
+        "ingestedat", "ingesttime", "servertime", "gatewaytime",
+    ),
+    r.TS: (
+        "ts", "timestamp", "eventtime", "devicetime", "time", "datetime", "measuredat",
+        "recordedat", "occurredat", "stamp", "when", "zeitstempel", "zeit", "datum", "date", "t",
+    ),
+    r.SOURCE: (
+        "source", "sourceid", "deviceid", "deveui", "device", "devicename", "sensorid", "sensor",
+        "sensorname", "host", "hostname", "nodeid", "node", "stationid", "station", "entityid",
+        "machineid", "machine", "readerid", "reader", "vehicleid", "dev",
+    ),
+    r.SEQ: (
+        "seq", "sequence", "seqno", "sequencenumber", "counter", "fcnt", "framecounter", "msgno",
+        "messageno", "packetno", "packetnumber", "sampleno",
+    ),
+    r.TYPE: ("type", "event", "eventtype", "eventname", "measurement"),
+}  # fmt: skip
+"""How devices, gateways and databases call what a record calls so; the first are the likeliest."""
+_NO_EVENT_TIME: Final = ("start", "stop", "end")
+UNFIT: Final = ("list", "mixed")
+"""Types of what is no attribute."""
+_TYPES_MAX: Final = 50
+_REMEDIES: Final = re.compile(r"--(time-unit|sort) ([a-z]+)")
+"""Options that a refusal names with their value."""
+
+
+class Column(Struct):
+    """One column or key: ``type`` (time, int, number, bool, text, list), as what it is read.
+
+    ``unit``: of times that are numbers; None: they are dates, or no times.
+    """
+
+    name: str
+    type: str
+    samples: list[str]
+    unit: str | None = None
+    field: str | None = None
+    why: str = ""
+
+
+class Look(Struct):
+    """What was found: the columns, the form that reads the input, and what is in it then.
+
+    ``options``: words of the command line for ``form``. ``fault``: why it cannot be read even so.
+    """
+
+    kind: str
+    columns: list[Column]
+    form: InputForm
+    options: list[str] = field(default_factory=list)
+    summary: LogSummary | None = None
+    fault: str | None = None
+
+
+def look(source: str, given: InputForm) -> Look:
+    """What is in ``source``.
+
+    Args:
+        source: path of a file, a folder of Parquet files or an arrival log.
+        given: what the user says of it; only the rest is guessed.
+
+    Raises:
+        UserError: it cannot be read at all.
+    """
+    kind = input_kind(source)
+    if kind is InputKind.LOG:
+        found = Look(str(kind), [], given)
+        found.summary = describe(open_input(source, given))
+        return found
+    form = given if kind is not InputKind.CSV or given.header else _headed(source, given)
+    columns = [_column(*each) for each in _samples(source, kind, form).items()]
+    found = Look(str(kind), columns, _guessed(columns, form))
+    found.options = options_of(given, found.form)
+    for _ in range(_TRIES):
+        try:
+            found.summary, found.fault = describe(open_input(source, found.form)), None
+        except UserError as error:
+            found.fault = str(error)
+            better = _repaired(found.form, found.fault)
+            if better == found.form:
+                break
+            found.form = better
+            found.options = options_of(given, better)
+        else:
+            break
+    return found
+
+
+def options_of(given: InputForm, form: InputForm) -> list[str]:
+    """The words of the command line that make ``form`` of ``given``."""
+    words: list[str] = []
+    for option in ("header", "attrs"):
+        names = getattr(form, option)
+        if names is not None and names != getattr(given, option):
+            words += [f"--{option}", ",".join(names)]
+    for target, column in form.mapping.items():
+        if given.mapping.get(target) != column:
+            words += ["--map", f"{target}={column}"]
+    for stream, bits in form.seq_bits.items():
+        if given.seq_bits.get(stream) != bits:
+            words += ["--seq-bits", f"{stream}={bits}" if stream else str(bits)]
+    for name in ("unit", "sort", "delimiter", "timezone"):
+        value = getattr(form, name)
+        if value is not None and value != getattr(given, name):
+            words += [f"--{'time-unit' if name == 'unit' else name}", value]
+    return words
+
+
+def _repaired(form: InputForm, fault: str) -> InputForm:
+    """``form`` with the options that a refusal names."""
+    for option, value in _REMEDIES.findall(fault):
+        name = option.replace("time-", "")
+        if getattr(form, name) is None:
+            return replace(form, **{name: value})
+    return form
+
+
+def _headed(source: str, form: InputForm) -> InputForm:
+    """``form`` with names of columns, where the first line has none."""
+    names = header_names(source, form.delimiter)
+    return form if names is None else replace(form, header=names)
+
+
+# A sample of rows, by column or key.
+
+
+def _samples(source: str, kind: InputKind, form: InputForm) -> dict[str, list[Any]]:
+    rows: dict[str, list[Any]] = {}
+    if kind is InputKind.CSV:
+        csv = read_form(source, form.delimiter, form.header)
+        text = next(text_batches(source, csv))
+        named = zip(csv.names, csv.keys, strict=True)
+        return {
+            name: text.columns[key].slice(0, SAMPLE_ROWS).to_pylist() for name, key in named if name
+        }
+    if kind is InputKind.PARQUET:
+        table = ParquetParts(source, table_files(source))
+        for batch in islice(table.parts(table.schema.names), 1):
+            part = batch.slice(0, SAMPLE_ROWS)
+            rows |= {
+                each.name: _plain(column)
+                for each, column in zip(part.schema, part.columns, strict=True)
+            }
+        return rows
+    for count, one in enumerate(islice(_objects(source), SAMPLE_ROWS)):
+        for path, value in values_by_path(one):
+            rows.setdefault(path, [None] * count).append(value)
+        for values in rows.values():
+            values.extend([None] * (count + 1 - len(values)))
+    return rows
+
+
+def _plain(column: pa.Array) -> list[Any]:
+    """Values as they are, instants as text."""
+    if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
+        texts = pc.strftime(column.cast(pa.timestamp("ns")), "%Y-%m-%dT%H:%M:%SZ")
+        return list(texts.to_pylist())
+    return list(column.to_pylist())
+
+
+def _objects(source: str) -> Iterator[dict[str, Any]]:
+    for chunk in read_chunks(source, source):
+        for index, text in enumerate(chunk.texts):
+            try:
+                value = None if index in chunk.faults else parse(text)
+            except ValueError:
+                continue  # the reader says what is wrong with it
+            if isinstance(value, dict):
+                yield value
+
+
+# What a column is.
+
+
+def _column(name: str, values: list[Any]) -> Column:
+    some = [_sound(value) for value in values if value is not None]
+    samples = list(dict.fromkeys(_shown(value) for value in some[:100]))[:SAMPLES]
+    type_, unit = _type_of(some)
+    return Column(name, type_, samples, unit)
+
+
+def _sound(value: Any) -> Any:
+    """``value`` as it can be held: the reader says what is wrong with others."""
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if type(value) is int:
+        return min(max(value, INT64_MIN), INT64_MAX)
+    return value
+
+
+def _shown(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return text if len(text) <= 32 else text[:31] + "\N{HORIZONTAL ELLIPSIS}"
+
+
+def _type_of(values: Sequence[Any]) -> tuple[str, str | None]:
+    """The type of the values, and the unit of times that are numbers."""
+    kinds = set(map(type, values))
+    if not values:
+        return "empty", None
+    if kinds == {bool}:
+        return "bool", None
+    if kinds <= {int, float}:
+        return _number_type(np.array(values, np.float64), whole=kinds == {int})
+    if kinds != {str}:
+        return ("list" if kinds & {list, dict} else "mixed"), None
+    column = pa.array(values, pa.string())
+    narrow = ColumnTypes(["x"], None, comma=True)
+    narrow.learn({"x": column})
+    found = narrow.found["x"]
+    if found in ("int", "float", "comma"):
+        numbers = pc.replace_substring(column, ",", ".").cast(pa.float64())
+        return _number_type(numbers.to_numpy(zero_copy_only=False), whole=found == "int")
+    if found == "bool":
+        return "bool", None
+    _, faults = instants_of(column, None)
+    return ("time" if 2 * len(faults) < len(values) else "text"), None
+
+
+def _number_type(values: np.ndarray, *, whole: bool) -> tuple[str, str | None]:
+    unit = dates_in(values)
+    if unit is not None:
+        return "time", unit
+    return ("int" if whole else "number"), None
+
+
+def _guessed(columns: list[Column], form: InputForm) -> InputForm:
+    """Marks which column is what, and gives the form that says so."""
+    mapping = dict(form.mapping)
+    for target, name in mapping.items():
+        for each in columns:
+            if each.name == name and not target.startswith(ATTR_PREFIX):
+                each.field, each.why = target, "as --map says"
+    for each in columns:
+        if each.name in FIELDS and each.name not in mapping and each.field is None:
+            each.field, each.why = each.name, "named so"
+    fits: dict[str, Callable[[Column], bool]] = {
+        r.ARRIVAL: lambda each: each.type == "time",
+        r.TS: lambda each: each.type in ("time", "int", "number"),
+        r.SOURCE: lambda each: each.type in ("text", "int"),
+        r.SEQ: lambda each: each.type == "int",
+        r.TYPE: lambda each: each.type == "text" and len(each.samples) <= _TYPES_MAX,
+    }
+    for target in (r.TS, r.ARRIVAL, r.SOURCE, r.SEQ, r.TYPE):
+        if any(each.field == target for each in columns):
+            continue
+        free = [each for each in columns if each.field is None and fits[target](each)]
+        best = min(free, key=lambda each: _rank(each.name, target), default=None)
+        why = "by its name"
+        if best is not None and _rank(best.name, target) == _NO_RANK:
+            best = None
+        if best is None and target == r.TS:
+            best, why = _only_time(free), "the only time"
+        if best is not None:
+            best.field = target
+            best.why = why if best.unit is None else f"{why}, dates in {best.unit}"
+            mapping[target] = best.name
+    units = [each.unit for each in columns if each.field in (r.TS, r.ARRIVAL) and each.unit]
+    unit = form.unit or next((each for each in units if each != "ns"), None)
+    attrs = form.attrs
+    if attrs is None and any(each.type in UNFIT for each in columns):
+        attrs = [each.name for each in columns if each.field is None and each.type not in UNFIT]
+    return replace(form, mapping=mapping, unit=unit, attrs=attrs)
+
+
+_NO_RANK: Final = 1_000
+
+
+def _rank(name: str, target: str) -> int:
+    """How likely a column of this name is the field; small is likely."""
+    whole, last = (
+        re.sub(r"[^a-z0-9]", "", each.lower()) for each in (name, name.rpartition(".")[2])
+    )
+    known = _NAMES[target]
+    places = [known.index(each) for each in (whole, last) if each in known]
+    return min(places, default=_NO_RANK)
+
+
+def _only_time(columns: Sequence[Column]) -> Column | None:
+    """A column of times that is not where a range begins or ends, if there is one alone."""
+    times = [
+        each for each in columns
+        if each.type == "time" and not each.name.lower().strip("_").startswith(_NO_EVENT_TIME)
+    ]  # fmt: skip
+    return times[0] if len(times) == 1 else None

@@ -1,0 +1,117 @@
+"""``slackwater look``: what is in a file, and a command that works when it is pasted."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from engine.cli.app import run
+
+SENSORS = ("s0", "s1")
+EU = "\ufeffZeitstempel;Sensor;Temperatur\n" + "".join(
+    f"01.03.2026 08:00:{second:02d},500;{SENSORS[second % 2]};2{second % 3},25\n"
+    for second in range(20)
+)
+NESTED = "".join(
+    json.dumps(
+        {"device": {"id": SENSORS[n % 2]}, "timestamp": 1772352000000 + 500 * n,
+         "data": {"temp": 20 + n}, "tags": ["a"]}
+    ) + "\n"
+    for n in range(20)
+)  # fmt: skip
+GATEWAY = "received_at,device_id,counter,device_time,temp\n" + "".join(
+    f"2026-03-01T08:00:{n:02d}.3Z,{SENSORS[n % 2]},{n // 2},2026-03-01T08:00:{n:02d}Z,{n}.5\n"
+    for n in range(20)
+)
+NO_HEADER = "".join(f"{1772352000 + n}.250\t{SENSORS[n % 2]}\t{n}.5\n" for n in range(20))
+RESERVED = "time,host,select,a b\n" + "".join(
+    f"2026-03-01T08:00:{n:02d}Z,h,{n},1\n" for n in range(9)
+)
+FILES: dict[str, tuple[str, dict[str, str]]] = {
+    "eu.csv": (EU, {"Zeitstempel": "ts", "Sensor": "source"}),
+    "nested.jsonl": (NESTED, {"timestamp": "ts", "device.id": "source"}),
+    "gateway.csv": (
+        GATEWAY,
+        {"received_at": "arrival", "device_id": "source", "counter": "seq", "device_time": "ts"},
+    ),
+    "no-header.tsv": (NO_HEADER, {"ts": "ts", "source": "source"}),
+    "reserved.csv": (RESERVED, {"time": "ts", "host": "source"}),
+}
+
+
+def _rows(results: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in results.splitlines()]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_command_to_go_on_with_works_when_pasted(
+    name: str, here: Path, cli: Callable[..., Any]
+) -> None:
+    text, fields = FILES[name]
+    (here / name).write_text(text, encoding="utf-8")
+    shown = cli("look", name)
+    assert shown.code == 0, shown.err
+    told = json.loads(cli("look", name, "--json").out)
+    assert {each["name"]: each["read_as"] for each in told["columns"] if each["read_as"]} == fields
+    assert told["command"] in shown.out
+    command = shlex.split(told["command"])
+    assert command[0] == "slackwater"
+    ran = cli(*command[1:])
+    assert ran.code == 0, ran.err
+    rows = [row for row in _rows(ran.out) if row["op"] == "+"]
+    events = text.count("\n") - (name != "nested.jsonl") * (name != "no-header.tsv")
+    assert sum(row["value"]["count(*)"] for row in rows) >= events
+
+
+def test_what_is_in_a_file(here: Path, cli: Callable[..., Any]) -> None:
+    (here / "gateway.csv").write_text(GATEWAY, encoding="utf-8")
+    shown = cli("look", "gateway.csv").out
+    assert shown.startswith(
+        "gateway.csv: csv, 20 rows, 2026-03-01T08:00:00Z to 2026-03-01T08:00:19Z, 19 s long, "
+        "2 sources (s0, s1), 0 out of order\n"
+    )
+
+
+def test_timestamps_of_parquet_are_times(here: Path, cli: Callable[..., Any]) -> None:
+    when = pa.array([1_772_352_000_000 + n for n in range(5)], pa.timestamp("ms", "Europe/Berlin"))
+    table = pa.table({"host": ["a"] * 5, "load": [0.5] * 5, "measured": when})
+    pq.write_table(table, here / "t.parquet")
+    told = json.loads(cli("look", "t.parquet", "--json").out)
+    assert "--map ts=measured --map source=host" in told["command"]
+
+
+def test_where_a_range_begins_is_no_event_time(here: Path, cli: Callable[..., Any]) -> None:
+    (here / "r.csv").write_text("_start,_stop,_value\n2026-03-01,2026-03-02,1\n", encoding="utf-8")
+    ran = cli("look", "r.csv")
+    assert ran.code == 2
+    assert 'no column is "ts"' in ran.out
+
+
+def test_a_refusal_ends_with_the_command_that_works(
+    here: Path, cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "eu.csv").write_text(EU, encoding="utf-8")
+    typed = ["query", "SELECT avg(Temperatur) WINDOW TUMBLING 10 s", "--input", "eu.csv"]
+    monkeypatch.setattr(sys, "argv", ["slackwater", *typed])
+    ran = cli(*typed)
+    assert ran.code == 2
+    said, _, command = ran.err.strip().rpartition("\nthis reads it: ")
+    assert 'no column is "ts"' in said
+    assert command.endswith("--input eu.csv --map ts=Zeitstempel --map source=Sensor")
+    assert cli(*shlex.split(command)[1:]).code == 0
+
+
+def test_a_log_is_looked_at_as_it_is(here: Path, cli: Callable[..., Any]) -> None:
+    (here / "t.jsonl").write_text('{"ts": 1, "v": 2}\n{"ts": 5, "v": 3}\n', encoding="utf-8")
+    assert run(["log", "import", "t.jsonl", "--out", "t.log"]) == 0
+    shown = cli("look", "t.log")
+    assert shown.code == 0
+    assert "t.log: log, 2 rows, 4 ns long, 0 out of order" in shown.out
