@@ -10,7 +10,7 @@ from typing import Protocol
 
 from engine.core.units import unit_ns
 from engine.hosts.pipeline import Prepared, prepare
-from engine.log.input.input_read import InputForm, InputKind
+from engine.log.input.input_read import InputForm, InputKind, named_by_file
 from engine.log.input.numbering import read_seq_bits
 from engine.log.input.table_import import as_arrow
 from engine.log.record.times import DEFAULT_UNIT
@@ -26,7 +26,8 @@ class ArrowTable(Protocol):
 
 
 Columns = Mapping[str, Sequence[object]]
-Source = str | os.PathLike[str] | ArrowTable | Columns
+PathLike = str | os.PathLike[str]
+Source = PathLike | Sequence[PathLike] | ArrowTable | Columns
 
 
 class Input(ClosesItself):
@@ -94,6 +95,8 @@ def read(
     sort: str | None = None,
     timezone: str | None = None,
     seq_bits: int | Mapping[str, int] | None = None,
+    source_from: str | None = None,
+    stream_from: str | None = None,
     on_bad: str = "stop",
     dead_letter: str | os.PathLike[str] | None = None,
 ) -> Input:
@@ -101,7 +104,8 @@ def read(
 
     Args:
         source: path of a trace (``-``: standard input), a CSV or Parquet file, a folder of Parquet
-            files or an arrival log; or a table: of Arrow, pandas or polars, or a dict of columns.
+            files or an arrival log; a list of paths, a glob or a folder, whose rows are put in
+            order together; or a table: of Arrow, pandas or polars, or a dict of columns.
             Records stand in order of arrival, columns have the names of a trace's fields, and
             others become attributes.
         time_unit: of times that are numbers, of durations without one, and of results: ``ns us ms
@@ -113,6 +117,8 @@ def read(
         sort: ``arrival`` or ``ts`` puts the records of an unsorted input into order.
         timezone: of times that name none; None: UTC.
         seq_bits: numbers are counters of 8, 16 or 32 bits that wrap around; or these by stream.
+        source_from: ``name``: the name of each file becomes the source of its rows.
+        stream_from: the same for their stream.
         on_bad: ``stop`` at a bad line or row, or ``skip`` and count it.
         dead_letter: JSONL file for those skipped.
 
@@ -125,19 +131,29 @@ def read(
     """
     unit_ns(time_unit or DEFAULT_UNIT)
     form = InputForm(
-        time_unit, mapping or {}, attrs, delimiter, header, sort, timezone, read_seq_bits(seq_bits)
-    )
-    path = os.fspath(source) if isinstance(source, str | os.PathLike) else None
+        time_unit, mapping or {}, attrs, delimiter, header, sort, timezone, read_seq_bits(seq_bits),
+        named_by_file(source_from, stream_from),
+    )  # fmt: skip
+    paths = _paths(source)
     folder = Folder()
     try:
         letters = None if dead_letter is None else Path(dead_letter)
-        given = as_arrow(source) if path is None else path
+        given = as_arrow(source) if paths is None else paths
         prepared = prepare(given, folder.path, form, on_bad, letters)
     except BaseException:
         folder.close()
         raise
-    name = path or str(InputKind.TABLE)
+    name = ", ".join(paths or [str(InputKind.TABLE)])
     return Input(name, prepared, time_unit or DEFAULT_UNIT, folder)
+
+
+def _paths(source: Source) -> list[str] | None:
+    """The paths that ``source`` is; None: it is a table."""
+    if isinstance(source, str | os.PathLike):
+        return [os.fspath(source)]
+    if isinstance(source, Sequence) and all(isinstance(each, str | os.PathLike) for each in source):
+        return [os.fspath(each) for each in source]
+    return None
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from engine.scenario import Pass, Score
 RESULTS: Final = "results.jsonl"
 FILES: Final = ("report.html", "report.json", RESULTS, EVENTS, "against.html", "against.json")
 """What a folder of ``--report`` may hold."""
+_NAMED: Final = 3
 
 
 def check_report(into: Path) -> None:
@@ -47,7 +48,11 @@ def write_own_report(
         export_jsonl(made, into / RESULTS, queries=list(queries))
     keep_events(made.directory / "ordered", into)
     label = asked.order.partition(":")[0]
-    name = Path(asked.source).name if asked.source != "-" else "standard input"
+    name = ", ".join(
+        Path(file).name if file != "-" else "standard input" for file in asked.files[:_NAMED]
+    )
+    if len(asked.files) > _NAMED:
+        name += f" and {len(asked.files) - _NAMED} more"
     count = f"{len(queries)} quer{'y' if len(queries) == 1 else 'ies'}" if queries else "Order"
     score = Score((), facts={"excluded": list(asked.excluded)} if asked.excluded else {})
     return write_report(

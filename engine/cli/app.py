@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperCommand
 from typer.exceptions import TyperException
 
 from edge_agent.errors import refused
@@ -139,7 +141,46 @@ def _application(names: Sequence[str], *, loads: bool) -> typer.Typer:
                 name, short_help=_NAMES[name], epilog=epilog(name),
                 context_settings=theirs,
             )(found)  # fmt: skip
+    for group in (app, *(each.typer_instance for each in app.registered_groups)):
+        for each in group.registered_commands if group is not None else ():
+            each.cls = _OneValue
     return app
+
+
+class _OneValue(TyperCommand):
+    """A command of which an option that takes one value is given once."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not ctx.resilient_parsing:
+            _, _, found = self.make_parser(ctx).parse_args(args=list(args))
+            for option, times in Counter(found).items():
+                if (
+                    times > 1
+                    and option.nargs == 1
+                    and not (option.multiple or getattr(option, "is_flag", False))
+                ):
+                    raise UserError(
+                        f"{option.opts[0]} is given {times} times and takes one value; leave out "
+                        f"{'one' if times == 2 else 'all but one'}"
+                    )
+        return super().parse_args(ctx, args)
+
+
+def _several_inputs(arguments: Sequence[str]) -> list[str]:
+    """``--input a.csv b.csv``, as a shell writes out ``*.csv``, with an option for each file."""
+    words: list[str] = []
+    follows = ""  # --input: its value; a value: further ones
+    for word in arguments:
+        if word == "--input":
+            follows = "value"
+        elif follows == "value":
+            follows = "more"
+        elif follows == "more" and not word.startswith("-") and os.path.exists(word):  # noqa: PTH110 - a query may be no path at all
+            words.append("--input")
+        else:
+            follows = ""
+        words.append(word)
+    return words
 
 
 def _version(asked: bool) -> None:
@@ -201,7 +242,7 @@ def run(arguments: Sequence[str]) -> int:
         gc.freeze()  # modules stay
         gc.set_threshold(_NEW_OBJECTS)
         gc.enable()
-        code = app(list(arguments), prog_name="slackwater", standalone_mode=False)
+        code = app(_several_inputs(arguments), prog_name="slackwater", standalone_mode=False)
         sys.stdout.flush()  # a failure to write shows here, not at exit
     except KeyboardInterrupt:
         code = _INTERRUPTED

@@ -24,6 +24,7 @@ from engine.cli.terminal import PlainConsole, watched
 from engine.cli.visible import json_out
 from engine.cli.work_folder import work_folder
 from engine.hosts.pipeline import prepare
+from engine.log.input.several import files_of
 
 _WIDTH: Final = 200
 
@@ -32,7 +33,10 @@ _WIDTH: Final = 200
 def show_clocks(
     *,
     source: Annotated[
-        str, typer.Argument(metavar="PATH", help="Trace, CSV, Parquet or arrival log; - = stdin.")
+        list[str],
+        typer.Argument(
+            metavar="PATH...", help="Traces, CSV, Parquet or an arrival log; - = stdin."
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Folder for clocks.html and clocks.json.")
@@ -55,14 +59,16 @@ def show_clocks(
     if out is not None:
         check_new_page(out, (HTML, JSON))
     with work_folder(None) as folder, watched("reading", quiet=quiet) as advanced:
-        with ending_with_a_command(source, read.form()):
-            given = prepare(source, folder, read.form(), hold=True)
+        files = files_of(source)
+        with ending_with_a_command(files, read.form()):
+            given = prepare(files, folder, read.form(), hold=True)
         arrives = given.log.arrival_given
         found = clock_reports(given.log, arrival_given=arrives, advanced=advanced)
+    name = ", ".join(files)
     if out is not None:
-        write_clocks(found, source, out, typed())
+        write_clocks(found, name, out, typed())
     if as_json:
-        json_out().write(json_text(as_plain(found, source), indent=1) + "\n")
+        json_out().write(json_text(as_plain(found, name), indent=1) + "\n")
         return
     console = PlainConsole(width=None if sys.stdout.isatty() else _WIDTH)
     console.print(headline(found), highlight=False, markup=False)

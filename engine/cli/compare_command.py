@@ -26,6 +26,7 @@ from engine.core.units import unit_ns
 from engine.hosts.options import Guard, read_guards
 from engine.hosts.pipeline import prepare
 from engine.hosts.warnings import of_counted
+from engine.log.input.several import files_of
 
 _WIDTH: Final = 220
 """Of the table when it is printed into a file or a pipe."""
@@ -85,8 +86,9 @@ def compare_orders(
         return watched(what, quiet=quiet)
 
     with work_folder(None) as folder:
-        with ending_with_a_command(source, read.form()):
-            given = prepare(source, folder, read.form())
+        files = files_of(source)
+        with ending_with_a_command(files, read.form()):
+            given = prepare(files, folder, read.form())
         print_compiling(quiet=quiet)
         found = compare(
             given.directory,
@@ -98,14 +100,15 @@ def compare_orders(
             share,
             watch,
         )
+    name = ", ".join(files)
     for line in of_counted(given.counted):
         sys.stderr.write(f"warning: {line}\n")
     if not found.arrival_given:
         sys.stderr.write(f"{NO_ARRIVALS}\n")
     if out is not None:
-        write_comparison(found, source, out, typed())
+        write_comparison(found, name, out, typed())
     if as_json_lines:
-        json_out().write(as_json(plain(as_plain(found, source, versions())), indent=1) + "\n")
+        json_out().write(as_json(plain(as_plain(found, name, versions())), indent=1) + "\n")
         return
     _print(found, swept=sweep is not None)
     if out is not None:

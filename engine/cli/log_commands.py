@@ -34,6 +34,7 @@ from engine.log.describe import describe, summary_tables
 from engine.log.input.input_log import open_input
 from engine.log.input.input_read import InputRead
 from engine.log.input.lines import STDIN
+from engine.log.input.several import files_of
 from engine.log.retention import forget
 from engine.log.row_export import write_rows
 from engine.log.whole_file import sync_folder
@@ -58,8 +59,10 @@ Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
 def import_log(
     *,
     source: Annotated[
-        str,
-        typer.Argument(metavar="SOURCE", help="Trace (- is standard input), CSV or Parquet file."),
+        list[str],
+        typer.Argument(
+            metavar="SOURCE...", help="Traces (- is standard input), CSV or Parquet files."
+        ),
     ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the new arrival log.")],
     read: InputOptions,
@@ -70,17 +73,19 @@ def import_log(
     """Makes an arrival log of a trace, a CSV or a row-wise Parquet file, whole or not at all."""
     if out.exists():
         raise UserError(f"{out}: exists already; choose a new folder")
+    name = ", ".join(source)
     letters = bad.dead_letter
     if letters is None and bad.on_bad == "skip":
         letters = bad_file(out)
-    log = open_input(source, read.form(), bad.on_bad, letters)
-    with ending_with_a_command(source, read.form()):
+    files = files_of(source)
+    log = open_input(files, read.form(), bad.on_bad, letters)
+    with ending_with_a_command(files, read.form()):
         frames, records = _write_log(log, out, quiet=quiet)
-    _print_bad(source, log.bad_count, letters)
+    _print_bad(name, log.bad_count, letters)
     for line in of_counted(log.counted):
         print_stderr(f"warning: {line}\n")
     if as_json:
-        made: dict[str, Any] = {"input": source, "kind": str(log.kind), "log": str(out)}
+        made: dict[str, Any] = {"input": name, "kind": str(log.kind), "log": str(out)}
         typer.echo(json.dumps(made | {"frames": frames, "records": records, "bad": log.bad_count}))
     else:
         typer.echo(f"{visible(str(out))}: {records:,} records in {frames:,} frames")
@@ -141,7 +146,7 @@ def export_log(
 def show_log(
     *,
     source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="Arrival log, or any other input.")
+        list[str], typer.Argument(metavar="SOURCE...", help="Arrival log, or any other input.")
     ],
     read: InputOptions,
     bad: BadLineOptions,
@@ -149,15 +154,16 @@ def show_log(
     quiet: Quiet = False,
 ) -> None:
     """Says what is in a log: records, sites, sources, times and disorder."""
+    name = ", ".join(source)
     log = open_input(source, read.form(), bad.on_bad, bad.dead_letter)
     with _progress("reading", quiet=quiet) as watch:
         summary = describe(watch(log))
-    _print_bad(source, log.bad_count, bad.dead_letter)
+    _print_bad(name, log.bad_count, bad.dead_letter)
     if as_json:
-        about = {"log": source, "kind": str(log.kind), "bad": log.bad_count}
+        about = {"log": name, "kind": str(log.kind), "bad": log.bad_count}
         json_out().write(json.dumps(about | summary.as_dict(), ensure_ascii=False) + "\n")
     else:
-        PlainConsole().print(summary_tables(source, summary, read.unit))
+        PlainConsole().print(summary_tables(name, summary, read.unit))
 
 
 @log_app.command("forget", short_help="A source's newest start goes.", epilog=epilog("log forget"))

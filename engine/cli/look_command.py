@@ -43,7 +43,7 @@ _DATES_FROM: Final = NS_PER["d"] * 365
 def look_at(
     *,
     source: Annotated[
-        str, typer.Argument(metavar="FILE", help="Trace, CSV, Parquet or arrival log.")
+        list[str], typer.Argument(metavar="FILE...", help="Traces, CSV, Parquet or an arrival log.")
     ],
     read: InputOptions,
     as_json: Annotated[
@@ -55,7 +55,8 @@ def look_at(
     command = None if found.fault else going_on(source, found)
     if as_json:
         about = {
-            "input": source, "kind": found.kind, "fault": found.fault, "command": command,
+            "input": ", ".join(source), "kind": found.kind, "fault": found.fault,
+            "command": command,
             "columns": [
                 {"name": each.name, "type": each.type, "read_as": each.field, "why": each.why,
                  "unit": each.unit, "samples": each.samples} for each in found.columns
@@ -64,15 +65,16 @@ def look_at(
         }  # fmt: skip
         json_out().write(json.dumps(about, ensure_ascii=False) + "\n")
     else:
-        _print(source, found, command)
+        _print(", ".join(source), found, command)
     if found.fault:
         raise typer.Exit(2)
 
 
-def going_on(source: str, found: Look) -> str:
+def going_on(sources: Sequence[str], found: Look) -> str:
     """A command that answers a first question of what was looked at."""
     options = options_of(PLAIN_FORM, found.form)
-    return shlex.join(["slackwater", "query", _question(found), "--input", source, *options])
+    inputs = [word for source in sources for word in ("--input", source)]
+    return shlex.join(["slackwater", "query", _question(found), *inputs, *options])
 
 
 def _question(found: Look) -> str:

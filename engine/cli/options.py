@@ -21,7 +21,7 @@ from engine.core.errors import UserError
 from engine.core.extras import need
 from engine.hosts.options import CommandOption
 from engine.hosts.pipeline import Host
-from engine.log.input.input_read import SORTS, InputForm
+from engine.log.input.input_read import SORTS, InputForm, named_by_file
 from engine.log.input.lines import STDIN
 from engine.log.input.numbering import BITS
 from engine.log.record.times import DEFAULT_UNIT
@@ -185,6 +185,15 @@ class InputOptions:
         ),
     ] = ()
 
+    source_from: Annotated[
+        str | None,
+        typer.Option(metavar="name", help="The name of a file becomes the source of its rows."),
+    ] = None
+    stream_from: Annotated[
+        str | None,
+        typer.Option(metavar="name", help="The name of a file becomes the stream of its rows."),
+    ] = None
+
     @property
     def unit(self) -> str:
         """Of times of results, and of durations without one."""
@@ -205,11 +214,12 @@ class InputOptions:
             self.sort,
             self.timezone,
             parse_seq_bits(self.seq_bits),
+            named_by_file(self.source_from, self.stream_from),
         )
 
 
 @contextmanager
-def ending_with_a_command(source: str, form: InputForm) -> Iterator[None]:
+def ending_with_a_command(sources: Sequence[str], form: InputForm) -> Iterator[None]:
     """A refusal within ends with the command that reads the input, where looking at it finds one.
 
     Raises:
@@ -218,12 +228,12 @@ def ending_with_a_command(source: str, form: InputForm) -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        if source == STDIN:
+        if STDIN in sources:
             raise
         from engine.log.input.look import look  # noqa: PLC0415 - of few calls
 
         try:
-            found = look(source, form)
+            found = look(sources, form)
         except UserError:
             raise error from None
         if found.fault or not found.options:

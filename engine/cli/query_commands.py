@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -51,6 +52,7 @@ from engine.hosts.warnings import before_pass
 from engine.log.input.input_log import input_kind
 from engine.log.input.input_read import InputKind
 from engine.log.input.lines import STDIN
+from engine.log.input.several import files_of
 from engine.output.ordered import SIDE_OUTPUT
 from engine.output.part_store import PartStore
 from engine.query import explain
@@ -62,8 +64,12 @@ from engine.query.plan import Plan
 from engine.query.purge_settings import parse_purge
 
 Input = Annotated[
-    str,
-    typer.Option("--input", metavar="PATH", help="Trace, CSV, Parquet or arrival log; - = stdin."),
+    list[str],
+    typer.Option(
+        "--input",
+        metavar="PATH",
+        help="Trace, CSV, Parquet or arrival log; - = stdin; repeatable, a glob, a folder of such.",
+    ),
 ]
 _SHOWN: Final = "shown.jsonl"
 
@@ -76,11 +82,12 @@ Queries = Annotated[
     ),
 ]
 InputOrNone = Annotated[
-    str | None,
+    list[str] | None,
     typer.Option(
         "--input",
         metavar="PATH",
-        help="Trace, CSV, Parquet or arrival log; - = stdin. Not for EXPLAIN.",
+        help="Trace, CSV, Parquet or arrival log; - = stdin; repeatable, a glob, a folder of such. "
+        "Not for EXPLAIN.",
     ),
 ]
 ConstraintsFile = Annotated[
@@ -123,7 +130,7 @@ class PassOptions:
     ] = None
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress and no summary.")] = False
 
-    def check_files(self, source: str, plans: tuple[Plan, ...] = ()) -> None:
+    def check_files(self, sources: Sequence[str], plans: tuple[Plan, ...] = ()) -> None:
         """Refuses before the work what would fail with the files at the end.
 
         Raises:
@@ -131,14 +138,15 @@ class PassOptions:
         """
         out, late = self.out, self.late
         for file in (out, late):
-            _check_out(file, source)
+            for source in sources:
+                _check_out(file, source)
         if out is not None and late is not None and out.absolute() == late.absolute():
             raise UserError(f"--out and --late name the same file ({out}); choose two")
         kinds = mixed_kinds(plans)
         if out is not None and out.suffix in TABLES and kinds:
             raise UserError(f"{out}: {kinds} have different columns; write .jsonl")
 
-    def letters(self, source: str) -> Path | None:
+    def letters(self, sources: Sequence[str]) -> Path | None:
         """Where skipped lines are kept: the user's file, or one beside the output.
 
         Raises:
@@ -146,6 +154,7 @@ class PassOptions:
         """
         if self.bad.on_bad != "skip":
             return None
+        source = sources[0]
         if Path(source).is_dir() and input_kind(source) == InputKind.LOG:
             return None
         if self.bad.dead_letter is None:
@@ -172,15 +181,16 @@ def query(
         _explain(plans, how, unit, run.out)
         return
     host = run.host.host()
-    if source is None:
+    if not source:
         raise UserError("--input is missing: name a trace, CSV, Parquet or arrival log; - = stdin")
-    run.check_files(source, plans)
+    files = files_of(source)
+    run.check_files(files, plans)
     run.page.check()
     on_spark = host.master is not None
     settings = how.answering(plans, unit, late=run.late is not None, on_spark=on_spark)
     if run.page.report is not None:
         settings = replace(settings, ordered="bare")
-    request = PassRequest(source, plans, how.order, how.barrier, typed())
+    request = PassRequest(files, plans, how.order, how.barrier, typed())
 
     def before(given: Prepared) -> None:
         check_plans(given.log, plans)
@@ -195,10 +205,11 @@ def query(
 def order(*, source: Input, how: OrderOptions, run: PassOptions) -> None:
     """Writes the events in release order, with ref, release and late."""
     unit, host = run.input.unit, run.host.host()
-    run.check_files(source)
+    files = files_of(source)
+    run.check_files(files)
     run.page.check()
     settings = how.ordering(unit, late=run.late is not None)
-    request = PassRequest(source, (), how.order, None, typed())
+    request = PassRequest(files, (), how.order, None, typed())
     _run(request, settings, run, host, lambda _: None, lambda parts: StoredEvents(parts, unit))
 
 
@@ -214,13 +225,13 @@ def _run(
 
     ``before``: called with the input, ahead of the pass. ``output``: what of the pass is written.
     """
-    source, form, letters = request.source, run.input.form(), run.letters(request.source)
+    files, form, letters = request.files, run.input.form(), run.letters(request.files)
     is_kept = run.work is not None or run.page.report is not None
     hold = run.work is None and host.master is None
     verb = "processing" if request.plans else "ordering"
     with work_folder(run.work) as folder:
-        with ending_with_a_command(source, form):
-            given = prepare(source, folder, form, run.bad.on_bad, letters, hold=hold)
+        with ending_with_a_command(files, form):
+            given = prepare(files, folder, form, run.bad.on_bad, letters, hold=hold)
         before(given)
         parts = host.store(folder / "parts", is_kept=is_kept)
         print_compiling(quiet=run.quiet)
@@ -240,7 +251,7 @@ def _run(
             request = replace(request, excluded=tuple(excluded))
             write_own_report(request, parts, run.page.report, arrival_given=arrives)
     _print_bad(given, letters, kept=run.bad.dead_letter is not None)
-    see = f"slackwater compare --input {source}"
+    see = " ".join(["slackwater compare", *(f"--input {shlex.quote(file)}" for file in files)])
     _warn(warnings_after(given, counters, excluded, see))
     if not run.quiet:
         print_summary(counters, host)

@@ -51,11 +51,11 @@ def read_definitions(file: Path | None) -> dict[str, Definition]:
 class PassRequest:
     """Options of a pass as typed, for its report.
 
-    ``source``: the input; ``command``: all of it. ``excluded``: a line per source of which events
+    ``files``: the input; ``command``: all of it. ``excluded``: a line per source of which events
     were set aside.
     """
 
-    source: str
+    files: Sequence[str]
     plans: Sequence[Plan]
     order: str
     barrier: str | None

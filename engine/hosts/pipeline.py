@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -107,7 +107,7 @@ def _on_disk(log: Log) -> Path:
 
 
 def prepare(
-    source: str | pa.Table,
+    source: str | Sequence[str] | pa.Table,
     work: Path,
     form: InputForm = PLAIN_FORM,
     on_bad: str = "stop",

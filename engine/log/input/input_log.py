@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -60,7 +61,7 @@ def input_kind(path: str | Path) -> InputKind:
 
 
 def open_input(
-    path: str | Path | pa.Table,
+    path: str | Path | Sequence[str] | pa.Table,
     form: InputForm | str = PLAIN_FORM,
     on_bad: str = "stop",
     dead_letter: str | Path | None = None,
@@ -69,7 +70,8 @@ def open_input(
 
     Args:
         path: a trace (``-``: standard input), a CSV or Parquet file, a folder of Parquet files, or
-            a log's folder; or a table in memory. A named pipe is a trace, too.
+            a log's folder; or a table in memory. A named pipe is a trace, too. Or several
+            paths, globs and folders of such files, which become one input.
         form: how it is written, or but the unit of its times. An arrival log is always in ns.
         on_bad: ``stop`` or ``skip`` bad lines.
         dead_letter: JSONL file for skipped lines.
@@ -78,6 +80,13 @@ def open_input(
         UserError: here or while iterating: the input is at fault; names the place.
     """
     form = InputForm(form) if isinstance(form, str) else form
+    if not isinstance(path, Path | pa.Table):
+        from engine.log.input.several import SeveralRead, files_of
+
+        files = files_of([path] if isinstance(path, str) else path)
+        if len(files) > 1 or form.named_by_file:
+            return SeveralRead(files, open_input, form, on_bad, dead_letter)
+        path = files[0]
     kind = InputKind.TABLE if isinstance(path, pa.Table) else input_kind(path)
     name = str(InputKind.TABLE if kind is InputKind.TABLE else path)
     if kind is InputKind.LOG and not form.of_log:

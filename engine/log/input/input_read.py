@@ -35,12 +35,14 @@ SORTS: Final = (r.ARRIVAL, r.TS)
 _FIELD: Final = "field."
 _VALUE: Final = "value."
 _PLACE: Final = "place"
+_EVENT_PLACE: Final = "event place"
 Rows = tuple[dict[str, pa.Array], dict[str, pa.Array], np.ndarray]
 """Record fields, attributes, and each row's line number."""
 
 
 class Sorter:
-    """Gathers the rows of the input ``name`` and gives them sorted ``by`` arrival or event time.
+    """Gathers the rows of the input ``name`` and gives them sorted ``by`` arrival or event time;
+    ``by`` None: by arrival if all rows give it, by event time if none does.
 
     Sorted by ``ts``, rows arrive in the order of happening; one without ``ts`` stays behind the
     row before it.
@@ -49,13 +51,14 @@ class Sorter:
         UserError: it is neither; names what rows can be sorted by.
     """
 
-    def __init__(self, name: str, by: str) -> None:
-        if by not in SORTS:
+    def __init__(self, name: str, by: str | None) -> None:
+        if by is not None and by not in SORTS:
             raise UserError(f"unknown --sort {by!r}; use {' or '.join(SORTS)}")
         self.name = name
         self.by = by
         self._tables: list[pa.Table] = []
         self._last_ts = 0
+        self._arrived = 0
 
     def add(self, fields: dict[str, pa.Array], attrs: dict[str, pa.Array], place: np.ndarray,
             lines: np.ndarray) -> None:  # fmt: skip
@@ -72,9 +75,15 @@ class Sorter:
                     '"arrival": give --sort arrival'
                 )
             place = self._event_times(fields, len(lines))
+        if self.by is None:
+            if r.ARRIVAL in fields:
+                self._arrived += len(lines) - fields[r.ARRIVAL].null_count
+            later = self._event_times(fields, len(lines))
+        else:
+            later = place
         columns = {_FIELD + name: column for name, column in fields.items()}
         columns |= {_VALUE + name: column for name, column in attrs.items()}
-        self._tables.append(pa.table(columns | {_PLACE: place}))
+        self._tables.append(pa.table(columns | {_PLACE: place, _EVENT_PLACE: later}))
 
     def _event_times(self, fields: dict[str, pa.Array], rows: int) -> np.ndarray:
         values, given = ints(fields.get(r.TS, pa.nulls(rows, pa.int64())))
@@ -84,12 +93,23 @@ class Sorter:
         return place
 
     def sorted(self) -> Iterator[Rows]:
-        """All rows in order, some at a time, numbered from 1."""
+        """All rows in order, some at a time, numbered from 1.
+
+        Raises:
+            UserError: nothing says by what, and some rows give their arrival, others do not.
+        """
         if not self._tables:
             return
+        rows = sum(each.num_rows for each in self._tables)
+        if self.by is None and 0 < self._arrived < rows:
+            raise UserError(
+                f"{self.name}: {self._arrived:,} of {rows:,} rows give their arrival; give it for "
+                "all, or take it from none: --map attrs.arrival=arrival"
+            )
+        place = _EVENT_PLACE if self.by is None and not self._arrived else _PLACE
         whole = pa.concat_tables(self._tables, promote_options="permissive").unify_dictionaries()
         self._tables.clear()
-        order = np.argsort(whole.column(_PLACE).to_numpy(), kind="stable")
+        order = np.argsort(whole.column(place).to_numpy(), kind="stable")
         for start in range(0, len(order), CHUNK_LINES):
             part = whole.take(pa.array(order[start : start + CHUNK_LINES])).combine_chunks()
             columns = {name: _one(part.column(name)) for name in part.column_names}
@@ -189,6 +209,7 @@ class InputKind(StrEnum):
     CSV = "csv"
     PARQUET = "parquet"
     TABLE = "table"
+    FILES = "files"
     LOG = "log"
 
 
@@ -202,6 +223,7 @@ class InputForm(Struct, frozen=True):
     the header. ``header``: names of the columns of CSV without a header. ``sort``: ``arrival`` |
     ``ts``; None: records are in order of arrival. ``timezone``: of times that name none; None:
     UTC. ``seq_bits``: of counters that wrap around, by stream (``""``: every other one).
+    ``named_by_file``: record fields that the names of the files give.
     """
 
     unit: str | None = None
@@ -212,6 +234,7 @@ class InputForm(Struct, frozen=True):
     sort: str | None = None
     timezone: str | None = None
     seq_bits: Mapping[str, int] = field(default_factory=dict)
+    named_by_file: Sequence[str] = ()
 
     @property
     def of_log(self) -> bool:
@@ -220,6 +243,19 @@ class InputForm(Struct, frozen=True):
 
 
 PLAIN_FORM: Final = InputForm()
+
+
+def named_by_file(source: str | None, stream: str | None) -> tuple[str, ...]:
+    """The record fields that the names of files give, as a user says it.
+
+    Raises:
+        UserError: a word that is not ``name``.
+    """
+    given = {r.SOURCE: source, r.STREAM: stream}
+    for name, word in given.items():
+        if word not in (None, "name"):
+            raise UserError(f"--{name}-from {word}: write --{name}-from name")
+    return tuple(name for name, word in given.items() if word is not None)
 
 
 class BadLines:
@@ -233,7 +269,7 @@ class BadLines:
     def __init__(self, name: str, on_bad: str, dead_letter: Path | None) -> None:
         if on_bad not in ON_BAD:
             raise UserError(f"unknown --on-bad {on_bad!r}; use one of {', '.join(ON_BAD)}")
-        self.name = name
+        self.name = self._input = name
         self.on_bad = on_bad
         self.dead_letter = dead_letter
         self.count = 0
@@ -243,10 +279,7 @@ class BadLines:
         """Resets the count; keeps the dead-letter file, if any, open within the context."""
         self.count, self._file = 0, None
         if self.on_bad == "skip" and self.dead_letter is not None:
-            if _same_file(self.dead_letter, Path(self.name)):
-                raise UserError(
-                    f"{self.dead_letter}: is the input itself; give another --dead-letter"
-                )
+            check_dead_letter(self.dead_letter, self.name)
             try:
                 self._file = self.dead_letter.open("w", encoding="utf-8")
             except OSError as error:
@@ -270,11 +303,19 @@ class BadLines:
         if self._file is not None:
             for line, reason in ordered:
                 kept = {"line": line, "reason": reason, "text": text_of(line)}
+                if self.name != self._input:
+                    kept["file"] = self.name
                 self._file.write(json.dumps(kept) + "\n")
 
 
-def _same_file(one: Path, other: Path) -> bool:
-    return one.exists() and other.exists() and one.samefile(other)
+def check_dead_letter(file: Path, source: str) -> None:
+    """Skipped lines go to another file than they come from.
+
+    Raises:
+        UserError: they do not.
+    """
+    if file.exists() and Path(source).exists() and file.samefile(source):
+        raise UserError(f"{file}: is the input itself; give another --dead-letter")
 
 
 class InputRead(ABC):
@@ -363,6 +404,11 @@ class InputRead(ABC):
                 continue
             for start in range(0, size, CHUNK_LINES):
                 yield frame.slice(start, min(CHUNK_LINES, size - start))
+
+    def rows(self, bad: BadLines) -> Iterator[Rows]:
+        """The rows without faults, of one of several files; ``bad`` gets the others."""
+        self._bad = bad
+        yield from self._read()
 
     @abstractmethod
     def _read(self) -> Iterator[Rows]:

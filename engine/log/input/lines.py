@@ -20,6 +20,11 @@ from msgspec import Struct, field
 from engine.core.errors import UserError
 
 STDIN: Final = "-"
+FILE_SUFFIXES: Final = frozenset(
+    {".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".parq", ".pq", ".txt", ".lp"}
+)
+"""Of files that a folder of inputs is looked through for."""
+PACKED_SUFFIXES: Final = frozenset({".gz", ".zst"})
 CHUNK_LINES: Final = 65_536
 LINE_BYTES_MAX: Final = 1 << 20
 KEPT_BYTES_OF_LONG_LINE: Final = 1_000

@@ -30,6 +30,7 @@ from engine.log.input.input_read import InputForm, InputKind
 from engine.log.input.lines import read_chunks, table_files
 from engine.log.input.parquet_import import ParquetParts
 from engine.log.input.row_import import FIELDS
+from engine.log.input.several import files_of
 from engine.log.record.times import dates_in, instants_of
 from engine.log.record.trace_record import INT64_MIN, parse
 
@@ -93,28 +94,31 @@ class Look(Struct):
     fault: str | None = None
 
 
-def look(source: str, given: InputForm) -> Look:
-    """What is in ``source``.
+def look(sources: Sequence[str], given: InputForm) -> Look:
+    """What is in the inputs; columns are those of the first.
 
     Args:
-        source: path of a file, a folder of Parquet files or an arrival log.
+        sources: paths of files, a folder of Parquet files or an arrival log; globs and folders.
         given: what the user says of it; only the rest is guessed.
 
     Raises:
         UserError: it cannot be read at all.
     """
-    kind = input_kind(source)
+    files = files_of(sources)
+    source, kind = files[0], input_kind(files[0])
     if kind is InputKind.LOG:
         found = Look(str(kind), [], given)
-        found.summary = describe(open_input(source, given))
+        found.summary = describe(open_input(files, given))
         return found
     form = given if kind is not InputKind.CSV or given.header else _headed(source, given)
     columns = [_column(*each) for each in _samples(source, kind, form).items()]
     found = Look(str(kind), columns, _guessed(columns, form))
+    if len(files) > 1:
+        found.form = _named_by_files(found, files, form)
     found.options = options_of(given, found.form)
     for _ in range(_TRIES):
         try:
-            found.summary, found.fault = describe(open_input(source, found.form)), None
+            found.summary, found.fault = describe(open_input(files, found.form)), None
         except UserError as error:
             found.fault = str(error)
             better = _repaired(found.form, found.fault)
@@ -140,11 +144,25 @@ def options_of(given: InputForm, form: InputForm) -> list[str]:
     for stream, bits in form.seq_bits.items():
         if given.seq_bits.get(stream) != bits:
             words += ["--seq-bits", f"{stream}={bits}" if stream else str(bits)]
+    for each in form.named_by_file:
+        if each not in given.named_by_file:
+            words += [f"--{each}-from", "name"]
     for name in ("unit", "sort", "delimiter", "timezone"):
         value = getattr(form, name)
         if value is not None and value != getattr(given, name):
             words += [f"--{'time-unit' if name == 'unit' else name}", value]
     return words
+
+
+def _named_by_files(found: Look, files: Sequence[str], given: InputForm) -> InputForm:
+    """Files alike are of one device each; files with other columns are streams."""
+    other = input_kind(files[1])
+    form = _headed(files[1], given) if other is InputKind.CSV and not given.header else given
+    names = _samples(files[1], other, form)
+    field = r.SOURCE if set(names) == {each.name for each in found.columns} else r.STREAM
+    if given.named_by_file or any(each.field == field for each in found.columns):
+        return found.form
+    return replace(found.form, named_by_file=(field,))
 
 
 def _repaired(form: InputForm, fault: str) -> InputForm:
