@@ -149,9 +149,10 @@ def test_a_log_that_grows_between_runs_and_during_them_equals_in_process(
     (log / "manifest.json").write_text("{}")  # as a simulated log has it
     write = RunWriter.write
 
-    def write_and_grow(self: RunWriter, *arguments: Any, **named: Any) -> None:
-        write(self, *arguments, **named)
+    def write_and_grow(self: RunWriter, *arguments: Any) -> list[Path]:
+        files = write(self, *arguments)
         grow()
+        return files
 
     calls = 0
     while left:
