@@ -8,13 +8,15 @@ later, and is compared with what is made again (``AnswerLines``), kept where it 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct
 
 from engine.core.errors import UserError
+from engine.log.files.folder import retired
+from engine.log.files.log_files import file_mark
 from engine.log.whole_file import load, save
 
 MARKS: Final = 16
@@ -101,6 +103,53 @@ class DurableBytes:
                 if found != wanted:
                     return f"bytes {start} to {end} are not as they were written"
         return ""
+
+
+# How far a live engine is: which files of the log it has read, and which answers are durable.
+
+
+AGAIN: Final = "answers are to be made again from the log's beginning"
+
+
+class EngineProgress(Struct, frozen=True):
+    """Of an engine with certain settings, over ``log``, in the file ``path``."""
+
+    path: Path
+    log: Path
+    settings: str
+    version: tuple[int, int]
+
+    def load(
+        self, tell: Callable[[str], None], fits: Callable[[dict[str, Any]], bool] = bool
+    ) -> dict[str, Any] | None:
+        """What was saved last; None: nothing, or the engine cannot go on with it.
+
+        Args:
+            tell: takes a line for people.
+            fits: whether it can, beyond that settings, log and version are the same.
+        """
+        state = load(self.path)
+        if state is None and self.path.exists():
+            tell(f"{self.path}: is damaged: {AGAIN}")
+        if state is None or (
+            isinstance(state, dict)
+            and state.get("version") == self.version
+            and state["settings"] == self.settings
+            and (
+                state["mark"] == file_mark(self.log, state["done"])
+                or state["done"] < retired(self.log).upto
+            )
+            and fits(state)
+        ):
+            return state
+        tell("the engine's state is of other queries, log or version: starts from scratch")
+        return None
+
+    def save(self, done: int, **more: Any) -> None:
+        """The log's files up to ``done`` are read; raises OSError: it cannot be written."""
+        mark = file_mark(self.log, done)
+        own = {"version": self.version, "settings": self.settings, "done": done, "mark": mark}
+        save(self.path, own | more)
 
 
 # The files of every micro-batch that Spark has committed, in a page per batch.

@@ -19,12 +19,11 @@ from engine.hosts.chain.output_parts import end_parts, failed_parts, next_parts
 from engine.hosts.chain.site_chain import SNAPSHOT_VERSION
 from engine.hosts.chain.state_bytes import StateDamagedError
 from engine.log.files.folder import retired
-from engine.log.files.log_files import file_mark
 from engine.log.following import frames_after
 from engine.log.record.record_rules import attribute_types
 from engine.log.whole_file import load, save
 from engine.operators.match.spill.chunks import ChunksApart, ChunksGone, FileChunks, folder_of
-from engine.output.durable import AnswersDamaged
+from engine.output.durable import AGAIN, AnswersDamaged, EngineProgress
 from engine.output.live_answers import LiveAnswers, skipped
 from engine.output.run_writer import OutputPart
 from engine.query import check_attributes
@@ -126,7 +125,6 @@ _ROWS_AT_ONCE: Final = 1 << 16
 _SHARE: Final = 20
 """Saving may take a part in so many of the time."""
 _VERSION: Final = (2, SNAPSHOT_VERSION)
-_AGAIN: Final = "answers are to be made again from the log's beginning"
 Tell = Callable[[str], None]
 OpenAnswers = Callable[[dict[str, Any]], LiveAnswers]
 """From what ``LiveAnswers.state`` gave (empty: nothing) to the answers that go on with it."""
@@ -160,7 +158,7 @@ class EmbeddedEngine:
         """Goes on where the state says, or begins."""
         self._place = place
         self._settings = settings
-        self._identity = identity_of(settings)
+        self._progress = EngineProgress(place.state, place.log, identity_of(settings), _VERSION)
         self._tell = tell
         self._chains: dict[str, Chain] = {}
         self._stores: dict[str, dict[str, FileChunks]] = {}
@@ -175,19 +173,12 @@ class EmbeddedEngine:
             self.save()
 
     def _opened(self, open_answers: OpenAnswers) -> LiveAnswers:
-        state = load(self._place.state)
-        if state is None and self._place.state.exists():
-            self._tell(f"{self._place.state}: is damaged: {_AGAIN}")
-        if state is not None and not self._fits(state):
-            self._tell(
-                "the engine's state is of other queries, log or version: starts from scratch"
-            )
-            state = None
+        state = self._progress.load(self._tell)
         if state is not None:
             try:
                 return self._gone_on(state, open_answers)
             except (AnswersDamaged, ChunksGone, StateDamagedError) as damaged:
-                self._tell(f"{damaged}: {_AGAIN}")
+                self._tell(f"{damaged}: {AGAIN}")
         answers = open_answers({})  # may be refused: then all stays
         shutil.rmtree(self._place.chunks, ignore_errors=True)
         self._chains.clear()
@@ -227,17 +218,6 @@ class EmbeddedEngine:
         """The same, to be read alone."""
         stores = self._stores.get(site)
         return None if stores is None else lambda query: ChunksApart(stores[query])
-
-    def _fits(self, state: dict[str, Any]) -> bool:
-        return bool(
-            isinstance(state, dict)
-            and state.get("version") == _VERSION
-            and state["settings"] == self._identity
-            and (
-                state["mark"] == file_mark(self._place.log, state["done"])
-                or state["done"] < retired(self._place.log).upto
-            )
-        )
 
     def upto(self, number: int) -> None:
         """Takes the log's files up to that number.
@@ -288,17 +268,11 @@ class EmbeddedEngine:
             if failures := chain.new_failures():  # for want of memory, say
                 self._answers.take(failed_parts(site, failures))
         self._changed.clear()
-        save(
-            self._place.state,
-            {
-                "version": _VERSION,
-                "settings": self._identity,
-                "done": self.done,
-                "mark": file_mark(self._place.log, self.done),
-                "attributes": self._watch.known,
-                "answers": self._answers.state(),
-                "chains": self._snapshots,
-            },
+        self._progress.save(
+            self.done,
+            attributes=self._watch.known,
+            answers=self._answers.state(),
+            chains=self._snapshots,
         )
         self.saved = self.done
         self._saved_at = time.monotonic()

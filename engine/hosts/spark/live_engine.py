@@ -31,11 +31,9 @@ from engine.hosts.spark.host import (
 )
 from engine.hosts.spark.reading_list import BYTES_PER_PAGE, FILES_PER_PAGE, LiveList
 from engine.hosts.spark.typed_output import Staged
-from engine.log.files.folder import retired
-from engine.log.files.log_files import file_mark, reading
+from engine.log.files.log_files import reading
 from engine.log.following import Piece, piece_after
-from engine.log.whole_file import load, save
-from engine.output.durable import AnswersDamaged
+from engine.output.durable import AGAIN, AnswersDamaged, EngineProgress
 from engine.output.live_answers import LiveAnswers, skipped
 from engine.output.run_writer import CHECKPOINT, READING
 
@@ -77,7 +75,7 @@ class SparkEngine:
         self._log = log
         self._folder = folder
         self._settings = settings
-        self._identity = identity_of(settings)
+        self._progress = EngineProgress(folder / _SINK, log, identity_of(settings), _VERSION)
         self._tell = tell
         self._written = threading.Condition()
         self._caught_up = False
@@ -105,15 +103,15 @@ class SparkEngine:
         return self._saved
 
     def _open(self, open_answers: Callable[[dict[str, Any]], LiveAnswers]) -> None:
-        state = load(self._folder / _SINK)
-        if state is None and (self._folder / _SINK).exists():
-            self._tell(f"{self._folder / _SINK}: is damaged")
-        state = self._fitting(state)
+        committed = committed_batches(self._folder / CHECKPOINT)
+        state = self._progress.load(
+            self._tell, lambda state: state["batch"] in (committed - 1, committed)
+        )
         if state is not None:
             try:
                 self._answers = open_answers(state["answers"])
             except AnswersDamaged as damaged:
-                self._tell(f"{damaged}: answers are to be made again from the log's beginning")
+                self._tell(f"{damaged}: {AGAIN}")
                 state = None
         if state is None:
             self._answers = open_answers({})  # may be refused: then the state stays
@@ -128,25 +126,6 @@ class SparkEngine:
         if self._batch < 0 and self._list.listed:
             # Else a restart would see answers, and not where they begin.
             self._answers.patient(partial(self._save, -1, self._list.listed))
-
-    def _fitting(self, state: dict[str, Any] | None) -> dict[str, Any] | None:
-        """``state``, unless it is not of these settings, this log and Spark's checkpoint."""
-        committed = committed_batches(self._folder / CHECKPOINT)
-        if state is None and not committed:
-            return None
-        if (
-            isinstance(state, dict)
-            and state.get("version") == _VERSION
-            and state["settings"] == self._identity
-            and (
-                state["mark"] == file_mark(self._log, state["done"])
-                or state["done"] < retired(self._log).upto
-            )
-            and state["batch"] in (committed - 1, committed)
-        ):
-            return state
-        self._tell("the engine's state is of other queries, log or version: starts from scratch")
-        return None
 
     def _start(self, session: SparkSession) -> StreamingQuery:
         session.conf.set(
@@ -245,16 +224,6 @@ class SparkEngine:
 
     def _save(self, batch: int, done: int) -> None:
         """Raises OSError: it cannot be."""
-        save(
-            self._folder / _SINK,
-            {
-                "version": _VERSION,
-                "settings": self._identity,
-                "batch": batch,
-                "done": done,
-                "mark": file_mark(self._log, done),
-                "sites": sorted(self._list.sites),
-                "answers": self._answers.state(),
-            },
-        )
+        answers, sites = self._answers.state(), sorted(self._list.sites)
+        self._progress.save(done, batch=batch, sites=sites, answers=answers)
         self._last = (batch, done)
