@@ -272,44 +272,32 @@ def widen(sums: Sums, m: int) -> None:
 
 
 @kernel
-def _add_ints(
-    row: np.ndarray, cell: np.ndarray, values: np.ndarray, valid: np.ndarray, n: np.ndarray,
-    sums: np.ndarray,
-) -> None:  # fmt: skip
+def _add_values(
+    row: np.ndarray, cell: np.ndarray, values: RowValues, m: int, is_float: bool, sums: Sums
+) -> None:
+    n, of_ints, of_floats = sums.n[m], sums.ints[m], sums.floats[m]
+    valid, ints, floats = values.valid[m], values.ints[m], values.floats[m]
     for j in range(len(row)):
-        if not valid[row[j]]:
+        i, c = row[j], cell[j]
+        if not valid[i]:
             continue
-        x, c = values[row[j]], cell[j]
-        one = sums[c]
-        if n[c] == 0:
-            one.high, one.low = x >> HALF_WORD, x & LOW_WORD
-            one.smallest, one.largest = x, x
-        else:
-            one.high += x >> HALF_WORD
-            one.low += x & LOW_WORD
-            one.smallest = min(one.smallest, x)
-            one.largest = max(one.largest, x)
+        first = n[c] == 0
         n[c] += 1
-
-
-@kernel
-def _add_floats(
-    row: np.ndarray, cell: np.ndarray, values: np.ndarray, valid: np.ndarray, n: np.ndarray,
-    sums: np.ndarray,
-) -> None:  # fmt: skip
-    for j in range(len(row)):
-        if not valid[row[j]]:
-            continue
-        x, c = values[row[j]], cell[j]
-        one = sums[c]
-        if n[c] == 0:
-            one.total, one.rest = x, 0.0
-            one.smallest, one.largest = x, x
+        if is_float:
+            real, real_sum = floats[i], of_floats[c]
+            if first:
+                real_sum.total, real_sum.rest = real, 0.0
+                real_sum.smallest, real_sum.largest = real, real
+            else:
+                add_float(real_sum, real)
+                real_sum.smallest = min(real_sum.smallest, real)
+                real_sum.largest = max(real_sum.largest, real)
         else:
-            add_float(one, x)
-            one.smallest = min(one.smallest, x)
-            one.largest = max(one.largest, x)
-        n[c] += 1
+            x, one = ints[i], of_ints[c]
+            one.high = (0 if first else one.high) + (x >> HALF_WORD)
+            one.low = (0 if first else one.low) + (x & LOW_WORD)
+            one.smallest = x if first else min(one.smallest, x)
+            one.largest = x if first else max(one.largest, x)
 
 
 @inline
@@ -363,10 +351,7 @@ def add_rows(row: np.ndarray, cell: np.ndarray, values: RowValues, sums: Sums) -
         is_float = sums.of[m].is_float
         if sums.of[m].moments:
             _add_moments(row, cell, values, m, is_float, sums.moments[m])
-        if is_float:
-            _add_floats(row, cell, values.floats[m], values.valid[m], sums.n[m], sums.floats[m])
-        else:
-            _add_ints(row, cell, values.ints[m], values.valid[m], sums.n[m], sums.ints[m])
+        _add_values(row, cell, values, m, is_float, sums)
     if len(sums.picked) > 0:
         add_picks(
             row, cell, values.ints, values.valid, values.ref, values.number, sums.of, sums.picked,
