@@ -124,7 +124,7 @@ def _missing(plan: Plan, known: dict[str, str]) -> str:
 _ROWS_AT_ONCE: Final = 1 << 16
 _SHARE: Final = 20
 """Saving may take a part in so many of the time."""
-_VERSION: Final = (2, SNAPSHOT_VERSION)
+_VERSION: Final = (3, SNAPSHOT_VERSION)
 Tell = Callable[[str], None]
 OpenAnswers = Callable[[dict[str, Any]], LiveAnswers]
 """From what ``LiveAnswers.state`` gave (empty: nothing) to the answers that go on with it."""

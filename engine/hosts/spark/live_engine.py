@@ -40,7 +40,7 @@ from engine.output.run_writer import CHECKPOINT, READING
 _SINK: Final = "sink"
 _STAGED: Final = "staged"
 _LOOK_S: Final = 0.2
-_VERSION: Final = (2, SNAPSHOT_VERSION)
+_VERSION: Final = (3, SNAPSHOT_VERSION)
 
 
 def spark_log(folder: Path) -> Path:
