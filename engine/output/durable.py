@@ -197,7 +197,7 @@ class Ledger(Struct, frozen=True):
         page = self._page(batch_id)
         entry = load(page)
         if entry is None:
-            what = "is damaged" if page.exists() else "is gone, or never was: of another version"
+            what = "is damaged" if page.exists() else "is gone, or the run is of another version"
             raise self._refused(page, what)
         for name, state in entry["files"].items():
             path = self.directory / name
