@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from engine.gateway.peers import Source
     from engine.log.input.numbering import CountedLane, LaneName, Numbering
 
+_KINDS: Final = ("wrapped", "reused")
 _ORDERED: Final = (m.NUMBERS, m.PULL_BACK)
 """What agents say; those before ``NUMBERS`` say the other."""
 
@@ -69,11 +70,13 @@ class Counters:
         """Of a lane's newest event, where the last frames have none of it."""
         self._numbering: Numbering | None = None
         self._past: dict[LaneName, _PastLane] = {}
-        self._starts: dict[LaneName, int] = {}
-        """The incarnation of each lane."""
+        self._starts: dict[tuple[str, str], dict[str, int]] = {}
+        """By source and stream the incarnation of each lane."""
+        self._spare: list[LaneName] = []
+        """Lanes of sources that are forgotten; their room is used again."""
         self.news: list[CountedLane] = []
         """Lanes of which something was found for the first time; who reads them clears them."""
-        self._known: set[tuple[str, ...]] = set()
+        self._known: set[tuple[tuple[str, str], str]] = set()
 
     def numbered(self, source: Source, data: Events) -> list[tuple[int | None, Events]]:
         """The rows of a message as messages of consecutive numbers; None: those without one.
@@ -112,7 +115,7 @@ class Counters:
         """A number that a promise or the end of a stream names, in 64 bits."""
         schema, numbering = source.schemas[stream], self._numbering
         name = (source.site, source.name, schema.name, 0)
-        if numbering is None or self._starts.get(name) != source.incarnation:
+        if numbering is None or self._start(name) != source.incarnation:
             return number
         modulus = 1 << numbering.bits(name)
         if not number < modulus or modulus == 1:
@@ -125,17 +128,25 @@ class Counters:
         """What was found of the numbers of ``source`` since its start, by stream."""
         if self._numbering is None:
             return ()
-        names = ((source.site, source.name, schema.name, 0) for schema in source.schemas)
-        return self._numbering.found(name for name in names if name in self._starts)
+        streams = self._starts.get(source.key, {})
+        return self._numbering.found((*source.key, stream, 0) for stream in streams)
+
+    def forget(self, source: Source) -> None:
+        """Nothing of ``source`` is recorded, and it is gone."""
+        self._spare += [(*source.key, stream, 0) for stream in self._starts.pop(source.key, {})]
+        self._known -= {(source.key, kind) for kind in _KINDS}
 
     # --- inside
 
     def _notice(self, lanes: tuple[CountedLane, ...]) -> None:
         for lane in lanes:
-            key = (lane.site, lane.source, "reused" if lane.reused else "wrapped")
+            key = ((lane.site, lane.source), _KINDS[lane.reused > 0])
             if key not in self._known:
                 self._known.add(key)
                 self.news.append(lane)
+
+    def _start(self, name: LaneName) -> int | None:
+        return self._starts.get(name[:2], {}).get(name[2])
 
     def _begun(self, source: Source, stream: int, name: LaneName) -> Numbering:
         from engine.log.input.numbering import Numbering  # noqa: PLC0415 - few gateways need it
@@ -143,8 +154,10 @@ class Counters:
         if self._numbering is None:
             self._numbering = Numbering(self._settings.seq_bits, RECENT_ROWS)
             self._read_frames()
-        if self._starts.get(name) != source.incarnation:
-            self._starts[name] = source.incarnation
+        if self._start(name) != source.incarnation:
+            if self._start(name) is None and self._spare:
+                self._numbering.rename(self._spare.pop(), name)
+            self._starts.setdefault(source.key, {})[name[2]] = source.incarnation
             past = self._past.pop((*name[:3], source.incarnation), None)
             newest = source.lanes[stream].received.newest
             none = np.zeros(0, np.int64)

@@ -107,6 +107,8 @@ class Intake:
         self._promises -= source.promises.keys
         source.promises = WaitingPromises()
         self.pull_back.forgot(source)
+        if not source.announced:
+            self._counters.forget(source)
 
     def fits(self, source: Source, site: Site, data: Events) -> bool:
         """Whether the site's frame may take ``data`` too: each part fills the others' columns."""

@@ -187,6 +187,22 @@ def test_wrong_content_is_refused_once() -> None:
     assert (count(bench, "refused"), count(bench, "duplicate")) == (1, 1)
 
 
+def test_sources_of_which_nothing_is_recorded_take_no_room() -> None:
+    bench = Bench(without_tokens=True)
+    (good,) = messages([(0, 1, 1)], 8)
+    bad = good._replace(attrs=())
+    for number in range(100):
+        bench.join(f"c{number}", a_hello(source=f"s{number}"))
+        bench.say(f"c{number}", bad)
+        bench.core.disconnected(f"c{number}", 0)
+    assert len(bench.core.counters._numbering._names) == 1  # type: ignore[union-attr]
+    joined(bench)
+    bench.say("c", *messages([(n, n, n) for n in range(3)], 8), *messages([(1, 9, 9)], 8))
+    assert [row[:2] for row in recorded(finished(bench))] == [(0, 0), (1, 1), (2, 2), (None, 9)]
+    (lane,) = bench.core.counters.found(bench.core.admission.sources["main", "d"])
+    assert lane.reused == 1
+
+
 def test_agents_are_believed() -> None:
     """What agents number is not looked at: the second is a copy whatever it contains."""
     bench = Bench(seq_bits={"": 8})

@@ -357,6 +357,7 @@ class Numbering:
         known = name in self._names
         place = self._place(name, True)
         of = self._lanes[place]
+        of["declared"] = self.declared(name[2])
         of["restarts"] += known
         of["bits"] = of["declared"]
         of["base"] = of["next"] = of["found_bits"] = of["wraps"] = 0
@@ -369,10 +370,16 @@ class Numbering:
             with plain() if len(seq) <= _FEW else nullcontext():
                 self._entered += _remember(self._young, place, int(of["restarts"]), seq, digest)
 
+    def rename(self, name: LaneName, to: LaneName) -> None:
+        """A lane that is over gives its room to another one, which ``begin`` begins."""
+        self._names[to] = self._names.pop(name)
+        self._lanes[self._names[to]]["reused"] = 0
+
     def snapshot(self) -> dict[str, Any]:
         """What a later part needs, for ``restore``."""
         return {
-            "names": list(self._names), "lanes": self._lanes[: len(self._names)],
+            "names": sorted(self._names, key=self._names.__getitem__),
+            "lanes": self._lanes[: len(self._names)],
             "young": tuple(self._young), "old": tuple(self._old),
             "entered": self._entered, "some": self._some,
         }  # fmt: skip
