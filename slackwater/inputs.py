@@ -97,6 +97,11 @@ def read(
     seq_bits: int | Mapping[str, int] | None = None,
     source_from: str | None = None,
     stream_from: str | None = None,
+    format: str | None = None,  # noqa: A002 - as the command line's
+    skip_lines: int = 0,
+    null: Sequence[str] = (),
+    on_short: str = "bad",
+    date: str | None = None,
     on_bad: str = "stop",
     dead_letter: str | os.PathLike[str] | None = None,
 ) -> Input:
@@ -119,6 +124,11 @@ def read(
         seq_bits: numbers are counters of 8, 16 or 32 bits that wrap around; or these by stream.
         source_from: ``name``: the name of each file becomes the source of its rows.
         stream_from: the same for their stream.
+        format: of files: ``csv tsv jsonl json parquet line-protocol``; None: seen from the content.
+        skip_lines: of CSV, before its header; comments (``#``, ``//``) are passed over anyway.
+        null: texts that are no values.
+        on_short: rows of CSV with too few values are ``bad``, or end with ``null``.
+        date: of times that are a time of day alone.
         on_bad: ``stop`` at a bad line or row, or ``skip`` and count it.
         dead_letter: JSONL file for those skipped.
 
@@ -132,7 +142,7 @@ def read(
     unit_ns(time_unit or DEFAULT_UNIT)
     form = InputForm(
         time_unit, mapping or {}, attrs, delimiter, header, sort, timezone, read_seq_bits(seq_bits),
-        named_by_file(source_from, stream_from),
+        named_by_file(source_from, stream_from), format, skip_lines, tuple(null), on_short, date,
     )  # fmt: skip
     paths = _paths(source)
     folder = Folder()

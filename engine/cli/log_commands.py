@@ -18,6 +18,7 @@ from edge_agent.standard_streams import taking_name
 from engine.cli.examples import epilog
 from engine.cli.options import (
     BadLineOptions,
+    ExportedInputOptions,
     InputOptions,
     bad_file,
     ending_with_a_command,
@@ -113,7 +114,7 @@ def export_log(
         str | None,
         typer.Option(metavar="UNIT", help="Unit of an input that is no log; default: --time-unit."),
     ] = None,
-    read: InputOptions,
+    read: ExportedInputOptions,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:

@@ -21,7 +21,7 @@ from engine.core.errors import UserError
 from engine.core.extras import need
 from engine.hosts.options import CommandOption
 from engine.hosts.pipeline import Host
-from engine.log.input.input_read import SORTS, InputForm, named_by_file
+from engine.log.input.input_read import FORMATS, ON_SHORT, SORTS, InputForm, named_by_file
 from engine.log.input.lines import STDIN
 from engine.log.input.numbering import BITS
 from engine.log.record.times import DEFAULT_UNIT
@@ -136,6 +136,9 @@ _BAD_SUFFIX: Final = ".bad.jsonl"
 """Of the file for skipped lines, where none is named."""
 
 
+_FORMAT_HELP: Final = f"Of the input: {' '.join(FORMATS)}; default: seen from its content."
+
+
 @dataclass(frozen=True)
 class InputOptions:
     """How an input that is no arrival log is written."""
@@ -194,6 +197,25 @@ class InputOptions:
         typer.Option(metavar="name", help="The name of a file becomes the stream of its rows."),
     ] = None
 
+    skip_lines: Annotated[
+        int, typer.Option(metavar="N", help="Lines of CSV before the header; # and // go anyway.")
+    ] = 0
+    null: Annotated[
+        str | None,
+        typer.Option(metavar="WORDS", help="Texts that are no values, as unavailable,unknown,-."),
+    ] = None
+    on_short: Annotated[
+        str,
+        typer.Option(metavar="|".join(ON_SHORT), help="What rows of CSV are that lack values."),
+    ] = "bad"
+    date: Annotated[
+        str | None, typer.Option(metavar="DATE", help="Of times of day alone, as 2026-03-01.")
+    ] = None
+    file_format: Annotated[
+        str | None,
+        typer.Option("--format", metavar="FORMAT", help=_FORMAT_HELP),
+    ] = None
+
     @property
     def unit(self) -> str:
         """Of times of results, and of durations without one."""
@@ -215,7 +237,21 @@ class InputOptions:
             self.timezone,
             parse_seq_bits(self.seq_bits),
             named_by_file(self.source_from, self.stream_from),
+            self.file_format,
+            self.skip_lines,
+            tuple(_names(self.null) or ()),
+            self.on_short,
+            self.date,
         )
+
+
+@dataclass(frozen=True)
+class ExportedInputOptions(InputOptions):
+    """The same beside a ``--format`` of the output."""
+
+    file_format: Annotated[
+        str | None, typer.Option("--input-format", metavar="FORMAT", help=_FORMAT_HELP)
+    ] = None
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from edge_agent import records as r
 from engine.core.errors import UserError
 from engine.core.frame import STRING
 from engine.core.units import INT64_MAX
-from engine.log.input.input_read import InputKind
+from engine.log.input.input_read import InputForm, InputKind
 from engine.log.input.lines import UNREADABLE, open_bytes
 from engine.log.input.row_import import (
     FIELDS,
@@ -196,8 +196,12 @@ def _converted(text: pa.Array, type_: str) -> pa.Array:
 
 
 _NUMBER: Final = re.compile(r"[+-]?[0-9.,:TZ -]*[0-9][0-9.,:TZ eE+-]*|")
+_COMMENTS_MAX: Final = 1_000
+_PASSED_OVER: Final = ("#", "//", "sep=")
+"""Lines before the header that begin so are passed over."""
 DELIMITERS: Final = (",", ";", "\t", "|")
 _BLOCK_BYTES: Final = 4 << 20
+_NULLS: Final = pacsv.ConvertOptions().null_values
 _MARK: Final = "\uffff"
 """Not a character: text does not hold it."""
 _ESCAPED: Final = re.compile("[\udc80-\udcff]")
@@ -213,9 +217,12 @@ class CsvRead(RowRead):
     kind = InputKind.CSV
 
     def _batches(self) -> Iterator[RowBatch]:
-        form = read_form(self.path, self.form.delimiter, self.form.header)
+        form = read_form(self.path, self.form)
         plan, types = self._learn(form)
         for text in text_batches(self.path, form):
+            for column in plan.fields.values():
+                if column not in text.columns:
+                    text.columns[column] = _joined(text.columns, column)
             yield typed_rows(text, plan, types, self._times)
 
     def _learn(self, form: Form) -> tuple[ColumnPlan, dict[str, str]]:
@@ -234,12 +241,20 @@ class CsvRead(RowRead):
         return plan if ours else foreign, columns.found
 
 
+def _joined(columns: dict[str, pa.Array], name: str) -> pa.Array:
+    """Columns that are joined by + in a mapping, with a blank between their texts."""
+    parts = [columns[each] for each in name.split("+")]
+    return pc.binary_join_element_wise(*parts, " ")
+
+
 @dataclass(frozen=True, slots=True)
 class Form:
     """How a file is written.
 
     ``names``: of its columns, "" for one without; ``keys``: the same, unique; ``first``: its first
-    row of data (a header is row 1); ``padded``: blanks follow the delimiter.
+    row of data (a header is row 1); ``padded``: blanks follow the delimiter. ``skipped``: lines
+    before the header, or before the first row of data. ``nulls``: texts that are no values;
+    ``fills``: short rows end with nulls.
     """
 
     names: list[str]
@@ -247,57 +262,116 @@ class Form:
     delimiter: str
     first: int
     padded: bool
+    skipped: int = 0
+    nulls: tuple[str, ...] = ()
+    fills: bool = False
 
 
-def read_form(path: str, delimiter: str | None, header: Sequence[str] | None) -> Form:
-    """Looks at the first line.
+def read_form(path: str, given: InputForm) -> Form:
+    """Looks at the first lines.
 
     Raises:
         UserError: the first line names no columns, or is none.
     """
-    cells, sign, padded = _first_line(path, delimiter)
-    guessed = _names_of(cells) if header is None else None
+    top = _top_of(path, given)
+    header, first = given.header, top.skipped + (2 if given.header is None else 1)
+    guessed = _names_of(top.cells) if header is None else None
+    if guessed is not None and len(top.comment) == len(top.cells):
+        header, guessed, first = top.comment, None, top.skipped + 1
     if guessed is not None:
         raise UserError(
-            f"{path}:1: the first line names no columns; name them, as in --header "
+            f"{path}:{top.skipped + 1}: the first line names no columns; name them, as in --header "
             f"{','.join(guessed)}"
         )
-    if header is not None and len(header) != len(cells):
-        raise UserError(f"{path}:1: --header names {len(header)} columns, there are {len(cells)}")
-    names = [name.strip() if padded else name for name in header or cells]
+    if header is not None and len(header) != len(top.cells):
+        raise UserError(
+            f"{path}:{top.skipped + 1}: --header names {len(header)} columns, there are "
+            f"{len(top.cells)}"
+        )
+    names = [name.strip() if top.padded else name for name in header or top.cells]
     keys = [name or f"{_MARK}{number}" for number, name in enumerate(names)]
-    return Form(names, keys, sign, 2 if header is None else 1, padded)
+    return Form(
+        names, keys, top.delimiter, first, top.padded, top.skipped, tuple(given.nulls),
+        given.on_short == "null",
+    )  # fmt: skip
 
 
-def header_names(path: str, delimiter: str | None) -> list[str] | None:
+def header_names(path: str, given: InputForm) -> list[str] | None:
     """Names for the columns of a file whose first line names none; None: it does.
 
     Raises:
         UserError: as of ``read_form``.
     """
-    return _names_of(_first_line(path, delimiter)[0])
+    top = _top_of(path, given)
+    return None if len(top.comment) == len(top.cells) else _names_of(top.cells)
 
 
-def _first_line(path: str, delimiter: str | None) -> tuple[list[str], str, bool]:
-    """Cells, delimiter, and whether blanks follow the delimiter."""
+def lines_before(path: str) -> int:
+    """How many lines stand before the table, as those of a table have as many values."""
+    with open_bytes(path) as stream:
+        lines = [stream.readline(_BLOCK_BYTES).decode("utf-8-sig", "replace") for _ in range(20)]
+    sign = max(DELIMITERS, key="".join(lines).count)
+    counts = [line.count(sign) for line in lines]
+    most = max(counts)
+    first = next(place for place, count in enumerate(counts) if 2 * count >= most)
+    above = [line for line in lines[:first] if not line.startswith(_PASSED_OVER)]
+    return first if above else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Top:
+    """The first line that counts: its cells, how they are parted, whether blanks follow that.
+
+    ``skipped``: lines before it; ``comment``: cells of the last of these, if it is a comment.
+    """
+
+    cells: list[str]
+    delimiter: str
+    padded: bool
+    skipped: int
+    comment: list[str]
+
+
+def _top_of(path: str, given: InputForm) -> _Top:
+    """Passes over the lines that the user says, ``sep=;`` and comments (``#``, ``//``)."""
+    delimiter = given.delimiter or ("\t" if given.format == "tsv" else None)
+    comment, skipped = "", given.skip_lines
     with open_bytes(path) as stream:
         try:
-            first = stream.readline(_BLOCK_BYTES)
+            for _ in range(skipped):
+                stream.readline(_BLOCK_BYTES)
+            line = _line_of(path, stream.readline(_BLOCK_BYTES), skipped)
+            while skipped < _COMMENTS_MAX and line.startswith(_PASSED_OVER):
+                if line.startswith("sep="):
+                    delimiter = delimiter or line[4:5]
+                else:
+                    comment = line
+                skipped += 1
+                line = _line_of(path, stream.readline(_BLOCK_BYTES), skipped)
         except UNREADABLE as error:
             raise UserError(f"{path}: damaged file: {error}") from error
-    try:
-        line = first.decode("utf-8-sig").rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}:1: not UTF-8 at byte {error.start + 1}") from error
     if not line.strip():
-        raise UserError(f"{path}:1: the file is empty; its first line must name the columns")
+        raise UserError(
+            f"{path}:{skipped + 1}: the file is empty; its first line must name the columns"
+        )
     sign = delimiter or max(DELIMITERS, key=line.count)
     padded = f"{sign} " in line and sign != "\t"
     try:
-        cells = next(csv.reader(io.StringIO(line), delimiter=sign, skipinitialspace=padded))
+        cells, above = (
+            next(csv.reader(io.StringIO(each), delimiter=sign, skipinitialspace=padded), [])
+            for each in (line, comment.lstrip("#/ "))
+        )
     except csv.Error as error:
-        raise UserError(f"{path}:1: the line that must name the columns: {error}") from error
-    return cells, sign, padded
+        said = f"the line that must name the columns: {error}"
+        raise UserError(f"{path}:{skipped + 1}: {said}") from error
+    return _Top(cells, sign, padded, skipped, above)
+
+
+def _line_of(path: str, line: bytes, before: int) -> str:
+    try:
+        return line.decode("utf-8-sig").rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}:{before + 1}: not UTF-8 at byte {error.start + 1}") from error
 
 
 def _names_of(cells: Sequence[str]) -> list[str] | None:
@@ -352,13 +426,16 @@ class _Marked:
 class _Numbered:
     """Row numbers of what pyarrow's reader gives, which leaves out the rows of a wrong length."""
 
-    def __init__(self, first: int) -> None:
+    def __init__(self, first: int, skipped: int) -> None:
         self.next = first
+        self.skipped = skipped
         self.invalid: dict[int, tuple[str, str]] = {}  # row -> (reason, text), not yet reported
 
     def on_invalid(self, row: pacsv.InvalidRow) -> str:
         why = f"{row.actual_columns} values for {row.expected_columns} columns"
-        self.invalid[int(row.number)] = (why, row.text)
+        if row.actual_columns < row.expected_columns:
+            why += "; --on-short null takes those that lack for nulls"
+        self.invalid[int(row.number) + self.skipped] = (why, row.text)
         return "skip"
 
     def take(self, rows: int) -> np.ndarray:
@@ -377,31 +454,59 @@ class _Numbered:
 
 def text_batches(path: str, form: Form) -> Iterator[Text]:
     """The file block by block; rows without any value are left out."""
-    numbered = _Numbered(form.first)
+    numbered = _Numbered(form.first, form.skipped)
     empty = {name: pa.array([], pa.string()) for name in form.keys}
     with ExitStack() as stack:
-        stream = _Marked(stack.enter_context(open_bytes(path)))
+        plain = stack.enter_context(open_bytes(path))
+        for _ in range(form.skipped):
+            plain.readline(_BLOCK_BYTES)
+        stream = _Marked(plain)
         try:
             reader = _open_reader(stream, form, numbered.on_invalid)
             if reader.schema.names != form.keys:
-                raise UserError(f"{path}:1: the names of the columns must be on one line")
+                raise UserError(
+                    f"{path}:{form.skipped + 1}: the names of the columns must be on one line"
+                )
             for batch in stack.enter_context(reader):
                 if form.padded:
                     columns = [pc.utf8_ltrim_whitespace(column) for column in batch.columns]
                     batch = pa.RecordBatch.from_arrays(columns, form.keys)  # noqa: PLW2901
                 text = _decoded(batch, numbered.take(batch.num_rows), marked=stream.found)
-                yield Text(text.columns, text.lines, text.broken | numbered.passed())
+                yield _filled(text, numbered.passed(), form)
         except pa.ArrowInvalid as error:
             raise UserError(f"{path}: not readable as CSV: {error}") from error
         except UNREADABLE as error:
             raise UserError(f"{path}: damaged file: {error}") from error
-    yield Text(empty, np.empty(0, np.int64), numbered.passed(ended=True))
+    nothing = Text(empty, np.empty(0, np.int64), {})
+    yield _filled(nothing, numbered.passed(ended=True), form)
+
+
+def _filled(text: Text, broken: dict[int, tuple[str, str]], form: Form) -> Text:
+    """``text`` with the rows of a wrong length: short ones filled up if ``form`` says so."""
+    if not form.fills or not broken:
+        return Text(text.columns, text.lines, text.broken | broken)
+    nulls, rows, left = {*_NULLS, *form.nulls}, {}, dict(text.broken)
+    for line, (why, said) in broken.items():
+        cells = next(csv.reader([said], delimiter=form.delimiter, skipinitialspace=form.padded), [])
+        if len(cells) < len(form.keys):
+            rows[line] = [None if each in nulls else each for each in cells]
+        else:
+            left[line] = (why, said)
+    lines = np.concatenate([text.lines, np.array(list(rows), np.int64)])
+    order = np.argsort(lines, kind="stable")
+    columns = {}
+    for place, name in enumerate(form.keys):
+        own = [cells[place] if place < len(cells) else None for cells in rows.values()]
+        whole = pa.concat_arrays([text.columns[name], pa.array(own, pa.string())])
+        columns[name] = whole.take(pa.array(order))
+    return Text(columns, lines[order], left)
 
 
 def _open_reader(
     stream: Any, form: Form, on_invalid: Callable[[Any], str]
 ) -> pacsv.CSVStreamingReader:
-    renamed = form.first == 1 or form.padded or "" in form.names
+    unnamed = form.first == form.skipped + 1
+    renamed = unnamed or form.padded or "" in form.names
     return pacsv.open_csv(
         pa.PythonFile(stream, mode="r"),
         # With threads, pyarrow does not know the numbers of invalid rows.
@@ -409,7 +514,7 @@ def _open_reader(
             use_threads=False,
             block_size=_BLOCK_BYTES,
             column_names=form.keys if renamed else None,
-            skip_rows=1 if renamed and form.first > 1 else 0,
+            skip_rows=1 if renamed and not unnamed else 0,
         ),
         parse_options=pacsv.ParseOptions(
             delimiter=form.delimiter,
@@ -421,6 +526,7 @@ def _open_reader(
             column_types=dict.fromkeys(form.keys, pa.string()),
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
+            null_values=[*_NULLS, *form.nulls],
         ),
     )
 

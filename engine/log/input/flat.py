@@ -34,14 +34,16 @@ class Flat:
         name: the input, for messages.
         mapping: record field, or ``attrs.NAME``, -> key.
         attrs: keys that become attributes when not mapped; None = all that are no field.
+        nulls: texts that are no values.
 
     Raises:
         UserError: a mapping to what is no field.
     """
 
     def __init__(
-        self, name: str, mapping: Mapping[str, str], attrs: Sequence[str] | None = None
-    ) -> None:
+        self, name: str, mapping: Mapping[str, str], attrs: Sequence[str] | None = None,
+        nulls: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         for target, key in mapping.items():
             check_target(target, key)
         self.name = name
@@ -51,6 +53,7 @@ class Flat:
         self._targets = frozenset(mapping)
         self._attrs = None if attrs is None else frozenset(attrs)
         self._missing = dict(mapping)
+        self._nulls = frozenset(nulls)
 
     def records(self, objects: list[Any], lines: np.ndarray) -> list[Any]:
         """Each object as a record; what is none, or has a misspelt field, stays as it is.
@@ -58,11 +61,14 @@ class Flat:
         Raises:
             UserError: a mapped key, or an event time, that is nowhere in the first objects.
         """
-        found = [self._record(each) if type(each) is dict else each for each in objects]
+        if self._nulls:
+            objects = [_without_words(each, self._nulls) for each in objects]
+        found = [self.record(each) if type(each) is dict else each for each in objects]
         self._check_keys(objects, found, lines)
         return found
 
-    def _record(self, given: dict[str, Any]) -> dict[str, Any]:
+    def record(self, given: dict[str, Any]) -> dict[str, Any]:
+        """One object as a record."""
         record: dict[str, Any] = {}
         own = given.get(r.ATTRS)
         attrs: dict[str, Any] = dict(own) if type(own) is dict else {}
@@ -125,6 +131,13 @@ class Flat:
                 f'{self.name}:{lines[0]}: no record has "ts", the event time; say which key is, as '
                 f"in --map ts={time_hint(keys) or 'KEY'} (keys: {', '.join(keys)})"
             )
+
+
+def _without_words(value: Any, nulls: frozenset[str]) -> Any:
+    """``value`` with None for each of the words."""
+    if type(value) is dict:
+        return {key: _without_words(inner, nulls) for key, inner in value.items()}
+    return None if type(value) is str and value in nulls else value
 
 
 def values_by_path(given: dict[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:

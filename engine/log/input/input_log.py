@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 
+from edge_agent.errors import did_you_mean
 from engine.core.errors import UserError
 from engine.log.arrival_log import LogReader, is_log_file
-from engine.log.input.input_read import PLAIN_FORM, InputForm, InputKind, InputRead
-from engine.log.input.lines import STDIN, UNREADABLE, open_bytes, table_files
+from engine.log.input.input_read import (
+    FORMATS,
+    ON_SHORT,
+    PLAIN_FORM,
+    InputForm,
+    InputKind,
+    InputRead,
+)
+from engine.log.input.lines import (
+    STDIN,
+    UNREADABLE,
+    is_spooled,
+    open_bytes,
+    spool_stdin,
+    table_files,
+)
 from engine.log.input.trace import TraceRead
 from engine.log.whole_file import DAMAGED, parquet_schema
 
 # ruff: noqa: PLC0415 - of the readers, a pass needs one; a trace is the shortest of all
 
 _PARQUET_MAGIC: Final = b"PAR1"
+_ARRAY: Final = re.compile(r"\[+\{")
 _HEAD_BYTES: Final = 4096
 _TRACE_SUFFIXES: Final = {".jsonl", ".ndjson", ".json"}
 _CSV_SUFFIXES: Final = {".csv", ".tsv"}
@@ -26,20 +43,23 @@ _CSV_SUFFIXES: Final = {".csv", ".tsv"}
 def input_kind(path: str | Path) -> InputKind:
     """What ``path`` is: by its being a folder, its first bytes, then its suffix.
 
-    A pipe can be read only once, so it is not looked into: it is a trace, as standard input is.
+    A named pipe can be read only once, so it is not looked into: it is a trace. Standard input is
+    one, too, if it begins with an object; else it is kept in a file.
 
     Raises:
         UserError: it cannot be read, or is a single file of an arrival log.
     """
     name = str(path)
     if name == STDIN:
-        return InputKind.TRACE
-    if Path(name).is_dir():
+        spool_stdin()
+        if not is_spooled():
+            return InputKind.TRACE
+    elif Path(name).is_dir():
         within = Path(name, "log")
         if within.is_dir() and not any(Path(name).glob("*.parquet")):
             raise UserError(f"{name}: is the folder of a run; its log is {within}")
         return _folder_kind(Path(name))
-    if Path(name).exists() and not Path(name).is_file():
+    elif Path(name).exists() and not Path(name).is_file():
         return InputKind.TRACE
     with open_bytes(name) as stream:
         try:
@@ -47,17 +67,45 @@ def input_kind(path: str | Path) -> InputKind:
         except UNREADABLE as error:
             raise UserError(f"{name}: cannot be read: {error}") from error
     if head.startswith(_PARQUET_MAGIC):
+        if name == STDIN:
+            raise UserError("Parquet cannot be read from standard input; save it as a file")
         _refuse_log_file(Path(name))
         return InputKind.PARQUET
+    text = head.decode("utf-8-sig", errors="replace")
+    if text.startswith(("#datatype", "#group", "#default")):
+        return InputKind.ANNOTATED
     suffixes = set(Path(name.lower()).suffixes[-2:])
     if suffixes & _CSV_SUFFIXES:
         return InputKind.CSV
-    if suffixes & _TRACE_SUFFIXES or head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+    first = text.lstrip().partition("\n")[0].strip()
+    if _ARRAY.match(first) or first == "[" or (first.startswith("{") and first[-1] in "{[,"):
+        return InputKind.JSON
+    if suffixes & _TRACE_SUFFIXES or first.startswith("{"):
         return InputKind.TRACE
+    from engine.log.input.documents import is_point
+
+    if ".lp" in suffixes or is_point(first):
+        return InputKind.LINE_PROTOCOL
     from engine.log.input.csv_import import DELIMITERS
 
-    header = head.split(b"\n", 1)[0].decode(errors="replace")
-    return InputKind.CSV if any(sign in header for sign in DELIMITERS) else InputKind.TRACE
+    return InputKind.CSV if any(sign in text for sign in DELIMITERS) else InputKind.TRACE
+
+
+def kind_of(path: str | Path, form: InputForm) -> InputKind:
+    """What ``path`` is: what ``--format`` says, else as ``input_kind`` sees it.
+
+    Raises:
+        UserError: an unknown format; as of ``input_kind``.
+    """
+    if form.format is None or Path(path).is_dir():
+        return input_kind(path)
+    if form.format not in FORMATS:
+        hint = did_you_mean(form.format, FORMATS)
+        raise UserError(f"unknown --format {form.format}{hint}; use {', '.join(FORMATS)}")
+    kind = FORMATS[form.format]
+    if str(path) == STDIN and kind is not InputKind.TRACE:
+        spool_stdin()
+    return kind
 
 
 def open_input(
@@ -80,6 +128,8 @@ def open_input(
         UserError: here or while iterating: the input is at fault; names the place.
     """
     form = InputForm(form) if isinstance(form, str) else form
+    if form.on_short not in ON_SHORT:
+        raise UserError(f"unknown --on-short {form.on_short}; use {' or '.join(ON_SHORT)}")
     if not isinstance(path, Path | pa.Table):
         from engine.log.input.several import SeveralRead, files_of
 
@@ -87,7 +137,7 @@ def open_input(
         if len(files) > 1 or form.named_by_file:
             return SeveralRead(files, open_input, form, on_bad, dead_letter)
         path = files[0]
-    kind = InputKind.TABLE if isinstance(path, pa.Table) else input_kind(path)
+    kind = InputKind.TABLE if isinstance(path, pa.Table) else kind_of(path, form)
     name = str(InputKind.TABLE if kind is InputKind.TABLE else path)
     if kind is InputKind.LOG and not form.of_log:
         raise UserError(
@@ -96,6 +146,8 @@ def open_input(
         )
     if kind is not InputKind.CSV and (form.delimiter or form.header is not None):
         raise UserError(f"{name}: is a {kind}; --delimiter and --header are for CSV")
+    if kind is not InputKind.CSV and (form.skip_lines or form.on_short != "bad"):
+        raise UserError(f"{name}: is a {kind}; --skip-lines and --on-short are for CSV")
     if isinstance(path, pa.Table):
         from engine.log.input.table_import import TableRead
 
@@ -109,10 +161,16 @@ def open_input(
         from engine.log.input.csv_import import CsvRead
 
         reader = CsvRead
-    else:
+    elif kind is InputKind.PARQUET:
         from engine.log.input.parquet_import import ParquetRead
 
         reader = ParquetRead
+    else:
+        from engine.log.input.documents import AnnotatedRead, JsonRead, LineProtocolRead
+
+        reader = next(
+            each for each in (AnnotatedRead, JsonRead, LineProtocolRead) if each.kind is kind
+        )
     return reader(name, form, on_bad, dead_letter)
 
 

@@ -208,6 +208,9 @@ class InputKind(StrEnum):
     TRACE = "trace"
     CSV = "csv"
     PARQUET = "parquet"
+    JSON = "json"
+    LINE_PROTOCOL = "line-protocol"
+    ANNOTATED = "annotated-csv"
     TABLE = "table"
     FILES = "files"
     LOG = "log"
@@ -223,7 +226,10 @@ class InputForm(Struct, frozen=True):
     the header. ``header``: names of the columns of CSV without a header. ``sort``: ``arrival`` |
     ``ts``; None: records are in order of arrival. ``timezone``: of times that name none; None:
     UTC. ``seq_bits``: of counters that wrap around, by stream (``""``: every other one).
-    ``named_by_file``: record fields that the names of the files give.
+    ``named_by_file``: record fields that the names of the files give. ``format``: of ``FORMATS``;
+    None: seen from the content. ``skip_lines``: before the first one that counts. ``nulls``: texts
+    that are no values. ``on_short``: rows of CSV with fewer values than columns are ``bad``, or
+    end with nulls (``null``). ``date``: of times that are a time of day alone.
     """
 
     unit: str | None = None
@@ -235,6 +241,11 @@ class InputForm(Struct, frozen=True):
     timezone: str | None = None
     seq_bits: Mapping[str, int] = field(default_factory=dict)
     named_by_file: Sequence[str] = ()
+    format: str | None = None
+    skip_lines: int = 0
+    nulls: Sequence[str] = ()
+    on_short: str = "bad"
+    date: str | None = None
 
     @property
     def of_log(self) -> bool:
@@ -243,6 +254,13 @@ class InputForm(Struct, frozen=True):
 
 
 PLAIN_FORM: Final = InputForm()
+FORMATS: Final = {
+    "csv": InputKind.CSV, "tsv": InputKind.CSV, "jsonl": InputKind.TRACE, "json": InputKind.JSON,
+    "parquet": InputKind.PARQUET, "line-protocol": InputKind.LINE_PROTOCOL,
+    "annotated-csv": InputKind.ANNOTATED,
+}  # fmt: skip
+"""Kinds of files by the name of ``--format``."""
+ON_SHORT: Final = ("bad", "null")
 
 
 def named_by_file(source: str | None, stream: str | None) -> tuple[str, ...]:
@@ -353,7 +371,7 @@ class InputRead(ABC):
     def _begin(self) -> None:
         self.records = 0
         self._has_begun = False
-        self._times = Times(self.name, self.form.unit, self.form.timezone)
+        self._times = Times(self.name, self.form.unit, self.form.timezone, self.form.date)
         self._intake = RowIntake(self._times.unit_ns, Numbering(self.form.seq_bits))
         self._sorter = None if self.form.sort is None else Sorter(self.name, self.form.sort)
 

@@ -5,14 +5,19 @@ And which files a folder of Parquet has.
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
+import os
+import shutil
 import sys
+import tempfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
+from weakref import WeakKeyDictionary, finalize
 
 import pyarrow as pa
 from msgspec import Struct, field
@@ -35,6 +40,8 @@ _GZIP_MAGIC: Final = b"\x1f\x8b"
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _UTF8_BYTES_MAX: Final = 4
 _BOM: Final = "\ufeff"
+_SPOOLED: Final[WeakKeyDictionary[BinaryIO, int]] = WeakKeyDictionary()
+"""Standard inputs that are kept in a file, and its descriptor."""
 
 
 class Chunk(Struct):
@@ -53,8 +60,15 @@ def open_bytes(path: str) -> Iterator[BinaryIO]:
         UserError: no such file, a directory, or not readable.
     """
     if path == STDIN:
-        with _unpacked(sys.stdin.buffer) as stream:
-            yield stream
+        spooled = _SPOOLED.get(sys.stdin.buffer)
+        if spooled is None:
+            with _unpacked(sys.stdin.buffer) as stream:
+                yield stream
+            return
+        with os.fdopen(os.dup(spooled), "rb") as again:
+            again.seek(0)
+            with _unpacked(again) as stream:
+                yield stream
         return
     try:
         raw = Path(path).open("rb")  # noqa: SIM115 - closed below; only opening is the user's fault
@@ -64,8 +78,64 @@ def open_bytes(path: str) -> Iterator[BinaryIO]:
         yield stream
 
 
+def spool_stdin() -> None:
+    """Keeps standard input in a temporary file, so that it can be opened more than once.
+
+    JSON, a record a line, is read once and stays a stream.
+    """
+    source = sys.stdin.buffer
+    if source in _SPOOLED:
+        return
+    peek = getattr(source, "peek", None)
+    if peek is not None and peek(1).lstrip(_BOM.encode() + b" \t\r\n").startswith(b"{"):
+        return
+    with tempfile.TemporaryFile() as file:
+        shutil.copyfileobj(source, file)
+        file.flush()
+        _SPOOLED[source] = os.dup(file.fileno())
+    finalize(source, os.close, _SPOOLED[source])
+
+
+def is_spooled() -> bool:
+    """Whether standard input is kept in a file."""
+    return sys.stdin.buffer in _SPOOLED
+
+
 @contextmanager
 def _unpacked(raw: BinaryIO) -> Iterator[BinaryIO]:
+    with _decompressed(raw) as stream:
+        head = stream.peek(2)[:2] if isinstance(stream, io.BufferedReader | gzip.GzipFile) else b""
+        if head in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            yield cast("BinaryIO", io.BufferedReader(_FromUtf16(stream)))
+        else:
+            yield stream
+
+
+class _FromUtf16(io.RawIOBase):
+    """UTF-16 with its mark as UTF-8."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder("utf-16")("replace")
+        self._waiting = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._waiting:
+            block = self._stream.read(_BLOCK_BYTES)
+            self._waiting = self._decoder.decode(block, final=not block).encode()
+            if not block:
+                break
+        taken = self._waiting[: len(buffer)]
+        buffer[: len(taken)] = taken
+        self._waiting = self._waiting[len(taken) :]
+        return len(taken)
+
+
+@contextmanager
+def _decompressed(raw: BinaryIO) -> Iterator[BinaryIO]:
     peekable = raw if isinstance(raw, io.BufferedReader) else io.BufferedReader(cast("Any", raw))
     head = peekable.peek(len(_ZSTD_MAGIC))
     if head.startswith(_GZIP_MAGIC):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
@@ -23,16 +24,23 @@ from engine.core.errors import UserError
 from engine.core.frame import ATTR_PREFIX
 from engine.core.units import INT64_MAX
 from engine.log.describe import LogSummary, describe
-from engine.log.input.csv_import import ColumnTypes, header_names, read_form, text_batches
+from engine.log.input.csv_import import (
+    ColumnTypes,
+    header_names,
+    lines_before,
+    read_form,
+    text_batches,
+)
 from engine.log.input.flat import values_by_path
-from engine.log.input.input_log import input_kind, open_input
+from engine.log.input.input_log import kind_of, open_input
 from engine.log.input.input_read import InputForm, InputKind
-from engine.log.input.lines import read_chunks, table_files
+from engine.log.input.lines import table_files
 from engine.log.input.parquet_import import ParquetParts
 from engine.log.input.row_import import FIELDS
 from engine.log.input.several import files_of
-from engine.log.record.times import dates_in, instants_of
-from engine.log.record.trace_record import INT64_MIN, parse
+from engine.log.input.trace import TraceRead
+from engine.log.record.times import dates_in, instants_of, is_day, is_time_of_day
+from engine.log.record.trace_record import INT64_MIN
 
 SAMPLE_ROWS: Final = 2_000
 SAMPLES: Final = 3
@@ -61,15 +69,20 @@ _NAMES: Final[dict[str, tuple[str, ...]]] = {
 _NO_EVENT_TIME: Final = ("start", "stop", "end")
 UNFIT: Final = ("list", "mixed")
 """Types of what is no attribute."""
+_WORDS_MAX: Final = 5
+_IS_NUMBER: Final = re.compile(r"[+-]?[0-9]+([.,][0-9]*)?([eE][+-]?[0-9]+)?")
+_NO_VALUE: Final = re.compile(r"(?i)unavailable|unknown|n/?a|none|err|error|offline|-+")
 _TYPES_MAX: Final = 50
-_REMEDIES: Final = re.compile(r"--(time-unit|sort) ([a-z]+)")
+_REMEDIES: Final = re.compile(r"--(time-unit|sort|on-short) ([a-z]+)")
 """Options that a refusal names with their value."""
 
 
 class Column(Struct):
-    """One column or key: ``type`` (time, int, number, bool, text, list), as what it is read.
+    """One column or key: ``type`` (time, day, time of day, int, number, bool, text, list), as what
+    it is read.
 
-    ``unit``: of times that are numbers; None: they are dates, or no times.
+    ``unit``: of times that are numbers; None: they are dates, or no times. ``nulls``: words among
+    numbers.
     """
 
     name: str
@@ -78,6 +91,7 @@ class Column(Struct):
     unit: str | None = None
     field: str | None = None
     why: str = ""
+    nulls: tuple[str, ...] = ()
 
 
 class Look(Struct):
@@ -105,7 +119,7 @@ def look(sources: Sequence[str], given: InputForm) -> Look:
         UserError: it cannot be read at all.
     """
     files = files_of(sources)
-    source, kind = files[0], input_kind(files[0])
+    source, kind = files[0], kind_of(files[0], given)
     if kind is InputKind.LOG:
         found = Look(str(kind), [], given)
         found.summary = describe(open_input(files, given))
@@ -147,16 +161,22 @@ def options_of(given: InputForm, form: InputForm) -> list[str]:
     for each in form.named_by_file:
         if each not in given.named_by_file:
             words += [f"--{each}-from", "name"]
-    for name in ("unit", "sort", "delimiter", "timezone"):
+    if form.nulls != given.nulls:
+        words += ["--null", ",".join(form.nulls)]
+    plain = ("skip_lines", "on_short", "format", "date", "unit", "sort", "delimiter", "timezone")
+    for name in plain:
         value = getattr(form, name)
         if value is not None and value != getattr(given, name):
-            words += [f"--{'time-unit' if name == 'unit' else name}", value]
+            option = "time-unit" if name == "unit" else name.replace("_", "-")
+            words += [f"--{option}", str(value)]
     return words
 
 
 def _named_by_files(found: Look, files: Sequence[str], given: InputForm) -> InputForm:
     """Files alike are of one device each; files with other columns are streams."""
-    other = input_kind(files[1])
+    other = kind_of(files[1], given)
+    if other is InputKind.LOG:
+        return found.form  # the reader says what to do
     form = _headed(files[1], given) if other is InputKind.CSV and not given.header else given
     names = _samples(files[1], other, form)
     field = r.SOURCE if set(names) == {each.name for each in found.columns} else r.STREAM
@@ -168,15 +188,17 @@ def _named_by_files(found: Look, files: Sequence[str], given: InputForm) -> Inpu
 def _repaired(form: InputForm, fault: str) -> InputForm:
     """``form`` with the options that a refusal names."""
     for option, value in _REMEDIES.findall(fault):
-        name = option.replace("time-", "")
-        if getattr(form, name) is None:
+        name = option.replace("time-", "").replace("-", "_")
+        if getattr(form, name) in (None, "bad"):
             return replace(form, **{name: value})
     return form
 
 
 def _headed(source: str, form: InputForm) -> InputForm:
-    """``form`` with names of columns, where the first line has none."""
-    names = header_names(source, form.delimiter)
+    """``form`` with names of columns, where the first line has none, and less what is before."""
+    before = 0 if form.skip_lines else lines_before(source)
+    form = replace(form, skip_lines=before) if before else form
+    names = header_names(source, form)
     return form if names is None else replace(form, header=names)
 
 
@@ -186,7 +208,7 @@ def _headed(source: str, form: InputForm) -> InputForm:
 def _samples(source: str, kind: InputKind, form: InputForm) -> dict[str, list[Any]]:
     rows: dict[str, list[Any]] = {}
     if kind is InputKind.CSV:
-        csv = read_form(source, form.delimiter, form.header)
+        csv = read_form(source, form)
         text = next(text_batches(source, csv))
         named = zip(csv.names, csv.keys, strict=True)
         return {
@@ -201,7 +223,7 @@ def _samples(source: str, kind: InputKind, form: InputForm) -> dict[str, list[An
                 for each, column in zip(part.schema, part.columns, strict=True)
             }
         return rows
-    for count, one in enumerate(islice(_objects(source), SAMPLE_ROWS)):
+    for count, one in enumerate(islice(_objects(source, form), SAMPLE_ROWS)):
         for path, value in values_by_path(one):
             rows.setdefault(path, [None] * count).append(value)
         for values in rows.values():
@@ -217,15 +239,11 @@ def _plain(column: pa.Array) -> list[Any]:
     return list(column.to_pylist())
 
 
-def _objects(source: str) -> Iterator[dict[str, Any]]:
-    for chunk in read_chunks(source, source):
-        for index, text in enumerate(chunk.texts):
-            try:
-                value = None if index in chunk.faults else parse(text)
-            except ValueError:
-                continue  # the reader says what is wrong with it
-            if isinstance(value, dict):
-                yield value
+def _objects(source: str, form: InputForm) -> Iterator[dict[str, Any]]:
+    reader = open_input(source, form)
+    assert isinstance(reader, TraceRead), "other kinds have columns"
+    for objects, *_ in reader.parts():
+        yield from (each for each in objects if isinstance(each, dict))
 
 
 # What a column is.
@@ -235,7 +253,17 @@ def _column(name: str, values: list[Any]) -> Column:
     some = [_sound(value) for value in values if value is not None]
     samples = list(dict.fromkeys(_shown(value) for value in some[:100]))[:SAMPLES]
     type_, unit = _type_of(some)
-    return Column(name, type_, samples, unit)
+    nulls = _words_among(some) if type_ == "text" else ()
+    if nulls:
+        type_, unit = _type_of([value for value in some if value not in nulls])
+    return Column(name, type_, samples, unit, nulls=nulls)
+
+
+def _words_among(texts: Sequence[str]) -> tuple[str, ...]:
+    """The few words among texts that are numbers else."""
+    words = Counter(text for text in texts if not _IS_NUMBER.fullmatch(text))
+    few = len(words) <= _WORDS_MAX and 2 * words.total() < len(texts)
+    return tuple(words) if few or all(map(_NO_VALUE.fullmatch, words)) else ()
 
 
 def _sound(value: Any) -> Any:
@@ -272,6 +300,10 @@ def _type_of(values: Sequence[Any]) -> tuple[str, str | None]:
         return _number_type(numbers.to_numpy(zero_copy_only=False), whole=found == "int")
     if found == "bool":
         return "bool", None
+    if is_day(column):
+        return "day", None
+    if is_time_of_day(column):
+        return "time of day", None
     _, faults = instants_of(column, None)
     return ("time" if 2 * len(faults) < len(values) else "text"), None
 
@@ -295,7 +327,7 @@ def _guessed(columns: list[Column], form: InputForm) -> InputForm:
             each.field, each.why = each.name, "named so"
     fits: dict[str, Callable[[Column], bool]] = {
         r.ARRIVAL: lambda each: each.type == "time",
-        r.TS: lambda each: each.type in ("time", "int", "number"),
+        r.TS: lambda each: each.type in ("time", "day", "int", "number"),
         r.SOURCE: lambda each: each.type in ("text", "int"),
         r.SEQ: lambda each: each.type == "int",
         r.TYPE: lambda each: each.type == "text" and len(each.samples) <= _TYPES_MAX,
@@ -310,6 +342,9 @@ def _guessed(columns: list[Column], form: InputForm) -> InputForm:
             best = None
         if best is None and target == r.TS:
             best, why = _only_time(free), "the only time"
+        if target == r.TS and (best is None or best.type == "day"):
+            form = _by_time_of_day(columns, best, form, mapping)
+            continue
         if best is not None:
             best.field = target
             best.why = why if best.unit is None else f"{why}, dates in {best.unit}"
@@ -319,10 +354,30 @@ def _guessed(columns: list[Column], form: InputForm) -> InputForm:
     attrs = form.attrs
     if attrs is None and any(each.type in UNFIT for each in columns):
         attrs = [each.name for each in columns if each.field is None and each.type not in UNFIT]
-    return replace(form, mapping=mapping, unit=unit, attrs=attrs)
+    nulls = list(form.nulls)
+    for each in columns:
+        nulls += [word for word in each.nulls if each.field is None and word not in nulls]
+    return replace(form, mapping=mapping, unit=unit, attrs=attrs, nulls=tuple(nulls))
+
+
+def _by_time_of_day(
+    columns: Sequence[Column], day: Column | None, form: InputForm, mapping: dict[str, str]
+) -> InputForm:
+    """The event time of a column of days and one of times of day, or of one of these alone."""
+    of_day = next((each for each in columns if each.type == "time of day"), None)
+    found = [each for each in (day, of_day) if each is not None]
+    for each in found:
+        each.field, each.why = r.TS, "day and time of day" if len(found) > 1 else "the only time"
+    if found and (len(found) > 1 or found[0].name != r.TS):
+        mapping[r.TS] = "+".join(each.name for each in found)
+    if day is None and of_day is not None and form.date is None:
+        return replace(form, date=_TODAY)
+    return form
 
 
 _NO_RANK: Final = 1_000
+_TODAY: Final = "1970-01-01"
+"""The date of times of day where nobody says it."""
 
 
 def _rank(name: str, target: str) -> int:

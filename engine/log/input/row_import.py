@@ -64,7 +64,7 @@ def plan_columns(
     fields: dict[str, str] = {}
     named: dict[str, str] = {}
     for target, column in mapping.items():
-        if column not in columns:
+        if column not in columns and not set(column.split("+")) <= set(columns):
             hint = did_you_mean(column, columns)
             raise UserError(f'{name}:1: no column "{column}" (wanted for {target}){hint}')
         check_target(target, column)
@@ -72,7 +72,8 @@ def plan_columns(
             fields[target] = column
         else:
             named[target.removeprefix(ATTR_PREFIX)] = column
-    used = {*mapping.values()}
+    used = {part for column in mapping.values()
+            for part in ([column] if column in columns else column.split("+"))}  # fmt: skip
     all_events = r.KIND not in fields and (r.KIND not in columns or r.KIND in foreign)
     for column in columns:
         if column in foreign or (all_events and column in _OF_OTHER_KINDS):

@@ -7,8 +7,10 @@ judged singly by ``trace_record.fault``.
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -37,7 +39,12 @@ from engine.log.record.trace_record import (
 _NONE: Final = type(None)
 _BLANK: Final = " \t\r"
 _FIELDS: Final = frozenset(r.RECORD_FIELDS)
+_LONG_FRACTION: Final = re.compile(r"\.[0-9]{7}|[eE]")
 _NO_ATTRS: Final[dict[str, Any]] = {}
+
+
+ObjectPart = tuple[list[Any], np.ndarray, list[Fault], Callable[[int], str]]
+"""Objects, their line numbers, faults of other lines, and what gives the text of a line."""
 
 
 class TraceRead(InputRead):
@@ -47,19 +54,27 @@ class TraceRead(InputRead):
 
     def _read(self) -> Iterator[Rows]:
         self._types = AttrTypes()
-        self._flat = Flat(self.name, self.form.mapping, self.form.attrs)
+        self._flat = Flat(self.name, self.form.mapping, self.form.attrs, self.form.nulls)
+        for part in self.parts():
+            yield from self._rows(*part)
+
+    def parts(self) -> Iterator[ObjectPart]:
+        """The objects in parts of bounded size."""
         for chunk in read_chunks(self.path, self.name):
-            yield from self._rows(chunk)
+            yield _parse(chunk)
 
     def _nothing(self) -> Exception:
         if self.bad_count:
             return UserError(f"{self.name}: none of its {self.bad_count} lines is a record")
         return UserError(f"{self.name}:1: the file is empty; write one record a line: {EXAMPLE}")
 
-    def _rows(self, chunk: Chunk) -> list[Rows]:
-        """The records of a chunk; sites whose attributes have other types in parts of their own."""
-        records, lines, faults = _parse(chunk)
-        if self.form.mapping or self.form.attrs is not None or not _only_fields(records):
+    def _rows(
+        self, records: list[Any], lines: np.ndarray, faults: list[Fault],
+        text_of: Callable[[int], str],
+    ) -> list[Rows]:  # fmt: skip
+        """The records of a part; sites whose attributes have other types in parts of their own."""
+        form = self.form
+        if form.mapping or form.attrs is not None or form.nulls or not _only_fields(records):
             records = self._flat.records(records, lines)
         columns = _typed(records)
         if columns is None:
@@ -69,7 +84,7 @@ class TraceRead(InputRead):
             columns = _typed(records)
             assert columns is not None, "records without fault have typed columns"
         there = set[str]().union(*records)
-        times, bad = self._time_columns(records, lines, there)
+        times, bad = self._time_columns(records, lines, there, text_of)
         faults += bad
         records, lines, columns = _without(bad, records, lines, columns | times)
         while r.ID in there:
@@ -102,11 +117,15 @@ class TraceRead(InputRead):
                 attrs, _ = self._attrs(good, lines, by_site=by_site)
             found.append((columns, attrs, lines))
         if faults:
-            self._bad.report(faults, lambda line: chunk.texts[line - chunk.first])
+            self._bad.report(faults, text_of)
         return found
 
     def _time_columns(
-        self, records: list[dict[str, Any]], lines: np.ndarray, there: set[str]
+        self,
+        records: list[dict[str, Any]],
+        lines: np.ndarray,
+        there: set[str],
+        text_of: Callable[[int], str],
     ) -> tuple[dict[str, pa.Array], list[Fault]]:
         """The times [ns], of the fields that are ``there``, and the first fault of each line."""
         columns: dict[str, pa.Array] = {}
@@ -114,11 +133,26 @@ class TraceRead(InputRead):
         for name in TIME_FIELDS:
             if name in there:
                 values = [record.get(name) for record in records]
+                if float in map(type, values):
+                    values = [
+                        self._exact(name, value, text_of(int(line))) if type(value) is float
+                        else value for value, line in zip(values, lines, strict=True)
+                    ]  # fmt: skip
                 columns[name], reasons = self._times.values(name, values, lines)
                 for row, why in reasons.items():
                     said = time_fault(name, values[row], why)
                     faults.setdefault(row, Fault(int(lines[row]), said))
         return columns, list(faults.values())
+
+    def _exact(self, name: str, value: float, text: str) -> float | str:
+        """A time whose digits a float may not hold, as text."""
+        if not _LONG_FRACTION.search(text):
+            return value
+        line = json.loads(text, parse_float=str)
+        if not isinstance(line, dict):
+            return value
+        found = self._flat.record(line).get(name)
+        return found if isinstance(found, str) else value
 
     def _attrs(
         self, records: list[dict[str, Any]], lines: np.ndarray, *, by_site: bool
@@ -140,11 +174,15 @@ class TraceRead(InputRead):
         return columns, list(faults.values())
 
 
-def _parse(chunk: Chunk) -> tuple[list[Any], np.ndarray, list[Fault]]:
-    """JSON values of the lines, their line numbers, and the faults; blank lines hold no record."""
+def _parse(chunk: Chunk) -> ObjectPart:
+    """JSON values of the lines, their line numbers, the faults; blank lines hold no record."""
+
+    def text_of(line: int) -> str:
+        return chunk.texts[line - chunk.first]
+
     quick = None if chunk.faults else parse_all(chunk.texts)
     if quick is not None:
-        return quick, np.arange(chunk.first, chunk.first + len(quick)), []
+        return quick, np.arange(chunk.first, chunk.first + len(quick)), [], text_of
     records: list[Any] = []
     blank: list[int] = []
     faults = [Fault(chunk.first + index, why) for index, why in chunk.faults.items()]
@@ -160,7 +198,7 @@ def _parse(chunk: Chunk) -> tuple[list[Any], np.ndarray, list[Fault]]:
                 records.pop()
                 blank.append(index)
     lines = np.delete(np.arange(chunk.first, chunk.first + len(chunk.texts)), blank)
-    return records, lines, faults
+    return records, lines, faults, text_of
 
 
 def _only_fields(records: list[Any]) -> bool:

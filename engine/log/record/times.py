@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zoneinfo
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any, Final
 
 import numpy as np
@@ -27,11 +28,28 @@ _GERMAN: Final = r"^([0-3][0-9])\.([01][0-9])\.([0-9]{4})(?:[ T]+|$)"
 """Day, month and year with points, as German loggers write them; slashes could be either way."""
 _ISO: Final = (
     r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
-    r"([T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?$"
+    r"([T ][0-9]{2}:[0-9]{2}(:[0-5][0-9](\.[0-9]{1,9})?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?$"
 )
 _ZONED: Final = r"(Z|:[0-9]{2}(\.[0-9]+)?[+-][0-9]{2}(:?[0-9]{2})?)$"
+_BASIC: Final = r"^([0-9]{4})([0-9]{2})([0-9]{2})T([0-9]{2})([0-9]{2})([0-9]{2})"
+_NAMED_DAY: Final = (
+    r"^[A-Z][a-z]{2} [A-Z][a-z]{2} +[0-9]{1,2} ([0-9:.]+) +([0-9]{4}-[0-9]{2}-[0-9]{2})$"
+)
+_AMERICAN: Final = (
+    r"^(?P<month>[0-9]{1,2})/(?P<day>[0-9]{1,2})/(?P<year>[0-9]{4}),? +(?P<hour>[0-9]{1,2})"
+    r"(?P<rest>:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)?) ?(?P<half>[AaPp])\.?[Mm]\.?$"
+)
+"""Month, day and year with AM or PM, as only Americans write them."""
+_LEAP: Final = r"(:[0-5][0-9]):60"
+_ROUNDED_UP: Final = r"\.[0-9]{9}[5-9]"
+_TIME_OF_DAY: Final = r"^([0-9]{1,2}:[0-9]{2}(:[0-9]{2}([.,][0-9]+)?)?)$"
+_DAY_ALONE: Final = r"^([0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{2}\.[0-9]{2}\.[0-9]{4})$"
 _REWRITTEN: Final = (
     (_GERMAN, r"\3-\2-\1 "),
+    (_BASIC, r"\1-\2-\3T\4:\5:\6"),
+    (_NAMED_DAY, r"\2 \1"),
+    (r"^([0-9-]+[T ])([0-9]:)", r"\10\2"),
+    (_LEAP, r"\1:59"),
     (r"^([0-9-]+) $", r"\1"),
     (r"(:[0-9]{2}),([0-9]+)", r"\1.\2"),
     (r"(\.[0-9]{9})[0-9]+", r"\1"),
@@ -41,22 +59,24 @@ _REWRITTEN: Final = (
 Faults = dict[int, str]
 
 
-def instants_of(texts: pa.Array, zone: str | None) -> tuple[pa.Array, Faults]:
+def instants_of(
+    texts: pa.Array, zone: str | None, date: str | None = None
+) -> tuple[pa.Array, Faults]:
     """Instants as ns, null for nulls.
 
     Args:
         texts: ISO 8601 with a blank or T, to the ns, with or without zone or time of day; or
-            ``31.12.2026 23:59:59``.
+            ``31.12.2026 23:59:59``, ``12/31/2026 11:59:59 PM``. A second 60 is the first of
+            the next minute.
         zone: of those that name none; None: UTC.
+        date: of those that are a time of day alone; None: they are no instants.
 
     Returns:
         the ns, and a reason for each row that gives none; ``""``: it is no instant at all.
     """
     if texts.null_count == len(texts):
         return pa.nulls(len(texts), pa.int64()), {}
-    plain = texts
-    for pattern, written in _REWRITTEN:
-        plain = pc.replace_substring_regex(plain, pattern, written)
+    plain, more = _as_iso(texts, date)
     right = pc.fill_null(pc.match_substring_regex(plain, _ISO), fill_value=True)
     faults = dict.fromkeys(
         map(int, np.flatnonzero(~np.asarray(right.to_numpy(zero_copy_only=False)))), ""
@@ -67,7 +87,54 @@ def instants_of(texts: pa.Array, zone: str | None) -> tuple[pa.Array, Faults]:
     absolute, wrong = _cast(pc.if_else(zoned, plain, nothing), _UTC)
     local, also = _cast(pc.if_else(zoned, nothing, plain), _NAIVE)
     ns, doubted = utc_ns(local, zone)
-    return pc.coalesce(absolute.cast(pa.int64()), ns), faults | wrong | also | doubted
+    found = pc.coalesce(absolute.cast(pa.int64()), ns)
+    found = found if more is None else pc.add(found, more)
+    return found, faults | wrong | also | doubted
+
+
+def _as_iso(texts: pa.Array, date: str | None) -> tuple[pa.Array, pa.Array | None]:
+    """Texts as ISO 8601, and the ns to add to each: of a second 60, and of what nine digits cut."""
+    if pc.all(pc.match_substring_regex(texts, _ISO)).as_py() is not False:
+        return texts, None
+    plain = texts
+    if date is not None:
+        plain = pc.replace_substring_regex(plain, _TIME_OF_DAY, rf"{date} \1")
+    plain = _american(plain)
+    added = [
+        pc.multiply(pc.match_substring_regex(plain, pattern).cast(pa.int64()), ns)
+        for pattern, ns in ((_LEAP, _NS_PER_S), (_ROUNDED_UP, 1))
+    ]
+    for pattern, written in _REWRITTEN:
+        plain = pc.replace_substring_regex(plain, pattern, written)
+    return plain, pc.add(*added)
+
+
+def is_time_of_day(texts: pa.Array) -> bool:
+    """Whether all texts are a time of day without a date."""
+    return pc.all(pc.match_substring_regex(texts, _TIME_OF_DAY)).as_py() is True
+
+
+def is_day(texts: pa.Array) -> bool:
+    """Whether all texts are a date without a time of day."""
+    return pc.all(pc.match_substring_regex(texts, _DAY_ALONE)).as_py() is True
+
+
+def _american(texts: pa.Array) -> pa.Array:
+    """``12/31/2026 11:59:59 PM`` as ``2026-12-31 23:59:59``; others as they are."""
+    parts = pc.extract_regex(texts, _AMERICAN)
+    if parts.null_count == len(parts):
+        return texts
+    hour = pc.if_else(parts.is_valid(), parts.field("hour"), None).cast(pa.int64())
+    right = pc.and_(pc.greater(hour, 0), pc.less_equal(hour, 12)).fill_null(fill_value=False)
+    later = pc.if_else(pc.equal(pc.utf8_lower(parts.field("half")), "p"), 12, 0)
+    hour = pc.add(pc.if_else(pc.equal(hour, 12), 0, hour), later)
+    month, day, hours = (
+        pc.utf8_lpad(each, 2, "0")
+        for each in (parts.field("month"), parts.field("day"), hour.cast(pa.string()))
+    )
+    day = pc.binary_join_element_wise(parts.field("year"), month, day, "-")
+    time = pc.binary_join_element_wise(hours, parts.field("rest"), "")
+    return pc.if_else(right, pc.binary_join_element_wise(day, time, " "), texts)
 
 
 def _cast(texts: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Faults]:
@@ -127,6 +194,10 @@ _DATES_S: Final = (631_152_000, 4_102_444_800)
 """1990 and 2100, in seconds since 1970: where the times of a recording lie."""
 _MOSTLY: Final = 0.9
 """Share of numbers that must lie there. Of times that count evenly from 0 at most 85 % do."""
+_CLOSE: Final = 0.05
+"""So near to each other, as a share of themselves, are the dates of one recording."""
+_DATE_UNITS: Final = ("ns", "us", "ms", "s")
+_LINES_SHOWN: Final = 3
 INSTANTS: Final = (r.TS, r.TE, r.ARRIVAL)
 """Times that are dates; the others are durations."""
 NOT_TIME: Final = "is not an integer, nor a time such as 2026-03-01T12:00:00Z"
@@ -142,15 +213,21 @@ class Times:
         name: the input, for messages.
         unit: of numbers; None: ns, unless the first numbers look like dates in another unit.
         zone: of texts and timestamps without one, as ``Europe/Berlin``; None: UTC.
+        date: of texts that are a time of day alone, as ``2026-03-01``.
 
     Raises:
-        UserError: unknown unit or zone.
+        UserError: unknown unit or zone, or no date.
     """
 
-    def __init__(self, name: str, unit: str | None, zone: str | None) -> None:
+    def __init__(
+        self, name: str, unit: str | None, zone: str | None, date: str | None = None
+    ) -> None:
         self.name = name
         self.unit_ns = unit_ns(unit) if unit else NS_PER[DEFAULT_UNIT]
         self.zone = zone
+        self.date = date
+        if date is not None and not _is_day(date):
+            raise UserError(f"--date {date}: write year, month and day, as in --date 2026-03-01")
         self._unit_given = unit is not None
         self._looked_at: set[str] = set()
         if zone is not None:
@@ -166,12 +243,14 @@ class Times:
             return pa.nulls(len(column), pa.int64()), {}
         if pa.types.is_floating(column.type):
             values = pc.fill_null(column.cast(pa.float64()), np.nan).to_numpy(zero_copy_only=False)
-            self._look_at(field, values, ~np.isnan(values), lines)
-            return _of_floats(field, values, self.unit_ns)
+            odd = self._look_at(field, values, ~np.isnan(values), lines)
+            ns, faults = _of_floats(field, values, self.unit_ns)
+            return ns, odd | faults
         given = column.is_valid().to_numpy(zero_copy_only=False)
         values = pc.fill_null(column, 0).to_numpy(zero_copy_only=False)
-        self._look_at(field, values, given, lines)
-        return _scaled(field, values, given, self.unit_ns)
+        odd = self._look_at(field, values, given, lines)
+        ns, faults = _scaled(field, values, given, self.unit_ns)
+        return ns, odd | faults
 
     def instants(self, field: str, column: pa.Array) -> tuple[pa.Array, Faults]:
         """A column of Arrow timestamps or dates as ns since 1970 UTC."""
@@ -198,11 +277,10 @@ class Times:
         decimal, exponent = decimal & ~is_int, exponent & ~is_int & ~decimal
         whole, faults = self._int_texts(field, _only(column, is_int), lines)
         exact, more = self._decimal_texts(field, _only(column, decimal), lines)
-        point = pc.replace_substring(_only(column, exponent), ",", ".")
-        rough, also = self.numbers(field, point.cast(pa.float64()), lines)
+        rough, also = self._exponent_texts(field, _only(column, exponent), lines)
         faults |= more | also
         rest = pc.if_else(pa.array(is_int | decimal | exponent), nothing, column)
-        found, wrong = instants_of(rest, self.zone)
+        found, wrong = instants_of(rest, self.zone, self.date)
         return pc.coalesce(whole, exact, rough, found), faults | {
             row: why or NOT_TIME for row, why in wrong.items()
         }
@@ -228,8 +306,7 @@ class Times:
                     if value is not None and not INT64_MIN <= value <= INT64_MAX:
                         faults[row], mine[row] = BEYOND, None
             if kind is str and field in INSTANTS:
-                column, wrong = instants_of(pa.array(mine, of), self.zone)
-                wrong = {row: why or NOT_TIME for row, why in wrong.items()}
+                column, wrong = self.texts(field, pa.array(mine, of), lines)
             elif kind is str:
                 column = pa.nulls(len(mine), pa.int64())
                 wrong = {row: "is not a number" for row, v in enumerate(mine) if v is not None}
@@ -270,14 +347,24 @@ class Times:
         parts = pc.extract_regex(column, _PARTS)
         whole = pc.replace_substring_regex(parts.field("whole"), "^0*(?:$|([0-9]))", r"0\1")
         whole, faults = self._int_texts(field, pc.if_else(column.is_valid(), whole, None), lines)
-        nine = pc.utf8_slice_codeunits(pc.utf8_rpad(parts.field("rest"), 9, "0"), 0, 9)
-        billionths = pc.fill_null(pc.if_else(column.is_valid(), nine, None).cast(pa.int64()), 0)
-        rest = billionths.to_numpy(zero_copy_only=False)
+        # Two times nine digits: as many as any unit has ns.
+        digits = pc.utf8_rpad(parts.field("rest"), 18, "0")
+        high, low = (
+            pc.fill_null(
+                pc.if_else(
+                    column.is_valid(), pc.utf8_slice_codeunits(digits, start, start + 9), None
+                ).cast(pa.int64()),
+                0,
+            ).to_numpy(zero_copy_only=False)
+            for start in (0, 9)
+        )  # fmt: skip
+        half = _NS_PER_S // 2
         if self.unit_ns >= _NS_PER_S:
-            rest = rest * (self.unit_ns // _NS_PER_S)
+            unit = self.unit_ns // _NS_PER_S
+            rest = high * unit + (low * unit + half) // _NS_PER_S
         else:
-            rest = (rest * self.unit_ns + (_NS_PER_S // 2 if self.unit_ns > 1 else 0)) // _NS_PER_S
-        fine = np.asarray(billionths) > 0 if self.unit_ns == 1 else np.zeros(len(column), bool)
+            rest = (high * self.unit_ns + low * self.unit_ns // _NS_PER_S + half) // _NS_PER_S
+        fine = (high + low > 0) & (self.unit_ns == 1)
         faults |= dict.fromkeys(
             map(int, np.flatnonzero(fine)), f"is not an integer; {FRACTION_OF_NS}"
         )
@@ -285,35 +372,97 @@ class Times:
         ns = pc.add(whole, pa.array(rest))
         return pc.if_else(negative, pc.negate(ns), ns), faults
 
+    def _exponent_texts(
+        self, field: str, column: pa.Array, lines: np.ndarray
+    ) -> tuple[pa.Array, Faults]:
+        """``1.7e9``, exactly; few write times so."""
+        if column.null_count == len(column):
+            return pa.nulls(len(column), pa.int64()), {}
+        plain = [
+            None if text is None else f"{Decimal(text.replace(',', '.')):f}"[:_DIGITS_MAX]
+            for text in column.to_pylist()
+        ]
+        texts = pa.array(plain, pa.string())
+        whole = _matches(texts, _INT)
+        ns, faults = self._int_texts(field, _only(texts, whole), lines)
+        rest, more = self._decimal_texts(field, _only(texts, ~whole), lines)
+        return pc.coalesce(ns, rest), faults | more
+
     def _look_at(
         self, field: str, values: np.ndarray, given: np.ndarray, lines: np.ndarray
-    ) -> None:
-        """Stops when no unit was named and the first values of ``field`` are dates in another."""
-        if self._unit_given or field not in (r.TS, r.ARRIVAL) or field in self._looked_at:
-            return
+    ) -> Faults:
+        """Faults of dates in another unit than most are dates in.
+
+        Raises:
+            UserError: no unit was named and the first values of ``field`` are dates in another.
+        """
         rows = np.flatnonzero(given)
-        if not len(rows):
-            return
-        self._looked_at.add(field)
+        if field not in (r.TS, r.ARRIVAL) or not len(rows):
+            return {}
         numbers = values[rows].astype(np.float64)
-        if _are_dates(numbers, DEFAULT_UNIT).any():
-            return
-        for unit in ("us", "ms", "s"):
-            if _are_dates(numbers, unit).mean() < _MOSTLY:
+        own = next(name for name, ns in NS_PER.items() if ns == self.unit_ns)
+        units = {unit: _are_dates(numbers, unit) for unit in _DATE_UNITS}
+        if own not in units:
+            return {}
+        if 2 * units[own].sum() < len(rows):
+            if not self._unit_given and field not in self._looked_at:
+                self._refuse_unit(field, values[rows], units, lines[rows])
+            self._looked_at.add(field)
+            return {}
+        self._looked_at.add(field)
+        return {
+            int(rows[place]): f"would be {_date(values[rows[place]], own)} in {own}, in which most "
+            f"are dates, and is {_date(values[rows[place]], unit)} in {unit}; write all times in "
+            "one unit, or leave it out with --on-bad skip"
+            for unit, dates in units.items() if unit != own
+            for place in np.flatnonzero(dates)
+        }  # fmt: skip
+
+    def _refuse_unit(
+        self, field: str, values: np.ndarray, units: dict[str, np.ndarray], lines: np.ndarray
+    ) -> None:
+        """Stops where the values are dates in another unit than the default, some perhaps not."""
+        close = {
+            unit: dates for unit, dates in units.items()
+            if dates.any() and np.ptp(values[dates]) <= _CLOSE * values[dates].min()
+        }  # fmt: skip
+        share = sum(float(dates.mean()) for dates in close.values())
+        several = max((int(dates.sum()) for dates in close.values()), default=0) > 1
+        for unit, dates in units.items():
+            together = unit in close and several and 2 * share >= 1
+            if unit == DEFAULT_UNIT or not (dates.mean() >= _MOSTLY or together):
                 continue
-            row = int(rows[np.flatnonzero(_are_dates(numbers, unit))[0]])
-            value = values[row]
+            if dates.sum() < max(int(each.sum()) for each in units.values()):
+                continue
+            first = int(np.flatnonzero(dates)[0])
+            others = [
+                f"{_lines(lines[each])} {'is a date' if each.sum() == 1 else 'are dates'} in {name}"
+                for name, each in close.items() if name != unit and each.any()
+            ]  # fmt: skip
+            odd = ~np.logical_or.reduce(list(units.values()))
+            if odd.any():
+                are = "is no date" if odd.sum() == 1 else "are no dates"
+                others.append(f"{_lines(lines[odd])} {are} in any unit")
+            kinds = f"; {_lines(lines[dates])} {'is' if dates.sum() == 1 else 'are'} such, but "
+            value = values[first]
             raise UserError(
-                f'{self.name}:{lines[row]}: "{field}" {value} would be '
+                f'{self.name}:{lines[first]}: "{field}" {value} would be '
                 f"{_date(value, DEFAULT_UNIT)} in {DEFAULT_UNIT}, the default, and is "
                 f"{_date(value, unit)} in {unit}: give --time-unit {unit} (or --time-unit "
                 f"{DEFAULT_UNIT}, if that is what it is)"
+                + (kinds + ", ".join(others) if others else "")
             )
+
+
+def _lines(numbers: np.ndarray) -> str:
+    shown = ", ".join(str(number) for number in numbers[:_LINES_SHOWN])
+    more = f" and {len(numbers) - _LINES_SHOWN} more" if len(numbers) > _LINES_SHOWN else ""
+    return f"line{'s' * (len(numbers) > 1)} {shown}{more}"
 
 
 def dates_in(numbers: np.ndarray) -> str | None:
     """The unit in which most of the numbers are dates since 1970, if there is one."""
-    for unit in ("ns", "us", "ms", "s"):
+    for unit in _DATE_UNITS:
         if len(numbers) and _are_dates(numbers, unit).mean() >= _MOSTLY:
             return unit
     return None
@@ -349,6 +498,13 @@ def _are_dates(numbers: np.ndarray, unit: str) -> np.ndarray:
 def _date(value: float, unit: str) -> str:
     seconds = np.int64(float(value) * NS_PER[unit] / _NS_PER_S)
     return str(seconds.astype("datetime64[s]")).replace("T", " ")
+
+
+def _is_day(text: str) -> bool:
+    try:
+        return str(np.datetime64(text, "D")) == text
+    except ValueError:
+        return False
 
 
 def _check_zone(zone: str) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Collection, Hashable, Sequence
+import re
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, Final, NamedTuple
 
@@ -113,6 +114,60 @@ def parse(text: str) -> Any:
     if end != len(stripped):
         raise ValueError(_not_json("extra text", end))
     return value
+
+
+_GAP: Final = re.compile(r"[\s,]*")
+
+
+def objects_of(text: str) -> Iterator[tuple[int, Any]]:
+    """Places and values of a JSON document: of its array, of the array in its one object, or of
+    values one after the other. An array within the array is as good as its values.
+
+    Raises:
+        json.JSONDecodeError: it is none.
+    """
+    place = _gap(text, 0)
+    if text.startswith("[", place):
+        yield from _items(text, place)
+        return
+    first = True
+    while place < len(text):
+        value, end = _scanned(text, place)
+        if first and _gap(text, end) == len(text) and isinstance(value, dict):
+            lists = [key for key, each in value.items() if each and isinstance(each, list)
+                     and all(isinstance(one, dict) for one in each)]  # fmt: skip
+            key = (
+                re.search(rf"{re.escape(json.dumps(lists[0]))}\s*:\s*(?=\[)", text)
+                if lists
+                else None
+            )
+            if len(lists) == 1 and key is not None:
+                yield from _items(text, key.end())
+                return
+        yield place, value
+        first, place = False, _gap(text, end)
+
+
+def _items(text: str, place: int) -> Iterator[tuple[int, Any]]:
+    """Places and values of the array that begins at ``place``."""
+    place = _gap(text, place + 1)
+    while not text.startswith("]", place):
+        value, end = _scanned(text, place)
+        for each in value if isinstance(value, list) else [value]:
+            yield place, each
+        place = _gap(text, end)
+
+
+def _gap(text: str, place: int) -> int:
+    found = _GAP.match(text, place)
+    return place if found is None else found.end()
+
+
+def _scanned(text: str, place: int) -> tuple[Any, int]:
+    try:
+        return _scan(text, place)
+    except StopIteration as stop:
+        raise json.JSONDecodeError("expecting value", text, int(stop.value)) from None
 
 
 def _not_json(what: str, position: int) -> str:
