@@ -11,7 +11,14 @@ from engine.core.errors import SparkFailure, UserError
 from engine.hosts.chain import ChainSettings
 from engine.hosts.clock_faults import excluded_lines
 from engine.hosts.options import OrderOptions, QueryOptions, read_definitions
-from engine.hosts.pipeline import Host, check_plans, run_pass, warnings_after, with_log_kept
+from engine.hosts.pipeline import (
+    Host,
+    check_plans,
+    run_pass,
+    warnings_after,
+    with_default_order,
+    with_log_kept,
+)
 from engine.hosts.result_files import Answers, StoredEvents
 from engine.hosts.warnings import before_pass, of_streams, unseen_types
 from engine.output.ordered import SIDE_OUTPUT
@@ -49,7 +56,7 @@ _SEE = "slackwater.compare"
 @translate_options
 def order(
     source: Source | Input,
-    order: str = "sequence",
+    order: str | None = None,
     *,
     guard: str = "1s",
     clock: str | Sequence[str] = (),
@@ -60,7 +67,8 @@ def order(
 
     Args:
         source: what ``read`` gave, or takes.
-        order: the ordering operator, such as ``sequence:latency=500ms`` or ``kslack:1s``.
+        order: the ordering operator, such as ``sequence:latency=500ms`` or ``kslack:1s``; None:
+            ``sequence``, or by event time where the events have no numbers.
         guard: events stamped this far beyond their arrival are quarantined; ``off``: never.
         clock: of clocks without a sync: ``exact`` (one clock stamped all), offsets as
             ``badge=-3.2s±0.1s``, several in a list, or a TOML file of these; else they are unknown.
@@ -77,6 +85,8 @@ def order(
     with opened(source) as given:
         options = OrderOptions(order=order, guard=guard, clock=clock)
         settings = options.ordering(given.time_unit, late=late)
+        if order is None:
+            settings, _ = with_default_order(given.prepared, settings, given.time_unit)
         folder, parts, counters = _pass(given, settings, Host(master))
         output = StoredEvents(parts, given.time_unit)
         found = Results(output, counters, folder, _set_aside(output, counters, folder, late=late))
@@ -90,7 +100,7 @@ def query(
     source: Source | Input,
     queries: Queries,
     *,
-    order: str = "sequence",
+    order: str | None = None,
     barrier: str | None = None,
     certainty: str = "pairwise",
     purge: str = "late",
@@ -113,7 +123,7 @@ def query(
         queries: a query, or statements with ``;`` between them; several, named ``q1``, ``q2`` ...;
             or several by name. A statement may read what ``CREATE STREAM name AS`` has named.
             Plans from Python, as of a dataflow (``slackwater.grouping``), have their own names.
-        order: how events are put in order before the queries see them.
+        order: how events are put in order before the queries see them; None: as of ``order``.
         barrier: when matches are let go and windows close, as ``bounded:1s``; None: as each
             query's REALTIME says.
         certainty: ``pairwise``, ``max-delay`` or ``max-delay-r19`` (SPEC 4.3).
@@ -151,6 +161,8 @@ def query(
         check_plans(log, plans, attributes)
         warn(before_pass(log, plans, settings, unit, arrival_given=arrives))
         warn(unseen_types(log, plans))
+        if order is None:
+            settings, _ = with_default_order(given.prepared, settings, unit)
         folder, parts, counters = _pass(given, settings, Host(master))
         warn([*_after(given, counters), *of_streams(plans, counters)])
         aside = _set_aside(StoredEvents(parts, unit), counters, folder, late=late)

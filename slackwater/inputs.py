@@ -123,8 +123,8 @@ def read(
         timezone: of times that name none; None: UTC.
         seq_bits: numbers are counters of 8, 16 or 32 bits that wrap around; or these by stream.
         source_from: ``name``: the name of each file becomes the source of its rows.
-        stream_from: the same for their stream.
-        format: of files: ``csv tsv jsonl json parquet line-protocol``; None: seen from the content.
+        stream_from: the same for the stream.
+        format: ``csv tsv jsonl json parquet line-protocol``; None: seen from the content.
         skip_lines: of CSV, before its header; comments (``#``, ``//``) are passed over anyway.
         null: texts that are no values.
         on_short: rows of CSV with too few values are ``bad``, or end with ``null``.
@@ -153,8 +153,9 @@ def read(
     except BaseException:
         folder.close()
         raise
-    name = ", ".join(paths or [str(InputKind.TABLE)])
-    return Input(name, prepared, time_unit or DEFAULT_UNIT, folder)
+    return Input(
+        ", ".join(paths or [str(InputKind.TABLE)]), prepared, time_unit or DEFAULT_UNIT, folder
+    )
 
 
 def _paths(source: Source) -> list[str] | None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from engine.apps.report.against import EVENTS, keep_events
 from engine.apps.report.page.document import check_page_folder
 from engine.apps.report.write import Places, write_report
-from engine.hosts.options import PassRequest
+from engine.hosts.options import SEQUENCE, PassRequest
 from engine.output.export import export_jsonl
 from engine.output.part_store import PartStore
 from engine.scenario import Pass, Score
@@ -47,7 +47,8 @@ def write_own_report(
     if queries:
         export_jsonl(made, into / RESULTS, queries=list(queries))
     keep_events(made.directory / "ordered", into)
-    label = asked.order.partition(":")[0]
+    order = asked.order or SEQUENCE
+    label = order.partition(":")[0]
     name = ", ".join(
         Path(file).name if file != "-" else "standard input" for file in asked.files[:_NAMED]
     )
@@ -57,6 +58,6 @@ def write_own_report(
     score = Score((), facts={"excluded": list(asked.excluded)} if asked.excluded else {})
     return write_report(
         into, f"{count} over {name}", f"What is in {name}, as it came and in order.", queries,
-        [Pass(label, asked.order, barrier=asked.barrier)], score, {}, asked.command,
+        [Pass(label, order, barrier=asked.barrier)], score, {}, asked.command,
         Places({label: made.directory}, into, {}, arrival_given),
     )  # fmt: skip

@@ -38,7 +38,7 @@ from engine.cli.work_folder import work_folder
 from engine.core.errors import UserError
 from engine.hosts.chain import ChainSettings
 from engine.hosts.clock_faults import excluded_lines
-from engine.hosts.options import OrderOptions, PassRequest, QueryOptions, read_definitions
+from engine.hosts.options import SEQUENCE, OrderOptions, PassRequest, QueryOptions, read_definitions
 from engine.hosts.pipeline import (
     Host,
     Prepared,
@@ -46,6 +46,7 @@ from engine.hosts.pipeline import (
     prepare,
     run_pass,
     warnings_after,
+    with_default_order,
 )
 from engine.hosts.result_files import TABLES, Answers, StoredEvents, check_name, mixed_kinds, write
 from engine.hosts.warnings import before_pass
@@ -72,6 +73,10 @@ Input = Annotated[
     ),
 ]
 _SHOWN: Final = "shown.jsonl"
+_BY_TIME: Final = (
+    "the events have no numbers, so they go by their time (--order {}); --order sequence takes "
+    "them as they stand"
+)
 
 Queries = Annotated[
     list[str],
@@ -233,6 +238,11 @@ def _run(
         with ending_with_a_command(files, form):
             given = prepare(files, folder, form, run.bad.on_bad, letters, hold=hold)
         before(given)
+        if request.order is None:
+            settings, order = with_default_order(given, settings, run.input.unit)
+            request = replace(request, order=order)
+            if order != SEQUENCE and not run.quiet:
+                print_stderr(f"{_BY_TIME.format(order)}\n")
         parts = host.store(folder / "parts", is_kept=is_kept)
         print_compiling(quiet=run.quiet)
         with output_to(run.out, output(parts), folder / _SHOWN, host) as export:

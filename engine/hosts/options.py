@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Struct
 
@@ -51,16 +51,20 @@ def read_definitions(file: Path | None) -> dict[str, Definition]:
 class PassRequest:
     """Options of a pass as typed, for its report.
 
-    ``files``: the input; ``command``: all of it. ``excluded``: a line per source of which events
-    were set aside.
+    ``files``: the input; ``command``: all of it. ``order``: None: the
+    input decides. ``excluded``: a line per source of which events were set aside.
     """
 
     files: Sequence[str]
     plans: Sequence[Plan]
-    order: str
+    order: str | None
     barrier: str | None
     command: str
     excluded: tuple[str, ...] = ()
+
+
+SEQUENCE: Final = "sequence"
+"""The order of events that have numbers."""
 
 
 class CommandOption(Struct, frozen=True):
@@ -83,8 +87,13 @@ class OrderOptions:
     """How events are put in order, each option as the command line has it."""
 
     order: Annotated[
-        str, CommandOption("ORDER", f"{', '.join(ORDERS)}; docs: Reference, Order.")
-    ] = "sequence"
+        str | None,
+        CommandOption(
+            "ORDER",
+            f"{', '.join(ORDERS)}; docs: Reference, Order. Default: sequence; by time where events "
+            "have no numbers.",
+        ),
+    ] = None
     guard: Guard = "1s"
     clock: Annotated[
         Sequence[str],
@@ -107,7 +116,7 @@ class OrderOptions:
         """
         unit_ns(time_unit)
         return ChainSettings(
-            parse_order(self.order, time_unit),
+            parse_order(self.order or SEQUENCE, time_unit),
             guards=read_guards(self.guard, time_unit),
             clock=read_clock(self.clock, time_unit),
             ordered="full",
@@ -209,7 +218,7 @@ class QueryOptions(OrderOptions):
 
             spill = read_spill(self.spill, time_unit, plans, purge, on_spark=on_spark)
         return ChainSettings(
-            parse_order(self.order, time_unit),
+            parse_order(self.order or SEQUENCE, time_unit),
             plans,
             None if self.barrier is None else parse_barrier(self.barrier, time_unit),
             self.certainty,

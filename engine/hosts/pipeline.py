@@ -18,8 +18,10 @@ from msgspec import Struct, structs
 from edge_agent.standard_streams import taking_name
 from engine.core.errors import SparkFailure, UserError
 from engine.core.frame import ATTR_PREFIX
+from engine.core.units import neat
 from engine.hosts.chain import ChainSettings
 from engine.hosts.inprocess import run_in_process
+from engine.hosts.options import SEQUENCE
 from engine.hosts.upcoming_clocks import with_upcoming_clocks
 from engine.hosts.warnings import (
     of_clocks,
@@ -30,12 +32,14 @@ from engine.hosts.warnings import (
     with_counted,
 )
 from engine.log.arrival_log import LogReader, LogWriter
+from engine.log.describe import describe
 from engine.log.following import HeldLog, Log, gathered, held, opened
 from engine.log.input.input_log import open_input
 from engine.log.input.input_read import PLAIN_FORM, InputForm
 from engine.log.input.numbering import CountedLane
 from engine.log.whole_file import parquet_files, sync_folder
 from engine.order.base import Guards
+from engine.order.registry import is_order, parse_order
 from engine.output.part_store import HELD_BYTES, PartStore
 from engine.query import check_attributes
 from engine.query.fields import named_attributes
@@ -153,6 +157,23 @@ def prepare(
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     return Prepared(LogReader(log), given.bad_count, given.counted, given.numbered)
+
+
+def with_default_order(
+    given: Prepared, settings: ChainSettings, time_unit: str
+) -> tuple[ChainSettings, str]:
+    """The settings where no order is named, and its name: ``sequence``, or by event time for an
+    input without numbers whose events are not in order of it.
+
+    Clocks that are corrected change what the order of time is, so with these it stays ``sequence``.
+    """
+    if given.numbered or settings.clock.declared:
+        return settings, SEQUENCE
+    found = describe(given.log.one_by_one())
+    slack = f"kslack:{neat(found.lateness.largest_ns)}"
+    if not found.out_of_order or found.kinds["sync"] or not is_order(slack):
+        return settings, SEQUENCE
+    return replace(settings, order=parse_order(slack, time_unit)), slack
 
 
 def run_pass(

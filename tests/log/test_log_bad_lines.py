@@ -37,7 +37,7 @@ CASES = {
     "field in other letters": ('{"ts": 1, "firstSeq": 1}', 'unknown field "firstSeq"; did you mean "first_seq"? (an event\'s own values go in attrs; --map first_seq=firstSeq takes it as that, --map attrs.firstSeq=firstSeq as an attribute)'),
     "unknown kind": ('{"kind": "evnt", "ts": 1}', 'unknown kind "evnt"; did you mean "event"? (--map attrs.kind=kind makes it an attribute)'),
     "float time": ('{"ts": 4.5}', '"ts" must be an integer, not 4.5; write whole numbers in a finer --time-unit, or give the --time-unit that it is in'),
-    "text time": ('{"ts": "4"}', '"ts" must be an integer, not "4", nor a time such as 2026-03-01T12:00:00Z'),
+    "text time": ('{"ts": "four"}', '"ts" must be an integer, not "four", nor a time such as 2026-03-01T12:00:00Z'),
     "bool time": ('{"ts": true}', '"ts" must be an integer, not true, nor a time such as 2026-03-01T12:00:00Z'),
     "bool seq": ('{"ts": 1, "seq": false}', '"seq" must be an integer, not false'),
     "number type": ('{"ts": 1, "type": 3}', '"type" must be text, not 3; --map type=type takes it as text'),

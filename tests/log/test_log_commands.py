@@ -139,7 +139,6 @@ def test_an_import_that_was_cut_off_is_begun_anew(capsys: pytest.CaptureFixture[
         (["import", "t.jsonl", "--out", "a", "--map", "ts=x"],
          ('t.jsonl:3: no record so far has "x" (wanted for ts); known are type, ts, attrs.v, '
           "kind, source, offset, delay")),
-        (["export", "."], ".: not an arrival log: it holds t.jsonl"),
         (["export", "t.jsonl", "--out", "x.txt"],
          "x.txt: name it .jsonl, .csv or .parquet, or give --format"),
         (["export", "t.jsonl", "--format", "cvs"], 'unknown --format "cvs"; did you mean "csv"?'),

@@ -147,7 +147,7 @@ def test_mapping_prefix_and_choice_of_attributes(tmp_path: Path) -> None:
         ("time,b\n1,2\n", {"mapping": {"ts": "tme"}}, '1: no column "tme" (wanted for ts); did you mean "time"?'),
         ("ts,b\n1,2\n", {"attrs": ["c"]}, '1: no column "c"; known are ts, b'),
         ("ts,v,attrs.v\n1,2,3\n", {}, '1: columns "v" and "attrs.v" are both attribute "v"; rename one'),
-        ("ts,v\n1,2\n3\n", {}, "3: 1 values for 2 columns"),
+        ("ts,v\n1,2\n3\n", {}, "3: 1 values for 2 columns; --on-short null takes those that lack for nulls"),
         ("ts,v\n1,2\n\n3,4,5\n", {}, "4: 3 values for 2 columns"),
         ("ts,v\n1,2\n4.5,2\n", {}, '3: column "ts": "4.5" is not an integer; write whole numbers in a finer --time-unit, or give the --time-unit that it is in'),
         ("ts,v\n1,2\nx,2\n", {}, '3: column "ts": "x" is not an integer, nor a time such as 2026-03-01T12:00:00Z'),

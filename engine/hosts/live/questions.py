@@ -20,7 +20,7 @@ from engine.core.frame import Frame
 from engine.hosts.chain import ChainSettings
 from engine.hosts.chain.operators import build_operator
 from engine.hosts.live.embedded import EmbeddedEngine, EnginePlace
-from engine.hosts.options import QueryOptions
+from engine.hosts.options import SEQUENCE, QueryOptions
 from engine.log.arrival_log import LogWriter
 from engine.log.files.log_files import file_mark
 from engine.log.whole_file import whole_file
@@ -180,9 +180,10 @@ class Questions(QueryOptions):
         """By name, all that a query's answers depend on beside the log."""
         shared = {name: "" if value is None else value for name, value in asdict(self).items()}
         shared["clock"] = "\n".join(self.clock)
+        shared["order"] = self.order or SEQUENCE
         for name in ("queries", "late", *_SAME_ANSWERS):
             del shared[name]
-        if self.order.partition(":")[0] in _READ_QUERIES:
+        if (self.order or SEQUENCE).partition(":")[0] in _READ_QUERIES:
             shared["beside"] = [text for _, text in self.queries]
         found: dict[str, dict[str, Any]] = {}
         for plan in self.plans():

@@ -130,15 +130,18 @@ def open_input(
     form = InputForm(form) if isinstance(form, str) else form
     if form.on_short not in ON_SHORT:
         raise UserError(f"unknown --on-short {form.on_short}; use {' or '.join(ON_SHORT)}")
-    if not isinstance(path, Path | pa.Table):
-        from engine.log.input.several import SeveralRead, files_of
+    if isinstance(path, pa.Table):
+        kind, name = InputKind.TABLE, str(InputKind.TABLE)
+    else:
+        name = path if isinstance(path, str) else str(path) if isinstance(path, Path) else ""
+        if form.named_by_file or not (name == STDIN or Path(name).is_file()):
+            from engine.log.input.several import SeveralRead, files_of
 
-        files = files_of([path] if isinstance(path, str) else path)
-        if len(files) > 1 or form.named_by_file:
-            return SeveralRead(files, open_input, form, on_bad, dead_letter)
-        path = files[0]
-    kind = InputKind.TABLE if isinstance(path, pa.Table) else kind_of(path, form)
-    name = str(InputKind.TABLE if kind is InputKind.TABLE else path)
+            files = files_of([name] if isinstance(path, str | Path) else path)
+            if len(files) > 1 or form.named_by_file:
+                return SeveralRead(files, open_input, form, on_bad, dead_letter)
+            name = files[0]
+        kind = input_kind(name) if form.format is None else kind_of(name, form)
     if kind is InputKind.LOG and not form.of_log:
         raise UserError(
             f"{name}: is an arrival log, whose records are as they were received; --map, --attrs, "

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 from weakref import WeakKeyDictionary, finalize
@@ -26,7 +26,7 @@ from engine.core.errors import UserError
 
 STDIN: Final = "-"
 FILE_SUFFIXES: Final = frozenset(
-    {".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".parq", ".pq", ".txt", ".lp"}
+    {".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".parq", ".pq", ".lp"}
 )
 """Of files that a folder of inputs is looked through for."""
 PACKED_SUFFIXES: Final = frozenset({".gz", ".zst"})
@@ -104,7 +104,10 @@ def is_spooled() -> bool:
 @contextmanager
 def _unpacked(raw: BinaryIO) -> Iterator[BinaryIO]:
     with _decompressed(raw) as stream:
-        head = stream.peek(2)[:2] if isinstance(stream, io.BufferedReader | gzip.GzipFile) else b""
+        head = b""
+        if isinstance(stream, io.BufferedReader | gzip.GzipFile):
+            with suppress(*UNREADABLE):  # it is raised again where it is read
+                head = stream.peek(2)[:2]
         if head in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             yield cast("BinaryIO", io.BufferedReader(_FromUtf16(stream)))
         else:

@@ -333,7 +333,7 @@ def _guessed(columns: list[Column], form: InputForm) -> InputForm:
         r.TYPE: lambda each: each.type == "text" and len(each.samples) <= _TYPES_MAX,
     }
     for target in (r.TS, r.ARRIVAL, r.SOURCE, r.SEQ, r.TYPE):
-        if any(each.field == target for each in columns):
+        if target in form.mapping or any(each.field == target for each in columns):
             continue
         free = [each for each in columns if each.field is None and fits[target](each)]
         best = min(free, key=lambda each: _rank(each.name, target), default=None)

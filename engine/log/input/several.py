@@ -151,7 +151,7 @@ def file_name(path: str) -> str:
     if path == STDIN:
         return "stdin"
     name = Path(path).name
-    for suffixes in (PACKED_SUFFIXES, FILE_SUFFIXES):
+    for suffixes in (PACKED_SUFFIXES, FILE_SUFFIXES | {".txt"}):
         end = Path(name).suffix
         if end.lower() in suffixes:
             name = name.removesuffix(end)
