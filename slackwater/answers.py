@@ -20,7 +20,7 @@ from engine.hosts.pipeline import (
     with_log_kept,
 )
 from engine.hosts.result_files import Answers, StoredEvents
-from engine.hosts.warnings import before_pass, of_streams, unseen_types
+from engine.hosts.warnings import before_pass, check_names, of_streams, unseen_types
 from engine.output.ordered import SIDE_OUTPUT
 from engine.output.part_store import PartStore
 from engine.query import check_attributes
@@ -85,9 +85,7 @@ def order(
     with opened(source) as given:
         options = OrderOptions(order=order, guard=guard, clock=clock)
         settings = options.ordering(given.time_unit, late=late)
-        if order is None:
-            settings, _ = with_default_order(given.prepared, settings, given.time_unit)
-        folder, parts, counters = _pass(given, settings, Host(master))
+        folder, parts, counters = _pass(given, settings, Host(master), by_default=order is None)
         output = StoredEvents(parts, given.time_unit)
         found = Results(output, counters, folder, _set_aside(output, counters, folder, late=late))
         warnings = _after(given, counters)
@@ -123,7 +121,7 @@ def query(
         queries: a query, or statements with ``;`` between them; several, named ``q1``, ``q2`` ...;
             or several by name. A statement may read what ``CREATE STREAM name AS`` has named.
             Plans from Python, as of a dataflow (``slackwater.grouping``), have their own names.
-        order: how events are put in order before the queries see them; None: as of ``order``.
+        order: as of ``order``.
         barrier: when matches are let go and windows close, as ``bounded:1s``; None: as each
             query's REALTIME says.
         certainty: ``pairwise``, ``max-delay`` or ``max-delay-r19`` (SPEC 4.3).
@@ -160,10 +158,8 @@ def query(
         settings = options.answering(plans, unit, late=late, on_spark=master is not None)
         check_plans(log, plans, attributes)
         warn(before_pass(log, plans, settings, unit, arrival_given=arrives))
-        warn(unseen_types(log, plans))
-        if order is None:
-            settings, _ = with_default_order(given.prepared, settings, unit)
-        folder, parts, counters = _pass(given, settings, Host(master))
+        warn((check_names if given.prepared.ends else unseen_types)(log, plans))
+        folder, parts, counters = _pass(given, settings, Host(master), by_default=order is None)
         warn([*_after(given, counters), *of_streams(plans, counters)])
         aside = _set_aside(StoredEvents(parts, unit), counters, folder, late=late)
         return Results(Answers(parts, plans, unit), counters, folder, aside)
@@ -226,9 +222,14 @@ def _plans(queries: Queries, time_unit: str, constraints: str | Path | None) -> 
 
 
 def _pass(
-    given: Input, settings: ChainSettings, host: Host
+    given: Input, settings: ChainSettings, host: Host, *, by_default: bool
 ) -> tuple[Folder, PartStore, dict[str, Any]]:
-    """One pass: a new folder, what came out in files there, and the counters."""
+    """One pass: a new folder, what came out in files there, and the counters.
+
+    ``by_default``: the input decides the order.
+    """
+    if by_default:
+        settings, _ = with_default_order(given.prepared, settings, given.time_unit)
     folder = Folder()
     parts = PartStore(folder.path / "parts")
     try:

@@ -147,15 +147,17 @@ def read(
     paths = _paths(source)
     folder = Folder()
     try:
-        letters = None if dead_letter is None else Path(dead_letter)
         given = as_arrow(source) if paths is None else paths
-        prepared = prepare(given, folder.path, form, on_bad, letters)
+        prepared = prepare(given, folder.path, form, on_bad, _optional_path(dead_letter))
     except BaseException:
         folder.close()
         raise
-    return Input(
-        ", ".join(paths or [str(InputKind.TABLE)]), prepared, time_unit or DEFAULT_UNIT, folder
-    )
+    name = ", ".join(paths or [str(InputKind.TABLE)])
+    return Input(name, prepared, time_unit or DEFAULT_UNIT, folder)
+
+
+def _optional_path(path: PathLike | None) -> Path | None:
+    return None if path is None else Path(path)
 
 
 def _paths(source: Source) -> list[str] | None:

@@ -82,6 +82,7 @@ def _question(found: Look) -> str:
     numbers = [
         each for each in found.columns if each.field is None and each.type in ("number", "int")
     ]
+    numbers.sort(key=lambda each: each.type == "int")  # which may be a code or a count
     kept = found.form.attrs
     named = [_name(each) for each in numbers if kept is None or each.name in kept]
     group = " GROUP BY source" if len(_sources(found.summary)) > 1 else ""

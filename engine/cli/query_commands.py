@@ -201,7 +201,7 @@ def query(
         check_plans(given.log, plans)
         arrives = given.log.arrival_given
         _warn(before_pass(given.log, plans, settings, unit, arrival_given=arrives))
-        print_unseen_types(given.log, plans, quiet=run.quiet)
+        print_unseen_types(given.log, plans, quiet=run.quiet, ends=given.ends)
 
     _run(request, settings, run, host, before, lambda parts: Answers(parts, plans, unit))
 

@@ -23,7 +23,7 @@ from engine.cli.visible import print_stderr, visible
 from engine.core.errors import Interrupted
 from engine.hosts.pipeline import Host
 from engine.hosts.result_files import Answers, StoredEvents, write, writing
-from engine.hosts.warnings import of_streams, unseen_types
+from engine.hosts.warnings import check_names, of_streams, unseen_types
 from engine.kernels.jit import when_compiling
 from engine.log.following import Log
 from engine.query.plan import Plan
@@ -231,9 +231,16 @@ def print_summary(counters: dict[str, Any], host: Host) -> None:
         print_stderr(f"{name}: {value:,}{'' if of_results else ' events'}\n")
 
 
-def print_unseen_types(log: Path | Log, plans: tuple[Plan, ...], *, quiet: bool) -> None:
-    """A type that no event has is most likely a slip of the pen. Printed before the work."""
-    for line in () if quiet else unseen_types(log, plans):
+def print_unseen_types(
+    log: Path | Log, plans: tuple[Plan, ...], *, quiet: bool, ends: bool = False
+) -> None:
+    """A type that no event has is most likely a slip of the pen. Printed before the work.
+
+    Raises:
+        UserError: the log ``ends``, and a stream or type that it lacks is needed.
+    """
+    lines = check_names(log, plans) if ends else unseen_types(log, plans)
+    for line in () if quiet else lines:
         print_stderr(f"{line}\n")
 
 

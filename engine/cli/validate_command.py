@@ -22,7 +22,6 @@ from engine.core.errors import UserError
 from engine.core.extras import need
 from engine.core.units import parse_duration
 from engine.hosts.live.questions import Questions, answering_time_ns
-from engine.hosts.options import SEQUENCE
 from engine.log.whole_file import whole_file
 from engine.server.site_file import read_site
 
@@ -100,7 +99,7 @@ def write_scenario(
         after = answering_time_ns(settings.log.parent, asked) if here else None
         rhythm = Rhythm(own.tick_every_ns, own.frame_every_ns, own.frame_rows, after)
     plans = asked.plans()
-    text = scenario_text(found, plans, asked.order or SEQUENCE, asked.barrier, recorded, rhythm)
+    text = scenario_text(found, plans, asked.order, asked.barrier, recorded, rhythm)
     with whole_file(file) as sink:
         sink.write(text.encode())
 
@@ -252,7 +251,7 @@ def _wanted(asked: Questions, uncertain: str, gap: str | None) -> ResultRequirem
     from engine.apps.validate.verdict import LATENCY_NS, ResultRequirements
     from engine.order.registry import parse_order
 
-    order = parse_order(asked.order or SEQUENCE, asked.time_unit)
+    order = parse_order(asked.order, asked.time_unit)
     return ResultRequirements(
         uncertain=read_share("--uncertain", uncertain, '0.05 or "5 %"'),
         gap_ns=None if gap is None else _duration_ns("--gap", gap),

@@ -116,7 +116,7 @@ class OrderOptions:
         """
         unit_ns(time_unit)
         return ChainSettings(
-            parse_order(self.order or SEQUENCE, time_unit),
+            parse_order(SEQUENCE if self.order is None else self.order, time_unit),
             guards=read_guards(self.guard, time_unit),
             clock=read_clock(self.clock, time_unit),
             ordered="full",
@@ -218,7 +218,7 @@ class QueryOptions(OrderOptions):
 
             spill = read_spill(self.spill, time_unit, plans, purge, on_spark=on_spark)
         return ChainSettings(
-            parse_order(self.order or SEQUENCE, time_unit),
+            parse_order(SEQUENCE if self.order is None else self.order, time_unit),
             plans,
             None if self.barrier is None else parse_barrier(self.barrier, time_unit),
             self.certainty,

@@ -87,13 +87,14 @@ def with_log_kept(failure: SparkFailure, log: Path) -> SparkFailure:
 class Prepared(Struct, frozen=True):
     """An input as an arrival log. ``bad_count``: lines refused under ``on_bad="skip"``.
     ``counted``: what was found of the numbers of an input that was no log yet; ``numbered``:
-    whether it has any, as far as is known.
+    whether it has any, as far as is known. ``ends``: nothing will be added to it.
     """
 
     log: Log
     bad_count: int
     counted: tuple[CountedLane, ...] = ()
     numbered: bool = True
+    ends: bool = True
 
     @property
     def directory(self) -> Path:
@@ -132,7 +133,7 @@ def prepare(
     if isinstance(given, LogReader):
         if hold:
             given.begin()
-        return Prepared(given, 0)
+        return Prepared(given, 0, ends=False)
     frames = gathered(given)
     if hold:
         found, frames = held(frames)

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from edge_agent import records as r
 from engine.barrier.registry import BARRIERS, BarrierSettings, Closes, barrier_in_force
 from engine.core.clocks.prediction import UNSTATED_PPB
+from engine.core.errors import UserError
 from engine.core.timeline import ANY_TYPE
 from engine.core.units import neat, unit_ns
 from engine.hosts.chain import ChainSettings
@@ -26,8 +27,9 @@ from engine.order.registry import is_order
 from engine.query.explain_operators import cost_of_repetition, cost_without_key
 from engine.query.fields import named_types
 from engine.query.language.mistakes import closest
-from engine.query.monitor_plan import monitored_plans
-from engine.query.plan import Plan
+from engine.query.monitor_plan import MonitorPlan, monitored_plans
+from engine.query.plan import OrPlan, Plan, SeqPlan
+from engine.query.repeat_plan import RepeatPlan
 
 # Queries whose matches can wait only for the end: of types that nothing in the input promises.
 
@@ -99,6 +101,44 @@ def unseen_types(log: Path | Log, plans: Iterable[Plan]) -> list[str]:
     Raises:
         UserError: not an arrival log, or a damaged one.
     """
+    return [unseen.said for unseen in _unseen_types(log, plans)]
+
+
+def check_names(log: Path | Log, plans: Sequence[Plan]) -> list[str]:
+    """The types that no event of an input that ends has, where that may be meant; else refuses.
+
+    It may be meant of a step that must not or need not occur, and of one alternative of several;
+    but not of a name that is like one that there is.
+
+    Raises:
+        UserError: a stream or a type that no event has; names those that there are.
+    """
+    results = {plan.name for plan in plans}
+    seen = _streams_seen(log)
+    for plan in plans:
+        for stream in sorted(_streams_named(plan) - seen - results):
+            where = _place(plan.text, stream)
+            raise UserError(
+                f"{plan.name}{where}: no event is of stream {stream!r}{_there_is(stream, seen)}"
+            )
+    found = [each for each in _unseen_types(log, plans) if each.type not in results]
+    unseen = {each.type for each in found}
+    for each in found:
+        if each.near or all(needed & unseen for needed in _needed(each.plan)):
+            raise UserError(each.said)
+    return [each.said for each in found]
+
+
+class _Unseen(NamedTuple):
+    """A type of a plan that no event has; ``near``: one that it is like."""
+
+    plan: Plan
+    type: str
+    near: str
+    said: str
+
+
+def _unseen_types(log: Path | Log, plans: Iterable[Plan]) -> list[_Unseen]:
     named = [(plan, kinds) for plan in plans if (kinds := named_types(plan))]
     missing = {kind for _, kinds in named for kind in kinds}
     seen: set[str] = set()
@@ -108,11 +148,44 @@ def unseen_types(log: Path | Log, plans: Iterable[Plan]) -> list[str]:
             if missing <= seen:
                 break
     return [
-        f"{plan.name}{_place(plan.text, kind)}: no event is of type {kind!r}{_there_is(kind, seen)}"
+        _Unseen(
+            plan, kind, closest(kind, seen),
+            f"{plan.name}{_place(plan.text, kind)}: no event is of type {kind!r}"
+            f"{_there_is(kind, seen)}",
+        )
         for plan, kinds in named
         for kind in kinds
         if kind not in seen
-    ]
+    ]  # fmt: skip
+
+
+def _needed(plan: Plan) -> list[set[str]]:
+    """The types without which there is no match, of each alternative."""
+    pattern = plan.pattern if isinstance(plan, MonitorPlan) else plan
+    branches = pattern.branches if isinstance(pattern, SeqPlan | OrPlan) else ()
+    return [
+        {
+            step.type for place, step in enumerate(branch.steps)
+            if not step.negated
+            and (not isinstance(branch, RepeatPlan) or branch.often[place].least > 0)
+        }
+        for branch in branches
+    ]  # fmt: skip
+
+
+def _streams_named(plan: Plan) -> set[str]:
+    return {*plan.streams, *(step.stream for step in plan.steps if step.stream is not None)}
+
+
+def _streams_seen(log: Path | Log) -> set[str]:
+    seen: set[str] = set()
+    for frame in opened(log).one_by_one():
+        batch = frame.batch
+        if r.STREAM in batch.schema.names:
+            seen |= set(pc.unique(batch.column(r.STREAM)).to_pylist())
+        else:
+            seen.add(r.DEFAULT_STREAM)
+    return seen
 
 
 def _place(text: str, kind: str) -> str:

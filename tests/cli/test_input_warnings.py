@@ -43,7 +43,8 @@ def test_a_recording_without_numbers_is_told_the_order_that_fits(
     cli: Any, trace: Any, command: str
 ) -> None:
     given = trace(*delayed(numbers=False))
-    ran = cli(*ASKED[command], "--input", given, "--time-unit", "ms", "--quiet")
+    by_lines = ("--order", "sequence", "--quiet")
+    ran = cli(*ASKED[command], "--input", given, "--time-unit", "ms", *by_lines)
     (line,) = (line for line in ran.err.splitlines() if line.startswith("warning:"))
     assert "of 4,000 events lie before one of their source with a smaller number" in line
     assert "--order kslack:180ms" in line
@@ -100,31 +101,82 @@ def warnings_of(
     return str(ran.err)
 
 
-def test_what_there_is_and_what_may_be_meant(cli: Any, trace: Any) -> None:
-    err = warnings_of(cli, trace, "EVENT SEQ(SHELV s, !COUNTER c, EXIT e) WITHIN 5 s")
-    assert err.splitlines()[:2] == [
-        (
-            "q1, line 1, column 11: no event is of type 'SHELV'; there is EXIT, SHELF; "
-            "did you mean 'SHELF'?"
-        ),
-        "q1, line 1, column 21: no event is of type 'COUNTER'; there is EXIT, SHELF",
-    ]
+def test_what_must_not_occur_may_be_of_no_event(cli: Any, trace: Any) -> None:
+    err = warnings_of(cli, trace, "EVENT SEQ(SHELF s, !COUNTER c, EXIT e) WITHIN 5 s")
+    assert err.splitlines()[0] == (
+        "q1, line 1, column 21: no event is of type 'COUNTER'; there is EXIT, SHELF"
+    )
 
 
 def test_each_query_and_each_alternative_once(cli: Any, trace: Any) -> None:
     err = warnings_of(
-        cli, trace, "EVENT SEQ(SHELF s, EXIT e, EXIT f)", "EVENT SEQ(GATE g, GATE h, SHELF s)"
-    )
+        cli, trace, "EVENT SEQ(SHELF s, EXIT e, EXIT f)",
+        "EVENT OR(SEQ(GATE g, GATE h), SEQ(SHELF s, EXIT e)) WITHIN 5 s",
+    )  # fmt: skip
     assert err.count("no event is of type") == 1
-    assert "q2, line 1, column 11: no event is of type 'GATE'" in err
+    assert "q2, line 1, column 14: no event is of type 'GATE'" in err
+
+
+@pytest.mark.parametrize("quiet", [(), ("--quiet",)])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "EVENT SEQ(SHELV s, !COUNTER c, EXIT e) WITHIN 5 s",
+            "line 1, column 11: no event is of type 'SHELV'; there is EXIT, SHELF; did you mean",
+        ),
+        ("EVENT SEQ(SHELF s, !EXITS e) WITHIN 5 s", "'EXITS'; there is EXIT, SHELF; did you mean"),
+        ("EVENT SEQ(SHELF s, GATE g) WITHIN 5 s", "'GATE'; there is EXIT, SHELF"),
+        ("EVENT SEQ(SHELF s, GATE+ g[]) WITHIN 5 s", "'GATE'; there is EXIT, SHELF"),
+        ("EVENT OR(GATE g, DOOR d) WITHIN 5 s", "'GATE'; there is EXIT, SHELF"),
+        ("SELECT count(*) FROM evnts WINDOW TUMBLING 5", "'evnts'; there is events; did you mean"),
+        (
+            "SELECT a.ts FROM events a LEFT JOIN exits b ON a.x = b.x WITHIN 3 s",
+            "'exits'; there is events",
+        ),
+        ("SELECT avg(weight) WINDOW TUMBLING 5", "no event has an attribute 'weight'"),
+    ],
+)
+def test_what_no_event_of_a_file_has_is_an_error(
+    text: str, said: str, quiet: tuple[str, ...], cli: Any, trace: Any
+) -> None:
+    ran = cli(
+        "query",
+        text,
+        "--input",
+        trace(*[{**each, "attrs": {"x": 1}} for each in EVENTS[:2]]),
+        *quiet,
+    )
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err, ran.err
+
+
+def test_what_need_not_occur_may_be_of_no_event(cli: Any, trace: Any) -> None:
+    text = "EVENT SEQ(SHELF s, GATE* g[], EXIT e) WITHIN 5 s"
+    assert "no event is of type 'GATE'" in warnings_of(cli, trace, text)
+
+
+def test_a_log_may_still_get_what_it_lacks(cli: Any, trace: Any) -> None:
+    assert cli("log", "import", trace(*EVENTS), "--out", "t.log").code == 0
+    ran = cli("query", "EVENT SEQ(SHELV s, EXIT e) WITHIN 5 s", "--input", "t.log")
+    assert ran.code == 0
+    assert "no event is of type 'SHELV'; there is EXIT, SHELF; did you mean 'SHELF'?" in ran.err
+
+
+def test_results_are_streams_of_their_own(cli: Any, trace: Any) -> None:
+    text = (
+        "CREATE STREAM pair AS EVENT SEQ(SHELF s, EXIT e) WITHIN 5 s RETURN s.ts AS at; "
+        "EVENT pair p; SELECT count(*) FROM pair WINDOW TUMBLING 5"
+    )
+    assert "no event is of" not in warnings_of(cli, trace, text)
 
 
 @pytest.mark.parametrize(
     ("texts", "more"),
     [
         (("EVENT SEQ(SHELF s, EXIT e)",), ()),
-        (("SELECT count(*) FROM nowhere WINDOW TUMBLING 5",), ("--order", "none")),
-        (("EVENT SEQ(SHELV s)",), ("--quiet",)),
+        (("SELECT count(*) FROM events WINDOW TUMBLING 5",), ("--order", "none")),
+        (("EVENT SEQ(SHELF s, !GATE g) WITHIN 5 s",), ("--quiet",)),
     ],
 )
 def test_nothing_to_tell(
@@ -135,7 +187,7 @@ def test_nothing_to_tell(
 
 def test_many_types_are_not_all_listed(cli: Any, trace: Any) -> None:
     records = [{"type": f"T{number}", "ts": number} for number in range(11)]
-    err = warnings_of(cli, trace, "EVENT SEQ(NONE n)", records=records)
+    err = cli("query", "EVENT SEQ(NONE n)", "--input", trace(*records)).err
     assert "there is T0, T1, T10, T2, T3, T4, T5, T6 and 3 more\n" in err
 
 

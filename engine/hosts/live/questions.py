@@ -123,6 +123,7 @@ class Questions(QueryOptions):
     late: bool = False
     """Whether late and quarantined events are written, too."""
     time_unit: str = "ns"
+    order: str = SEQUENCE
 
     def plans(self) -> tuple[Plan, ...]:
         """Of the queries.
@@ -180,10 +181,9 @@ class Questions(QueryOptions):
         """By name, all that a query's answers depend on beside the log."""
         shared = {name: "" if value is None else value for name, value in asdict(self).items()}
         shared["clock"] = "\n".join(self.clock)
-        shared["order"] = self.order or SEQUENCE
         for name in ("queries", "late", *_SAME_ANSWERS):
             del shared[name]
-        if (self.order or SEQUENCE).partition(":")[0] in _READ_QUERIES:
+        if self.order.partition(":")[0] in _READ_QUERIES:
             shared["beside"] = [text for _, text in self.queries]
         found: dict[str, dict[str, Any]] = {}
         for plan in self.plans():

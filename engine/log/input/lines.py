@@ -14,7 +14,7 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 from weakref import WeakKeyDictionary, finalize
@@ -103,15 +103,31 @@ def is_spooled() -> bool:
 
 @contextmanager
 def _unpacked(raw: BinaryIO) -> Iterator[BinaryIO]:
-    with _decompressed(raw) as stream:
-        head = b""
+    with _decompressed(raw) as unpacked:
+        stream, head = unpacked, b""
         if isinstance(stream, io.BufferedReader | gzip.GzipFile):
-            with suppress(*UNREADABLE):  # it is raised again where it is read
+            try:
                 head = stream.peek(2)[:2]
+            except UNREADABLE as error:
+                stream = cast("BinaryIO", io.BufferedReader(_Damaged(error)))
         if head in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             yield cast("BinaryIO", io.BufferedReader(_FromUtf16(stream)))
         else:
             yield stream
+
+
+class _Damaged(io.RawIOBase):
+    """What raises where it is read."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        del buffer
+        raise self._error
 
 
 class _FromUtf16(io.RawIOBase):

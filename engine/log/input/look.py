@@ -173,13 +173,15 @@ def options_of(given: InputForm, form: InputForm) -> list[str]:
 
 
 def _named_by_files(found: Look, files: Sequence[str], given: InputForm) -> InputForm:
-    """Files alike are of one device each; files with other columns are streams."""
+    """Files that are alike, or have types, are of one device each; others are streams."""
     other = kind_of(files[1], given)
     if other is InputKind.LOG:
         return found.form  # the reader says what to do
     form = _headed(files[1], given) if other is InputKind.CSV and not given.header else given
     names = _samples(files[1], other, form)
-    field = r.SOURCE if set(names) == {each.name for each in found.columns} else r.STREAM
+    alike = set(names) == {each.name for each in found.columns}
+    alike = alike or any(each.field == r.TYPE for each in found.columns)
+    field = r.SOURCE if alike else r.STREAM
     if given.named_by_file or any(each.field == field for each in found.columns):
         return found.form
     return replace(found.form, named_by_file=(field,))
