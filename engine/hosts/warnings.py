@@ -25,11 +25,10 @@ from engine.log.input.numbering import CountedLane
 from engine.order.base import OrderSettings, numbers_mislead
 from engine.order.registry import is_order
 from engine.query.explain_operators import cost_of_repetition, cost_without_key
-from engine.query.fields import named_types
+from engine.query.fields import named_types, needed_types
 from engine.query.language.mistakes import closest
-from engine.query.monitor_plan import MonitorPlan, monitored_plans
-from engine.query.plan import OrPlan, Plan, SeqPlan
-from engine.query.repeat_plan import RepeatPlan
+from engine.query.monitor_plan import monitored_plans
+from engine.query.plan import Plan
 
 # Queries whose matches can wait only for the end: of types that nothing in the input promises.
 
@@ -124,7 +123,7 @@ def check_names(log: Path | Log, plans: Sequence[Plan]) -> list[str]:
     found = [each for each in _unseen_types(log, plans) if each.type not in results]
     unseen = {each.type for each in found}
     for each in found:
-        if each.near or all(needed & unseen for needed in _needed(each.plan)):
+        if each.near or all(needed & unseen for needed in needed_types(each.plan)):
             raise UserError(each.said)
     return [each.said for each in found]
 
@@ -156,20 +155,6 @@ def _unseen_types(log: Path | Log, plans: Iterable[Plan]) -> list[_Unseen]:
         for plan, kinds in named
         for kind in kinds
         if kind not in seen
-    ]  # fmt: skip
-
-
-def _needed(plan: Plan) -> list[set[str]]:
-    """The types without which there is no match, of each alternative."""
-    pattern = plan.pattern if isinstance(plan, MonitorPlan) else plan
-    branches = pattern.branches if isinstance(pattern, SeqPlan | OrPlan) else ()
-    return [
-        {
-            step.type for place, step in enumerate(branch.steps)
-            if not step.negated
-            and (not isinstance(branch, RepeatPlan) or branch.often[place].least > 0)
-        }
-        for branch in branches
     ]  # fmt: skip
 
 

@@ -268,6 +268,13 @@ def named_types(plan: Plan) -> dict[str, None]:
     return dict.fromkeys([*found, *(each.type for each in occurrences(plan.expression))])
 
 
+def needed_types(plan: Plan) -> list[set[str]]:
+    """The types without which there is no match, of each alternative of a pattern."""
+    pattern = plan.pattern if isinstance(plan, MonitorPlan) else plan
+    branches = pattern.branches if isinstance(pattern, SeqPlan | OrPlan) else ()
+    return [branch.needed_types for branch in branches]
+
+
 def is_time(expression: Expression) -> bool:
     """Whether it is a time or a span of time: sums of them are, and multiples."""
     match expression:

@@ -392,6 +392,11 @@ class SeqPlan(Struct, frozen=True):
     windows: ClassVar[tuple[WindowPlan, ...]] = ()
 
     @property
+    def needed_types(self) -> set[str]:
+        """Without an event of each there is no match."""
+        return {step.type for step in self.steps if not step.negated}
+
+    @property
     def branches(self) -> tuple[SeqPlan, ...]:
         """As of a plan with OR."""
         return (self,)

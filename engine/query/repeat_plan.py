@@ -101,6 +101,11 @@ class RepeatPlan(SeqPlan, frozen=True):
     sources: tuple[str, ...] = ()
 
     @property
+    def needed_types(self) -> set[str]:
+        steps = zip(self.steps, self.often, strict=True)
+        return {step.type for step, often in steps if not step.negated and often.least > 0}
+
+    @property
     def unbounded(self) -> bool:
         """Whether the matches may double with each event of a step."""
         repeats = any(often.most is None or often.most > 2 for often in self.often)

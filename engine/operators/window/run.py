@@ -11,9 +11,8 @@ from engine.kernels.jit import inline, kernel, njit
 from engine.kernels.records import NONE, Record
 from engine.operators.window import assign as a
 from engine.operators.window import closing
-from engine.operators.window.emitted import PLACES_SPARE
+from engine.operators.window.emitted import PLACES_SPARE, PassState
 from engine.operators.window.emitted import SPARE as RESULTS_SPARE
-from engine.operators.window.emitted import PassState
 from engine.operators.window.panes.state import PANES_SPARE as PANE_SPARE
 from engine.operators.window.panes.state import SPAN_MAX, Entries, add_to_pane, pane_of, pane_start
 from engine.operators.window.settings import PART_BITS, SURE, WHOLE, first_with
