@@ -306,7 +306,8 @@ def test_15_xdf_clock_resets() -> None:
 
 @pytest.mark.parametrize("back_ns", [1, 10**9, 2**59, 2**60, 2**60 + 1, 2**61])
 def test_every_recommended_order_is_one(back_ns: int) -> None:
-    rows: Events = [{"ts": 2**61 + n} for n in range(4)] + [{"ts": 2**61 - back_ns}]
+    times = [*range(2**61, 2**61 + 4), 2**61 - back_ns]
+    rows: Events = [{"seq": n, "ts": ts} for n, ts in enumerate(times)]
     _, told, _ = said(rows)
     (line,) = [each for each in told if "smaller number" in each]
     for word in line.split():
