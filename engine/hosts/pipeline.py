@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -15,9 +15,10 @@ from typing import Any, Final
 import pyarrow as pa
 from msgspec import Struct, structs
 
+from edge_agent import records as r
 from edge_agent.standard_streams import taking_name
 from engine.core.errors import SparkFailure, UserError
-from engine.core.frame import ATTR_PREFIX
+from engine.core.frame import ATTR_PREFIX, Frame
 from engine.core.units import neat
 from engine.hosts.chain import ChainSettings
 from engine.hosts.inprocess import run_in_process
@@ -166,13 +167,23 @@ def with_default_order(
     """The settings where no order is named, and its name: ``sequence``, or by event time for an
     input without numbers whose events are not in order of it.
 
-    Clocks that are corrected change what the order of time is, so with these it stays ``sequence``.
+    It stays ``sequence`` where clocks are corrected, which changes what the order of time is, and
+    where intervals come when they end, or promises between the events.
     """
     if given.numbered or settings.clock.declared:
         return settings, SEQUENCE
-    found = describe(given.log.one_by_one())
+    intervals = False
+
+    def looked_through() -> Iterator[Frame]:
+        nonlocal intervals
+        for frame in given.log.one_by_one():
+            intervals = intervals or r.TE in frame.batch.schema.names
+            yield frame
+
+    found = describe(looked_through())
     slack = f"kslack:{neat(found.lateness.largest_ns)}"
-    if not found.out_of_order or found.kinds["sync"] or not is_order(slack):
+    stays = not found.out_of_order or intervals or set(found.kinds) != {"event"}
+    if stays or not is_order(slack):
         return settings, SEQUENCE
     return replace(settings, order=parse_order(slack, time_unit)), slack
 

@@ -65,6 +65,16 @@ def test_events_in_order_of_time_and_corrected_clocks_need_nothing(
     assert "go by their time" not in ran.err
 
 
+def test_intervals_and_promises_stay_in_sequence(here: Path, cli: Callable[..., Any]) -> None:
+    late = {"ts": 1}
+    for first in ({"ts": 5, "te": 9}, {"ts": 5}, {"ts": 5, "type": "A", "id": 1, "kind": "ibp"}):
+        rows = [first, late] + [{"kind": "pog", "source": "s0", "ts": 6}] * ("te" not in first)
+        (here / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        ran = cli("order", "--input", "t.jsonl")
+        assert ran.code == 0, ran.err
+        assert "go by their time" not in ran.err
+
+
 def test_case_06_imu_1980(here: Path, cli: Callable[..., Any]) -> None:
     """No slack spans 45 years: the events stay as they stand, and what is far back is named."""
     times = [f"2025-02-26T10:14:1{n}Z" for n in range(5)] + ["1980-01-06T00:00:45Z"]
