@@ -113,7 +113,7 @@ def check_names(log: Path | Log, plans: Sequence[Plan]) -> list[str]:
         UserError: a stream or a type that no event has; names those that there are.
     """
     results = {plan.name for plan in plans}
-    seen = _streams_seen(log)
+    seen = _streams_seen(log, set[str]().union(*map(_streams_named, plans)) - results)
     for plan in plans:
         for stream in sorted(_streams_named(plan) - seen - results):
             where = _place(plan.text, stream)
@@ -162,14 +162,17 @@ def _streams_named(plan: Plan) -> set[str]:
     return {*plan.streams, *(step.stream for step in plan.steps if step.stream is not None)}
 
 
-def _streams_seen(log: Path | Log) -> set[str]:
+def _streams_seen(log: Path | Log, named: set[str]) -> set[str]:
+    """Streams of the log, which is read no further than until all ``named`` ones were seen."""
     seen: set[str] = set()
-    for frame in opened(log).one_by_one():
+    for frame in opened(log).one_by_one() if named else ():
         batch = frame.batch
         if r.STREAM in batch.schema.names:
             seen |= set(pc.unique(batch.column(r.STREAM)).to_pylist())
         else:
             seen.add(r.DEFAULT_STREAM)
+        if named <= seen:
+            break
     return seen
 
 
@@ -187,7 +190,8 @@ def _there_is(wrong: str, seen: set[str]) -> str:
     near = closest(wrong, seen)
     more = len(seen) - _LISTED
     listed = ", ".join(sorted(seen)[:_LISTED]) + (f" and {more} more" if more > 0 else "")
-    return (f"; there is {listed}" if seen else "") + (f"; {near}" if near else "")
+    there = f"; there is {listed}" if seen else "; --map type=COLUMN says which column has it"
+    return there + (f"; {near}" if near else "")
 
 
 _EVENTS: Final = tuple(map(int, (r.Kind.EVENT, r.Kind.IBP, r.Kind.IBE)))

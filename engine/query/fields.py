@@ -269,9 +269,12 @@ def named_types(plan: Plan) -> dict[str, None]:
 
 
 def needed_types(plan: Plan) -> list[set[str]]:
-    """The types without which there is no match, of each alternative of a pattern."""
-    pattern = plan.pattern if isinstance(plan, MonitorPlan) else plan
-    branches = pattern.branches if isinstance(pattern, SeqPlan | OrPlan) else ()
+    """The types without which there is no match, of each alternative of a pattern. A constraint
+    may say itself that a type never occurs, so with one none is needed.
+    """
+    if isinstance(plan, MonitorPlan):
+        return [set()]
+    branches = plan.branches if isinstance(plan, SeqPlan | OrPlan) else ()
     return [branch.needed_types for branch in branches]
 
 

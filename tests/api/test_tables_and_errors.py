@@ -163,15 +163,17 @@ def test_windows_and_matches_have_no_table_in_common(trace: Any) -> None:
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: slackwater.query(columns(), "EVENT SEQ(A a, Z z) WITHIN 5"), "no event is of typ"),
-        (lambda: slackwater.query(columns(), "SELECT count(*) FROM x WINDOW TUMBLING 5"), "strea"),
+        (lambda: slackwater.query(columns(), "EVENT SEQ(A a, !Z z) WITHIN 5"), "no event is of ty"),
         (
             lambda: slackwater.query(
                 columns(), "EVENT SEQ(A a, !B c, B b) WITHIN 5", order="none", barrier="punctuation"
             ),
             "nothing in the input promises B",
         ),
-        (lambda: slackwater.order({"ts": [3, 2, 1]}), 'kslack:2ns", or see slackwater.compare'),
+        (
+            lambda: slackwater.order({"ts": [3, 2, 1]}, "sequence"),
+            'kslack:2ns", or see slackwater.compare',
+        ),
         (lambda: slackwater.compare({"ts": [3, 2, 1]}, "none"), "no arrival times"),
     ],
 )
@@ -179,6 +181,18 @@ def test_what_is_in_doubt_is_a_warning_for_the_caller(call: Any, said: str) -> N
     with pytest.warns(slackwater.SlackwaterWarning, match=said) as caught:
         call()
     assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("EVENT SEQ(A a, Z z) WITHIN 5", "no event is of type 'Z'; there is A, B"),
+        ("SELECT count(*) FROM x WINDOW TUMBLING 5", "no event is of stream 'x'; there is events"),
+    ],
+)
+def test_what_no_event_has_is_an_error(text: str, said: str) -> None:
+    with pytest.raises(slackwater.UserError, match=said):
+        slackwater.query(columns(), text)
 
 
 DOUBTFUL = {
@@ -317,6 +331,6 @@ def test_every_option_of_an_input_is_a_parameter() -> None:
 def test_a_doubt_is_told_of_the_line_that_called() -> None:
     backwards = {"ts": list(range(100, 0, -1)), "seq": list(range(100)), "type": ["A"] * 100}
     with pytest.warns(slackwater.SlackwaterWarning) as told:
-        slackwater.query(backwards, "EVENT SEQ(A a, B b) WITHIN 5")
+        slackwater.query(backwards, "EVENT SEQ(A a, !B b) WITHIN 5")
     assert {each.filename for each in told} == {__file__}
     assert not any("--" in str(each.message) for each in told)

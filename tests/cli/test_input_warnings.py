@@ -151,6 +151,12 @@ def test_what_no_event_of_a_file_has_is_an_error(
     assert said in ran.err, ran.err
 
 
+def test_events_without_types_say_how_to_give_them(cli: Any, trace: Any) -> None:
+    ran = cli("query", "EVENT SEQ(A a, B b) WITHIN 5 s", "--input", trace({"ts": 1}))
+    assert ran.code == 2
+    assert "no event is of type 'A'; --map type=COLUMN says which column has it" in ran.err
+
+
 def test_what_need_not_occur_may_be_of_no_event(cli: Any, trace: Any) -> None:
     text = "EVENT SEQ(SHELF s, GATE* g[], EXIT e) WITHIN 5 s"
     assert "no event is of type 'GATE'" in warnings_of(cli, trace, text)
