@@ -16,9 +16,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from edge_agent.records import CLOCK, SOURCE
+from edge_agent.records import CLOCK, SOURCE, UNC_MAX_NS
 from engine.core.clocks.seen import MIXED, STAMPED_BY
-from engine.core.released import IN_ORDER, LATE_DROPPED, Released
+from engine.core.operator import ResultPieces
+from engine.core.released import IN_ORDER, LATE_DROPPED, Refuted, Released
 from engine.core.timeline import CHANCE, UNKNOWN
 from engine.kernels.records import INT_MAX, INT_MIN, copy_of
 from engine.operators.constraint.alerts import (
@@ -30,7 +31,12 @@ from engine.operators.constraint.alerts import (
     so_far,
 )
 from engine.operators.constraint.open_traces import OpenTraces
-from engine.operators.constraint.rewrite import follow_and_rewrite
+from engine.operators.constraint.rewrite import (
+    WiderErrors,
+    follow_and_rewrite,
+    judge_again,
+    widen,
+)
 from engine.operators.constraint.settings import MonitorSettings
 from engine.operators.constraint.step import (
     MOST_RESULTS,
@@ -97,6 +103,7 @@ class MonitorOperator:
 
     def process(self, released: Released) -> Sequence[Any]:
         columns = released.columns
+        again = self._refuted(released) if len(released.refuted.by) else ()
         symbols = self._alphabet.read(released)
         if self._horizon is None:
             self._leave_out(symbols, columns["status"] == LATE_DROPPED, "late_dropped")
@@ -124,7 +131,33 @@ class MonitorOperator:
         self._counts["over"] += self.held.forget(self._ended_before(), self._timeout)
         results = self._results(found, released, moves)
         self._others |= bool(self._mixed(columns).any())
-        return results
+        if not len(again):
+            return results
+        return ResultPieces([again, *([results] if len(results) else [])])
+
+    def _refuted(self, released: Released) -> Sequence[Any]:
+        """Traces go on with wider errors; alerts whose events are kept are judged again."""
+        of, held, first, wanted = released.refuted, self.held, 0, 0
+        wider = WiderErrors(of.clock, of.epoch, of.by, of.low, of.high)
+        self._widest = min(self._widest + int(of.by.max()), UNC_MAX_NS)
+        if self._horizon is None:
+            widen(held.traces, held.open, wider)
+            return ()
+        found: list[tuple[np.ndarray, SoFar]] = []
+        while first < held.open:
+            held.make_room(3 * (wanted + 2))
+            self._make_room(wanted)
+            rest = (self._limit(), self._now, self._timeout, self._tables, held.pool)
+            first, rows, wanted = judge_again(
+                first, held.traces, held.open, wider, *rest, held.kept(), self._emitted
+            )
+            self._drain(rows, found)
+        return self._results(found, released, None, of)
+
+    def _make_room(self, events: int) -> None:
+        """For what becomes known where a trace has so many."""
+        if 2 * MOST_RESULTS * (events + 2) > len(self._emitted):
+            self._emitted = np.zeros(4 * MOST_RESULTS * (events + 2), EMITTED)
 
     def _mixed(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
         """Until which rows events of several clocks came, one of them unknown."""
@@ -170,8 +203,7 @@ class MonitorOperator:
         held, first, wanted, entry = self.held, 0, 0, np.empty(len(keys), np.int32)
         while True:
             held.make_room(min(_ROOM, len(keys) - first) + 3 * (wanted + 2))
-            if 2 * MOST_RESULTS * (wanted + 2) > len(self._emitted):
-                self._emitted = np.zeros(4 * MOST_RESULTS * (wanted + 2), EMITTED)
+            self._make_room(wanted)
             keyed = held.keyed(keys, entry)
             rest = (self._timeout, self._tables, events, held.pool)
             if self._horizon is None:
@@ -199,8 +231,10 @@ class MonitorOperator:
             found.append((emitted, so_far(emitted["path"], self.held.pool.nodes)))
 
     def _results(
-        self, found: list[tuple[np.ndarray, SoFar]], released: Released, moves: Moves | None
-    ) -> Sequence[Any]:
+        self, found: list[tuple[np.ndarray, SoFar]], released: Released, moves: Moves | None,
+        refuted: Refuted | None = None,
+    ) -> Sequence[Any]:  # fmt: skip
+        """``refuted``: they became known with it, before any row."""
         if not found:
             return ()
         emitted = np.concatenate([rows for rows, _ in found])
@@ -208,8 +242,11 @@ class MonitorOperator:
         at, row = np.zeros(len(emitted), np.int64), emitted["row"]
         place, deadline, number = place_of_rows(row), np.zeros_like(row), np.zeros_like(row)
         later = row == LATER
-        at[~later] = released.columns["release"][row[~later]]
-        if later.any():
+        if refuted is not None:
+            at[:], place[:], number = refuted.at, -1, emitted["number"]
+        else:
+            at[~later] = released.columns["release"][row[~later]]
+        if refuted is None and later.any():
             assert moves is not None, "a time ran out by progress"
             passing = moves.passing(emitted["due"][later])
             at[later], place[later] = moves.at[passing], moves.place[passing]

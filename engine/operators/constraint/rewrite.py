@@ -1,4 +1,5 @@
-"""A late event rewrites its trace: false results are taken back, new ones are emitted.
+"""A late event rewrites its trace, and so does a clock that errs by more than was known: false
+results are taken back, new ones are emitted.
 
 The events of the last ``horizon`` of each key are kept in order of time; what came before them is
 settled, a trace's record as of then. The results without the late event and those with it
@@ -11,13 +12,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from edge_agent.records import UNC_MAX_NS
+from engine.core.released import NO_EPOCH
 from engine.kernels.jit import inline, kernel
 from engine.kernels.records import INT_MIN, NONE, Record
 from engine.operators.constraint.keyed import AT_ONCE, Keyed, enter_traces
 from engine.operators.constraint.step import MOST_RESULTS, due, put, run_out, step
 from engine.operators.constraint.traces import (
+    DOUBTFUL,
     FRESH,
     LATER,
+    MIXED,
     OTHERS,
     RUN_OUT,
     TRACE,
@@ -209,6 +214,89 @@ def follow_and_rewrite(
         traces[mine] = kept.scratch[0]
         rows = _difference(before, middle, end, tables.allowed, pool, emitted)
     return len(keyed.entry), rows, 0
+
+
+class WiderErrors(NamedTuple):
+    """``engine.core.released.Refuted`` as kernels read it: of which clocks and offsets, by how much
+    events err more, and between which times.
+    """
+
+    clock: np.ndarray
+    epoch: np.ndarray
+    by: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+@inline
+def _is_of(wider: WiderErrors, k: int, clock: int, epoch: int) -> bool:
+    number = wider.epoch[k]
+    return bool(wider.clock[k] == clock and (number in (NO_EPOCH, epoch) or epoch == NO_EPOCH))
+
+
+@inline
+def _wider_event(node: Record, wider: WiderErrors) -> None:
+    for k in range(len(wider.clock)):
+        low, high = node.ref - node.unc, node.ref + node.unc
+        then = high >= wider.low[k] and low <= wider.high[k]
+        if then and _is_of(wider, k, node.clock, node.epoch):
+            node.unc = min(node.unc + wider.by[k], UNC_MAX_NS)
+            if wider.epoch[k] == NO_EPOCH:
+                node.epoch = NO_EPOCH
+
+
+@inline
+def _wider_trace(trace: Record, wider: WiderErrors) -> None:
+    """Its events are gone: where several clocks may have put them into another order than was
+    known, nothing is sure of it any more.
+    """
+    if trace.last_ref == INT_MIN:
+        return
+    for k in range(len(wider.clock)):
+        its, apart = _is_of(wider, k, trace.clock, trace.epoch), wider.epoch[k] == NO_EPOCH
+        mixed = trace.flags & MIXED != 0
+        if trace.until != INT_MIN and trace.until >= wider.low[k] and (its or mixed):
+            trace.until = trace.until + min(wider.by[k], UNC_MAX_NS)
+            if mixed or apart:
+                trace.flags |= DOUBTFUL | MIXED
+            if its and apart:
+                trace.epoch = NO_EPOCH
+
+
+@kernel
+def widen(traces: np.ndarray, known: int, wider: WiderErrors) -> None:
+    """Traces of which no events are kept go on with wider errors."""
+    for entry in range(known):
+        _wider_trace(traces[entry], wider)
+
+
+@kernel
+def judge_again(
+    first: int, traces: np.ndarray, known: int, wider: WiderErrors, limit: int, now: int,
+    timeout: int, tables: TraceTables, pool: TracePool, kept: Rewritable, emitted: np.ndarray,
+) -> tuple[int, int, int]:  # fmt: skip
+    """Goes through the traces from ``first`` on with wider errors; ``now`` is how far progress is.
+
+    Returns:
+        As ``follow_and_rewrite``, of traces.
+    """
+    rows = 0
+    for entry in range(first, known):
+        key, n = traces[entry].key, _listed(entry, pool, kept)
+        if rows + 2 * MOST_RESULTS * (n + 2) > len(emitted) or pool.used[0] + 3 * (n + 2) > len(
+            pool.nodes
+        ):
+            return entry, rows, n
+        n = settle(entry, limit, timeout, tables, pool, kept, emitted, rows)
+        before = rows
+        middle = _replay(entry, key, n, LATER, now, timeout, tables, pool, kept, emitted, before)
+        _wider_trace(kept.settled[entry], wider)
+        for place in range(n):
+            _wider_event(pool.nodes[kept.order[place]], wider)
+        end = _replay(entry, key, n, LATER, now, timeout, tables, pool, kept, emitted, middle)
+        traces[entry] = kept.scratch[0]
+        rows = _difference(before, middle, end, tables.allowed, pool, emitted)
+    return known, rows, 0
 
 
 @kernel
