@@ -186,6 +186,22 @@ def test_clock_07_an_interval_lasts_as_long_as_its_clock_says_but_for_its_rate()
         assert [each["certainty"] for each in found] == wanted, text
 
 
+def test_clock_07_a_condition_on_two_times_of_one_clock_errs_by_its_rate() -> None:
+    s, ms, hour = 10**9, 10**6, 3600 * 10**9
+    clock = sync("q", 0, skew_error_ppb=100_000)
+    a = event("q", "A", s)
+    for text in ("SEQ(A a, B b)", "SEQ(A a, B{1,2} b[])", "AND(A a, B b)"):
+        last = "last(b.ts)" if "{" in text else "b.ts"
+        for by, wanted in (
+            (0, ["uncertain"]), (1799 * ms, ["uncertain"]), (-1799 * ms, ["uncertain"]),
+            (-1801 * ms, ["confirmed"]), (1802 * ms, []),
+        ):  # fmt: skip
+            b = event("q", "B", s + 5 * hour + by)
+            for where in (f"{last} - a.ts < 5 h", f"{last} < a.ts + 5 h"):
+                found = answers(f"EVENT {text} WHERE {where} WITHIN 9 h", [clock, a, b])
+                assert [each["certainty"] for each in found] == wanted, (text, where, by)
+
+
 def test_an_event_that_arrives_before_it_happened_refutes_its_clocks_bound() -> None:
     """The clock of p is 495 ms ahead and says it is right within 1 ms; one event proves it."""
     ms = 10**6
