@@ -220,14 +220,16 @@ def test_whatever_is_killed_nothing_is_lost_or_doubled(
     feeder = agents[0].lives[-1]
     number = feeder.next
     feeder.feed(0.3, random)
-    until(lambda: served.has(agents[0].source, number), "answers", MISSING_SECONDS)
-    print(f"answers {time.monotonic() - last:.1f} s after the last kill")
+    until(lambda: served.has(agents[0].source, number), "answers", 240)
+    missing_s = time.monotonic() - last
+    print(f"answers {missing_s:.1f} s after the last kill")
     for each in agents:
         each.finish()
     served.stop()
     for each in agents:
         each.check()
     served.check()
+    assert missing_s < MISSING_SECONDS
 
 
 MESSAGE = (
