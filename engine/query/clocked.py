@@ -2,8 +2,8 @@
 
 ``ts``, ``te`` and ``ref`` are on the engine's clock (``engine.query.fields``), known only up to the
 error of their event's clock; what the source's clock itself said (``raw_ts``), arrivals and
-attributes are known as they are. A value that is a sum of times moves with each event's error by a
-known factor, its *coefficient*; the two ends of one event move together, so its duration is exact.
+attributes are known as they are. A value that is a sum of times moves with the error of each by a
+known factor, its *coefficient*; the two ends of one event move together but for its clock's rate.
 """
 
 from __future__ import annotations
@@ -29,37 +29,52 @@ from engine.query.plan import (
 
 CLOCKED: Final = frozenset({"ts", "te", "ref"})
 """Names of times that are uncertain where the event's clock is."""
-Coefficients = dict[str | None, float]
-"""By alias: how far a value moves with one unit of its event's clock error; never 0."""
+Coefficients = dict[tuple[str | None, bool], float]
+"""By alias, and whether it is the end: how far a value moves with one unit of its clock's error
+there; never 0."""
 
 
-def is_clocked(predicate: Predicate) -> bool:
-    """Whether clock errors can change ``predicate``.
+def is_clocked(predicate: Predicate, *, lengths: bool = True) -> bool:
+    """Whether clock errors can change ``predicate``; without ``lengths``, which a clock's rate
+    changes: whether they can where each event lasts as long as it says.
 
     >>> from engine.query import query
     >>> [is_clocked(p) for p in query("EVENT SEQ(A a, B b) WHERE b.ts - a.ts < 3").others]
     [True]
-    >>> is_clocked(query("EVENT SEQ(A a) WHERE a.te - a.ts < 3").steps[0].where)
-    False
+    >>> lasting = query("EVENT SEQ(A a) WHERE a.te - a.ts < 3").steps[0].where
+    >>> is_clocked(lasting), is_clocked(lasting, lengths=False)
+    (True, False)
     """
     match predicate:
         case Logic(terms=terms):
-            return any(is_clocked(term) for term in terms)
+            return any(is_clocked(term, lengths=lengths) for term in terms)
         case Membership(item=item) | Likeness(item=item):
-            return coefficients(item) != {}
+            moved = coefficients(item)
         case Presence():
             return False
         case Comparison(left=left, right=right):
-            return difference(left, right) != {}
+            moved = difference(left, right)
+    if moved is None or lengths:
+        return moved != {}
+    return any(factor for factor, _ in by_event(moved).values())
+
+
+def by_event(moved: Coefficients) -> dict[str | None, tuple[float, float]]:
+    """By alias: how far a value moves with the error of its event, and with that of its length."""
+    found: dict[str | None, tuple[float, float]] = {}
+    for alias, _ in moved:
+        start, end = moved.get((alias, False), 0.0), moved.get((alias, True), 0.0)
+        found[alias] = start + end, min(abs(start), abs(end))
+    return found
 
 
 def coefficients(value: Expression) -> Coefficients | None:
-    """By alias; empty: no clock error moves ``value``. None: they move it by no fixed factor."""
+    """Empty: no clock error moves ``value``. None: they move it by no fixed factor."""
     match value:
         case Constant():
             return {}
         case Attribute(name=name, alias=alias):
-            return {alias: 1.0} if name in CLOCKED else {}
+            return {(alias, name == "te"): 1.0} if name in CLOCKED else {}
         case Arithmetic(op="+" | "-" as op, left=left, right=right):
             return difference(left, right) if op == "-" else _sum(left, right, 1.0)
         case Arithmetic(op="//", left=left):
@@ -109,10 +124,10 @@ def _sum(left: Expression, right: Expression, sign: float) -> Coefficients | Non
     if first is None or second is None:
         return None
     both = {
-        alias: first.get(alias, 0.0) + sign * second.get(alias, 0.0)
-        for alias in dict.fromkeys([*first, *second])
+        time: first.get(time, 0.0) + sign * second.get(time, 0.0)
+        for time in dict.fromkeys([*first, *second])
     }
-    return {alias: factor for alias, factor in both.items() if factor}
+    return {time: factor for time, factor in both.items() if factor}
 
 
 def _times(found: Coefficients, by: Constant, *, inverse: bool = False) -> Coefficients | None:
@@ -121,4 +136,4 @@ def _times(found: Coefficients, by: Constant, *, inverse: bool = False) -> Coeff
     factor = float(by.value)
     if inverse:
         factor = 1.0 / factor if factor else 0.0
-    return {alias: own * factor for alias, own in found.items() if own * factor}
+    return {time: own * factor for time, own in found.items() if own * factor}

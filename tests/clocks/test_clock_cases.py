@@ -7,6 +7,7 @@ from typing import Any
 from engine.core.clocks.choice import ClockChoice
 from engine.hosts.chain import Chain, ChainSettings
 from engine.operators.constraint.settings import MonitorSettings
+from engine.operators.match.settings import PatternSettings
 from engine.operators.window.settings import WindowSettings
 from engine.order.base import Guards
 from engine.order.registry import parse_order
@@ -200,6 +201,44 @@ def test_clock_07_a_condition_on_two_times_of_one_clock_errs_by_its_rate() -> No
             for where in (f"{last} - a.ts < 5 h", f"{last} < a.ts + 5 h"):
                 found = answers(f"EVENT {text} WHERE {where} WITHIN 9 h", [clock, a, b])
                 assert [each["certainty"] for each in found] == wanted, (text, where, by)
+
+
+def test_clock_07_a_condition_on_the_length_of_an_interval_errs_by_its_clocks_rate() -> None:
+    s, ms, hour = 10**9, 10**6, 3600 * 10**9
+    clocks = [sync("q", 0, skew_error_ppb=100_000), sync("p", 0)]
+    b, end = event("p", "B", s + 6 * hour), s + 5 * hour
+    later = event("p", "B", s + 6 * hour, te=2 * s + 6 * hour)
+    for text, where, rules in (
+        ("SEQ(A a, B b)", "a.te - a.ts < 5 h", ("pairwise", "max-delay")),
+        ("SEQ(A a, B b)", "a.ts + 5 h > a.te", ("pairwise",)),
+        ("SEQ(A a, B b)", "2 * (a.te - a.ts) < 10 h", ("pairwise",)),
+        ("SEQ(A a, B b)", "NOT a.te - a.ts >= 5 h", ("pairwise",)),
+        ("SEQ(A a, B b)", "a.te - a.ts < 5 h + b.te - b.ts", ("pairwise",)),
+        ("SEQ(A{1,2} a[], B b)", "a[i].te - a[i].ts < 5 h", ("pairwise",)),
+        ("SEQ(A{1,2} a[], B b)", "last(a.te) - last(a.ts) < 5 h", ("pairwise",)),
+        ("AND(A a, B b)", "a.te - a.ts < 5 h", ("pairwise",)),
+        ("ISEQ[A.te < B.ts](A, B)", "A.te - A.ts < 5 h", ("pairwise",)),
+        ("SEQ(A BEFORE B)", "A.te - A.ts < 5 h", ("pairwise",)),
+    ):  # fmt: skip
+        for by, wanted in (
+            (0, ["uncertain"]), (1799 * ms, ["uncertain"]), (-1799 * ms, ["uncertain"]),
+            (-1802 * ms, ["confirmed"]), (1802 * ms, []),
+        ):  # fmt: skip
+            a = event("q", "A", s, te=end + by, arrival=6 * hour)
+            for rule in rules:
+                found = answers(
+                    f"EVENT {text} WHERE {where} WITHIN 9 h", [*clocks, a, b],
+                    pattern=PatternSettings(rule),
+                )  # fmt: skip
+                said = [each["certainty"] for each in found]
+                assert said == wanted or (rule == "max-delay" and wanted == ["confirmed"]), (
+                    text, where, by, said,
+                )  # fmt: skip
+    negated = "EVENT SEQ(B b, !A a, B c) WHERE a.te - a.ts < 5 h WITHIN 9 h"
+    for by, wanted in ((0, ["uncertain"]), (-1802 * ms, []), (1802 * ms, ["confirmed"])):
+        a = event("q", "A", 10 * s, te=9 * s + end + by, arrival=7 * hour)
+        found = answers(negated, [*clocks, event("p", "B", s), a, later])
+        assert [each["certainty"] for each in found] == wanted, by
 
 
 def test_an_event_that_arrives_before_it_happened_refutes_its_clocks_bound() -> None:

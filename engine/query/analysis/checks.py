@@ -104,7 +104,7 @@ def _check_pattern(
                 each = ", ".join(f"{kind} {step.alias}{n}" for n, kind in enumerate(step.types, 1))
                 hint = f"name each: OR({each})"
                 raise refuse(text, parsed.pattern.at, message, hint)
-            if step.where is not None and is_clocked(step.where):
+            if step.where is not None and is_clocked(step.where, lengths=False):
                 message = f"a condition on {step.alias!r} compares times that clocks may err in"
                 hint = "under a constraint, conditions are on attributes"
                 raise refuse(text, under.at, message, hint)
@@ -130,7 +130,7 @@ def _expression(node: s.TraceNode, context: Context) -> Regular:
             if where is None:
                 return Occurrence(event_type.text)
             guard = condition(where, context)
-            if is_clocked(guard):
+            if is_clocked(guard, lengths=False):
                 message = "this compares times that clocks may err in"
                 raise refuse(context.text, where.at, message, "compare attributes")
             return Occurrence(event_type.text, guard)

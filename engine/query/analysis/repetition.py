@@ -199,7 +199,7 @@ class _RepeatQuery(QueryReader):
             own = RepeatedNames(self.text, {alias: self.steps[alias]}, {alias: Often()})
             context = Context(self.text, self.time_unit, own.resolve, own.collected)
             until = condition(often.until, context)
-            if is_clocked(until):
+            if is_clocked(until, lengths=False):
                 message = "UNTIL asks of an event alone, and clocks may err in its time"
                 raise self.refuse(often.until.at, message, "compare attributes")
             self.often[alias] = replace(self.often[alias], until=until)

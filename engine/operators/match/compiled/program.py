@@ -18,6 +18,7 @@ from engine.operators.match.search.machine import ABSENT, FLOAT, INT, TEXT, Prog
 from engine.operators.match.verdict.outcomes import EQUAL, LESS, MORE
 from engine.query.clocked import (
     Coefficients,
+    by_event,
     clocked_aliases,
     coefficients,
     difference,
@@ -414,7 +415,7 @@ class _Writer(ValueWriter):
             return
         if (left.kind, right.kind) == (FLOAT, INT):
             left, right, detail = right, left, _mirrored(detail)
-            moved = {alias: -factor for alias, factor in moved.items()}
+            moved = {time: -factor for time, factor in moved.items()}
         if moved:
             operation = clocked.NEAR_MIXED if len(kinds) > 1 else _NEAR[left.kind]
             self._spread(moved, 2, other)
@@ -438,9 +439,10 @@ class _Writer(ValueWriter):
     def _listed(self, moved: Coefficients) -> int:
         """Where ``moved`` begins in ``table``."""
         start = len(self.table)
-        self.table.append(len(moved))
-        for alias, factor in moved.items():
-            self.table += [self.step(alias), bits(factor)]
+        events = by_event(moved)
+        self.table.append(len(events))
+        for alias, (factor, of_length) in events.items():
+            self.table += [self.step(alias), bits(factor), bits(of_length)]
         return start
 
     def _by_intervals(self, node: Comparison, detail: int, then: int, other: int) -> None:
@@ -448,7 +450,8 @@ class _Writer(ValueWriter):
         aliases = clocked_aliases([node.left, node.right])
         exactly, nearly = len(self.labels), len(self.labels) + 1
         self.labels += [machine.FALSE] * 2
-        events = Operand(INT, self._listed(dict.fromkeys(aliases, 1.0)), machine.CONSTANT)
+        moved = dict.fromkeys([(alias, False) for alias in aliases], 1.0)
+        events = Operand(INT, self._listed(moved), machine.CONSTANT)
         self.emit(clocked.NO_ERROR, events, ZERO, 0, exactly, nearly)
         self.labels[exactly] = len(self.code)
         sides = self.value(node.left, 0, other), self.value(node.right, 1, other)

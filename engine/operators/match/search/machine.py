@@ -99,26 +99,30 @@ def spread(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors) -> floa
     """How far the clock errors can move a value, or (``given``) by how much they do.
 
     Args:
-        table: at ``at`` the number of events, then for each its step and its factor's bits.
+        table: at ``at`` the number of events, then for each its step, and the bits of its factor
+            and of that of its length.
         at: where they begin.
         rows: the row of each step's event.
         errors: of the clocks.
     """
-    total, stop = 0.0, at + 1 + 2 * table[at]
-    for i in range(at + 1, stop, 2):
+    total, stop = 0.0, at + 1 + 3 * table[at]
+    for i in range(at + 1, stop, 3):
         step, factor = table[i], real_of(table[i + 1])
         if len(errors.given):
             total += factor * errors.given[step]
-        elif errors.t_a >= 0:
+            continue
+        event = errors.events[rows[step]]
+        total += real_of(table[i + 2]) * abs(event.unc_end - event.unc)
+        if errors.t_a >= 0:
             total += abs(factor) * errors.t_a / 2.0
         else:
             row, first = rows[step], True
-            for j in range(at + 1, i, 2):
+            for j in range(at + 1, i, 3):
                 first = first and not _one_clock(errors.events, row, rows[table[j]])
             if first:
                 unc = errors.events[row].unc
                 widest = widest_of(errors.events[row])
-                for j in range(i + 2, stop, 2):
+                for j in range(i + 3, stop, 3):
                     other = rows[table[j]]
                     if _one_clock(errors.events, row, other):
                         factor += real_of(table[j + 1])
@@ -132,7 +136,7 @@ def spread(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors) -> floa
 @kernel
 def no_error(table: np.ndarray, at: int, rows: np.ndarray, errors: Errors) -> bool:
     """Whether the events of a table are exact."""
-    for i in range(at + 1, at + 1 + 2 * table[at], 2):
+    for i in range(at + 1, at + 1 + 3 * table[at], 3):
         if len(errors.given):
             if errors.given[table[i]] != 0.0:
                 return False
