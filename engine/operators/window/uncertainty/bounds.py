@@ -23,10 +23,10 @@ from engine.query.plan import Comparison, Logic, Membership, Predicate
 # Which rows a window's WHERE takes for sure, and which perhaps: its times err as clocks do.
 #
 # ``ts``, ``te`` and ``ref`` are known up to the error of the event's clock, so a condition on them
-# may hold under some errors only (SPEC 4.3). As one error moves all three alike, WHERE is a
-# function of it, and so are the instants at which the event counts: where its true time may lie
-# while WHERE holds. Each comparison changes once as the error grows (``=`` twice); where, is found
-# by halving, with the very evaluation that answers for times that are certain.
+# may hold under some errors only (SPEC 4.3). One error is taken to move all three alike, so WHERE
+# is a function of it, and so are the instants at which the event counts: where its true time may
+# lie while WHERE holds. Each comparison changes once as the error grows (``=`` twice); where, is
+# found by halving, with the very evaluation that answers for times that are certain.
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def chosen(where: Predicate, released: Released, unc_max: int) -> Chosen | None:
         unc_max: larger uncertainties count as this one, as they do for windows [ns].
     """
     ref, unc = ends_of(released), np.minimum(released.columns["unc"], unc_max)
-    if not unc.any() or not is_clocked(where):
+    if not unc.any() or not is_clocked(where, lengths=False):
         return None
     rows = _Rows(released, np.arange(released.n))
     taken = rows.hold(where, np.zeros(released.n, np.int64))
@@ -101,7 +101,7 @@ def _one_way(predicate: Predicate) -> Iterator[Comparison]:
             for option in options:
                 yield from _one_way(Comparison("=", item, option))
         case Comparison(left=left, right=right):
-            if is_clocked(predicate):
+            if is_clocked(predicate, lengths=False):
                 yield Comparison("<", left, right)
                 yield Comparison("<=", left, right)
 
