@@ -158,7 +158,8 @@ def query(
         settings = options.answering(plans, unit, late=late, on_spark=master is not None)
         check_plans(log, plans, attributes)
         warn(before_pass(log, plans, settings, unit, arrival_given=arrives))
-        warn((check_names if given.prepared.ends else unseen_types)(log, plans))
+        lacks = given.prepared.ends and attributes is None  # of a declared world any may be absent
+        warn((check_names if lacks else unseen_types)(log, plans))
         folder, parts, counters = _pass(given, settings, Host(master), by_default=order is None)
         warn([*_after(given, counters), *of_streams(plans, counters)])
         aside = _set_aside(StoredEvents(parts, unit), counters, folder, late=late)

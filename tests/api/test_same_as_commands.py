@@ -79,7 +79,7 @@ def test_a_random_trace(order: str, trace: Any, command: Any) -> None:
     assert sum(counted) == len(ordered) + len(dropped)
 
 
-@pytest.mark.parametrize("text", [PATTERN, WINDOWS, "EVENT SEQ(A a, Z z) WITHIN 5"])
+@pytest.mark.parametrize("text", [PATTERN, WINDOWS, "EVENT SEQ(A a, B b) WHERE a.v > 1e9 WITHIN 5"])
 @pytest.mark.parametrize("ending", ["jsonl", "parquet", "csv"])
 def test_files(text: str, ending: str, trace: Any, command: Any) -> None:
     name = trace(random_records(8))

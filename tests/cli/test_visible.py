@@ -60,10 +60,13 @@ def test_no_command_hands_a_names_codes_to_a_terminal(
     windows = "SELECT count(*) FROM other GROUP BY source WINDOW TUMBLING 2"
     unseen = "EVENT SEQ(X x, Y y) WITHIN 5"
     asked = [
-        ("query", windows, "--input", name), ("query", unseen, "--input", name),
+        ("query", windows, "--input", "made.log"), ("query", unseen, "--input", "made.log"),
         ("log", "show", name), ("compare", "--input", name, "--order", "none"),
-        ("log", "import", name, "--out", "made.log"),
     ]  # fmt: skip
+    refused = cli("query", unseen, "--input", name)
+    assert refused.code == 2
+    assert is_harmless(refused.err)
+    assert cli("log", "import", name, "--out", "made.log").code == 0
     for arguments in asked:
         ran = cli(*arguments)
         assert ran.code == 0, ran.err

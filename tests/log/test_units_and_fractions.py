@@ -88,6 +88,19 @@ def test_a_zero_is_a_time_where_the_unit_is_given(tmp_path: Path) -> None:
         assert _ts(path, "ms") == [0, MS * 1_000_000, (MS + 1) * 1_000_000]
 
 
+@pytest.mark.parametrize(("number", "ns"), [("3e-06", 3), ("4.25", 4_250_000), ('"7"', 7 * 10**6)])
+def test_durations_are_numbers_of_any_form(number: str, ns: int, tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    line = '{{"kind": "sync", "source": "s", "offset": {}, "delay": 2, "arrival": 1}}\n'
+    path.write_text(line.format(number), encoding="utf-8")
+    assert [
+        frame.batch.column("offset").to_pylist() for frame in open_input(path, InputForm("ms"))
+    ] == [[ns]]
+    path.write_text(line.format('"2026-03-01"'), encoding="utf-8")
+    with pytest.raises(UserError, match="is not a number"):
+        list(open_input(path, InputForm("ms")))
+
+
 FRACTIONS = st.tuples(
     st.sampled_from(["us", "ms", "s", "min", "h"]),
     st.integers(-1_000_000, 1_000_000),

@@ -169,18 +169,20 @@ def test_a_report_without_its_events_is_compared_by_the_rest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("report", "more", "told"),
     [
-        (["--against", "nowhere"], "--against nowhere: no report.json there"),
-        (["--against", "old"], "was made by another version"),
-        (["--report", "mine", "--quiet"], "mine: holds other files (own.txt); choose another"),
+        ("story", ["--against", "nowhere"], "--against nowhere: no report.json there"),
+        ("story", ["--against", "old"], "was made by another version"),
+        ("mine", [], "mine: holds other files (own.txt); choose another"),
     ],
 )  # fmt: skip
-def test_mistakes_are_told_before_the_work(more: list[str], told: str, capfd: Any) -> None:
+def test_mistakes_are_reported_before_the_work(
+    report: str, more: list[str], told: str, capfd: Any
+) -> None:
     for name, text in (("old/report.json", '{"format": 1}'), ("mine/own.txt", "")):
         Path(name).parent.mkdir()
         Path(name).write_text(text)
-    assert query("story", "shop.jsonl", *more) == 2
+    assert query(report, "shop.jsonl", *more) == 2
     assert told in capfd.readouterr().err
     assert not Path("x.jsonl").exists()
 

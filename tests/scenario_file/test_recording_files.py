@@ -83,7 +83,6 @@ def test_what_cannot_be_replayed_is_told_with_its_line(
 @pytest.mark.parametrize(
     ("record", "remedy"),
     [
-        ([{"ts": 1}], "write each of them on a line of its own"),
         ({"ts": 1, "attrs": {"p": {"tag": 4}}}, 'make each of its values an attribute, as in "p_t'),
         ({"ts": 1, "tags": [7, 8]}, 'as in "tags_0": 7, or leave it out'),
         ({"ts": 1, "tags": []}, "make each of its values an attribute, or leave it out"),

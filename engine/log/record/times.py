@@ -119,6 +119,12 @@ def is_day(texts: pa.Array) -> bool:
     return pc.all(pc.match_substring_regex(texts, _DAY_ALONE)).as_py() is True
 
 
+def _numbers_alone(texts: pa.Array) -> tuple[pa.Array, Faults]:
+    """Without what is no number, which is a fault."""
+    fine = _matches(texts, _INT) | _matches(texts, _DECIMAL) | _matches(texts, _EXPONENT)
+    return _only(texts, fine), dict.fromkeys(np.flatnonzero(~fine).tolist(), "is not a number")
+
+
 def _american(texts: pa.Array) -> pa.Array:
     """``12/31/2026 11:59:59 PM`` as ``2026-12-31 23:59:59``; others as they are."""
     parts = pc.extract_regex(texts, _AMERICAN)
@@ -305,11 +311,12 @@ class Times:
                 for row, value in enumerate(mine):
                     if value is not None and not INT64_MIN <= value <= INT64_MAX:
                         faults[row], mine[row] = BEYOND, None
-            if kind is str and field in INSTANTS:
-                column, wrong = self.texts(field, pa.array(mine, of), lines)
-            elif kind is str:
-                column = pa.nulls(len(mine), pa.int64())
-                wrong = {row: "is not a number" for row, v in enumerate(mine) if v is not None}
+            if kind is str:
+                texts, wrong = pa.array(mine, of), {}
+                if field not in INSTANTS:
+                    texts, wrong = _numbers_alone(texts)
+                column, more = self.texts(field, texts, lines)
+                wrong |= more
             else:
                 column, wrong = self.numbers(field, pa.array(mine, of), lines)
             found.append(column)
