@@ -312,7 +312,8 @@ class Times:
                     if value is not None and not INT64_MIN <= value <= INT64_MAX:
                         faults[row], mine[row] = BEYOND, None
             if kind is str:
-                texts, wrong = pa.array(mine, of), {}
+                texts = pa.array(mine, of)
+                wrong: Faults = {}
                 if field not in INSTANTS:
                     texts, wrong = _numbers_alone(texts)
                 column, more = self.texts(field, texts, lines)
