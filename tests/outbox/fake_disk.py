@@ -42,6 +42,10 @@ class FakeDisk:
             raise OSError(errno.EIO, "Input/output error")
         return self.files[name].written[offset : offset + size]
 
+    def holds(self, content: bytes) -> bool:
+        """Whether some file has these bytes."""
+        return any(content in file.written for file in self.files.values())
+
     def size(self, name: str) -> int:
         return len(self.files[name].written)
 
