@@ -391,7 +391,7 @@ class OutboxChannel(BaseOutlet):
             version = self._live.driver.version
             record = Record(spool.next, len(rows), encoded_data(message, spool.next, schema.name))
             if spool.fits(record.size):
-                self._live.outbox.keys.add(index, record.first, record.rows, keys)
+                self._live.outbox.keys.add(index, record, keys)
                 if stream in self._changes:
                     end, changes, messages = self._changes.pop(stream)
                     self._live.outbox.intervals.add(index, end, changes, messages)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -11,7 +12,7 @@ from typing import Final
 import msgpack
 
 from edge_agent.outbox.disk import AppendFile, Files
-from edge_agent.outbox.spool import HEADER, UNREADABLE, Record, encoded, records
+from edge_agent.outbox.spool import HEADER, UNREADABLE, Record, Spool, encoded, records
 
 # A file of records beside the spool: appended and synced, or written anew as a whole.
 #
@@ -102,14 +103,16 @@ class RecordFile:
 # Who handed events over: keys by which a message that comes again is known.
 #
 # A sender whose acknowledgement was lost sends its message again, to another process perhaps. Its
-# key is on the disk before its events are, with the numbers that they have: so a key counts, after
-# a restart, if the spool has these numbers. The newest ``KEYS_MAX`` are kept; the file is bounded.
+# key is on the disk before its events are, with their numbers and checksum: so a key counts, after
+# a restart, if the spool has just these. The newest ``KEYS_MAX`` are kept; the file is bounded.
 
 
 KEYS: Final = "keys"
 KEYS_MAX: Final = 10_000
 """So many messages are known when they come again."""
 KEY_BYTES: Final = 16
+_HEAD_BYTES: Final = 5
+"""Before the keys of an entry: its stream, and the checksum of its events."""
 _FILE_MAX: Final = 64 * KEYS_MAX
 """A longer file is written anew with the keys that count [bytes]."""
 
@@ -139,8 +142,8 @@ class KnownKeys:
 class StoredKeys(KnownKeys):
     """Keys in a file. As in ``Spool``, *disk* is another thread's, one call at a time."""
 
-    def __init__(self, files: Files, nexts: Sequence[int]) -> None:
-        """*Disk.* ``nexts``: per stream the number after its last event that was found.
+    def __init__(self, files: Files, spools: Sequence[Spool]) -> None:
+        """*Disk.* ``spools``: by stream, what was found of it.
 
         Raises:
             OSError: the file cannot be read, now.
@@ -148,15 +151,16 @@ class StoredKeys(KnownKeys):
         super().__init__()
         self._file = RecordFile(files, KEYS)
         self._fresh: deque[Record] = deque()
-        self._entries = self._found(nexts)
+        self._entries = self._found(spools)
         for entry in self._entries:
             self.remember(_keys_of(entry))
 
-    def add(self, stream: int, first: int, rows: int, keys: Sequence[bytes]) -> None:
-        """The events [first, first + rows) are of ``keys``: called before they are appended."""
+    def add(self, stream: int, record: Record, keys: Sequence[bytes]) -> None:
+        """The events of ``record`` are of ``keys``: called before it is appended."""
         if keys:
             self.remember(keys)
-            self._fresh.append(Record(first, rows, bytes([stream]) + b"".join(keys)))
+            head = bytes([stream]) + zlib.crc32(record.data).to_bytes(4, "big")
+            self._fresh.append(Record(record.first, record.rows, head + b"".join(keys)))
 
     def commit(self) -> None:
         """*Disk.* Returns when everything added before the call is on the disk.
@@ -175,12 +179,14 @@ class StoredKeys(KnownKeys):
 
     # --- inside
 
-    def _found(self, nexts: Sequence[int]) -> deque[Record]:
+    def _found(self, spools: Sequence[Spool]) -> deque[Record]:
         """Where a sector is bad, what comes again is taken anew and nothing is lost."""
         return deque(
             entry for entry in self._file.found()
-            if len(entry.data) % KEY_BYTES == 1
-            and entry.data[0] < len(nexts) and entry.end <= nexts[entry.data[0]]
+            if len(entry.data) % KEY_BYTES == _HEAD_BYTES and entry.data[0] < len(spools)
+            and spools[entry.data[0]].has(
+                entry.first, entry.rows, int.from_bytes(entry.data[1:_HEAD_BYTES], "big")
+            )
         )  # fmt: skip
 
     def _newest(self) -> deque[Record]:
@@ -194,7 +200,7 @@ class StoredKeys(KnownKeys):
 def _keys_of(entry: Record) -> list[bytes]:
     return [
         entry.data[a:b]
-        for a, b in itertools.pairwise(range(1, len(entry.data) + 1, KEY_BYTES))
+        for a, b in itertools.pairwise(range(_HEAD_BYTES, len(entry.data) + 1, KEY_BYTES))
     ]  # fmt: skip
 
 

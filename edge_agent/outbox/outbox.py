@@ -212,7 +212,7 @@ class Outbox:
             for index, most in enumerate(bytes_max)
         ]
         nexts = [spool.next for spool in self.spools]
-        self.keys = StoredKeys(files, nexts)
+        self.keys = StoredKeys(files, self.spools)
         self.intervals = Journal(files, nexts, [spool.committed for spool in self.spools])
         # What the disk has lost since it was sent is not to be numbered again: see ``renew``.
         before = start.unsent if start.quiet else [spool.next for spool in self.spools]

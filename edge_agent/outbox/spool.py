@@ -171,6 +171,8 @@ class Spool:
         self._segments = self._found()
         self._doubtful: bytes | None = None
         """The last segment, as it was found: the process before may not have synced it."""
+        self._unsure: dict[int, tuple[int, int]] = {}
+        """Of that segment, by a message's first number: how many events, and their checksum."""
         self._appended_bytes = self._written_bytes = sum(each.size for each in self._segments)
         self._header_bytes = self._removed_bytes = 0
         self.next = self._recovered_to = max(self._recovered(), acked)
@@ -193,6 +195,13 @@ class Spool:
     @property
     def unwritten(self) -> bool:
         return bool(self._fresh) or self._doubtful is not None
+
+    def has(self, first: int, rows: int, checksum: int) -> bool:
+        """Whether the spool was found with these events, as one message, or they are acked. A crash
+        may have left the last segment with others of the same numbers; before it there are none.
+        """
+        sure = self.next if self._doubtful is None else max(self.committed, self._read_to)
+        return first + rows <= sure or self._unsure.get(first) == (rows, checksum)
 
     def fits(self, size: int) -> bool:
         """Whether a message of ``size`` bytes may be appended."""
@@ -330,6 +339,7 @@ class Spool:
         end, number = min(len(HEADER), last.size), last.first
         for found in records(content, _begin(content)):
             end, number = found.end, max(number, found.record.end)
+            self._unsure[found.record.first] = (found.record.rows, zlib.crc32(found.record.data))
         if end < last.size:
             cut = last.size - end
             self.counts["cut_bytes"] += cut

@@ -60,7 +60,7 @@ class Model:
         if self.spool.fits(record.size):
             if self.random.random() < 0.5:
                 keys = [self.random.randbytes(16) for _ in range(self.random.randint(1, 2))]
-                self.outbox.keys.add(0, record.first, record.rows, keys)
+                self.outbox.keys.add(0, record, keys)
                 self.keys |= dict.fromkeys(keys, record)
             self.spool.append(record)
             self.fresh.append(record)
