@@ -1,8 +1,8 @@
 """Runs every property test with fresh seeds, round after round, until the time is up.
 
-A round is one pytest of all tests that Hypothesis drives; with a failure goes what repeats
-it. ``make test`` tries the same examples on every machine. A found example becomes a test: an
-``@example`` above the property, or a regression test of its own.
+A round is one pytest of all tests that Hypothesis drives, but for the deep ones, which take hours;
+with a failure goes what repeats it. ``make test`` tries the same examples on every machine. A found
+example becomes a test: an ``@example`` above the property, or a regression test of its own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def round_of(seed: int, tests: list[str]) -> tuple[int, list[str]]:
     """Exit code of one round, and the failures as pytest names them."""
     command = [
         sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadgroup", "-q",
-        "-p", "no:cacheprovider", "-m", "hypothesis", "--hypothesis-profile=fuzz",
+        "-p", "no:cacheprovider", "-m", "hypothesis and not deep", "--hypothesis-profile=fuzz",
         "-o", f"timeout={SECONDS_MAX}", "-o", "faulthandler_timeout=0",
         f"--hypothesis-seed={seed}", *tests,
     ]  # fmt: skip
