@@ -73,7 +73,7 @@ def install_packages() -> None:
     """Installs slackwater in place, and what development needs by version and hash."""
     print("set-up: installing packages (some minutes the first time)", flush=True)
     pip = [
-        VENV / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-input",
+        VENV / "bin" / "python", "-m", "pip", "install", "-qq", "--no-input",
         "--disable-pip-version-check",
     ]  # fmt: skip
     for wanted in (
