@@ -378,6 +378,17 @@ def test_many_matches_are_counted_and_thinned() -> None:
     assert POINTS_SHOWN / 2 < len(measured["shown"]["confirmed"]) <= POINTS_SHOWN
 
 
+def test_windows_at_the_ends_without_a_sure_event_miss_none_of_those_shown() -> None:
+    kept = QueryAnswers()
+    for start, certain in ((0, 0), (10, 4), (20, 3), (30, 0)):
+        kept.take((start,), {
+            "op": "+", "window": {"start": start, "end": start + 10}, "key": {}, "value": {"n": 1},
+            "certain": certain, "ambiguous": 1, "missing": 1, "bounds": {},
+        })  # fmt: skip
+    found = measure_windows({"q": kept}, {})["q"]
+    assert (found["windows"] - found["phantom"], found["with_missing"]) == (2, 2)
+
+
 def test_results_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert KEPT_MAX >= 100_000
     monkeypatch.setattr("engine.apps.report.measure.matches.KEPT_MAX", 3)
