@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -113,7 +113,7 @@ def check_names(log: Path | Log, plans: Sequence[Plan]) -> list[str]:
         UserError: a stream or a type that no event has; names those that there are.
     """
     results = {plan.name for plan in plans}
-    seen = _streams_seen(log, set[str]().union(*map(_streams_named, plans)) - results)
+    seen = _seen(log, set[str]().union(*map(_streams_named, plans)) - results, _streams)
     for plan in plans:
         for stream in sorted(_streams_named(plan) - seen - results):
             where = _place(plan.text, stream)
@@ -140,12 +140,7 @@ class _Unseen(NamedTuple):
 def _unseen_types(log: Path | Log, plans: Iterable[Plan]) -> list[_Unseen]:
     named = [(plan, kinds) for plan in plans if (kinds := named_types(plan))]
     missing = {kind for _, kinds in named for kind in kinds}
-    seen: set[str] = set()
-    if missing:
-        for frame in opened(log).one_by_one():
-            seen |= _types(frame.batch)
-            if missing <= seen:
-                break
+    seen = _seen(log, missing, _types)
     return [
         _Unseen(
             plan, kind, closest(kind, seen),
@@ -162,18 +157,20 @@ def _streams_named(plan: Plan) -> set[str]:
     return {*plan.streams, *(step.stream for step in plan.steps if step.stream is not None)}
 
 
-def _streams_seen(log: Path | Log, named: set[str]) -> set[str]:
-    """Streams of the log, which is read no further than until all ``named`` ones were seen."""
+def _seen(log: Path | Log, named: set[str], of: Callable[[pa.RecordBatch], set[str]]) -> set[str]:
+    """What the frames of the log have, which is read no further than until all ``named`` were."""
     seen: set[str] = set()
     for frame in opened(log).one_by_one() if named else ():
-        batch = frame.batch
-        if r.STREAM in batch.schema.names:
-            seen |= set(pc.unique(batch.column(r.STREAM)).to_pylist())
-        else:
-            seen.add(r.DEFAULT_STREAM)
+        seen |= of(frame.batch)
         if named <= seen:
             break
     return seen
+
+
+def _streams(batch: pa.RecordBatch) -> set[str]:
+    if r.STREAM in batch.schema.names:
+        return set(pc.unique(batch.column(r.STREAM)).to_pylist())
+    return {r.DEFAULT_STREAM}
 
 
 def _place(text: str, kind: str) -> str:
