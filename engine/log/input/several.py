@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -45,8 +46,8 @@ def files_of(sources: Sequence[str]) -> list[str]:
             found += files
         else:
             found += _in_folder(source)
-    for path in found:
-        if found.count(path) > 1:
+    for path, times in Counter(found).items():
+        if times > 1:
             raise UserError(f"{path}: is given twice as an input; leave out one")
     return found
 
