@@ -17,7 +17,7 @@ from engine.hosts.chain import ChainSettings
 from engine.operators.constraint.settings import read_monitor
 from engine.operators.match.settings import PatternSettings
 from engine.operators.window.settings import read_window
-from engine.order.base import Guards
+from engine.order.base import Guards, OrderSettings
 from engine.order.registry import ORDERS, parse_order
 from engine.query.endpoints.joins import COST, IBP, check_index, check_joins
 from engine.query.language.statements import Definition, definitions
@@ -116,12 +116,15 @@ class OrderOptions:
         """
         unit_ns(time_unit)
         return ChainSettings(
-            parse_order(SEQUENCE if self.order is None else self.order, time_unit),
+            self._order_settings(time_unit),
             guards=read_guards(self.guard, time_unit),
             clock=read_clock(self.clock, time_unit),
             ordered="full",
             aside=_aside(late),
         )
+
+    def _order_settings(self, time_unit: str) -> OrderSettings:
+        return parse_order(SEQUENCE if self.order is None else self.order, time_unit)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,7 +221,7 @@ class QueryOptions(OrderOptions):
 
             spill = read_spill(self.spill, time_unit, plans, purge, on_spark=on_spark)
         return ChainSettings(
-            parse_order(SEQUENCE if self.order is None else self.order, time_unit),
+            self._order_settings(time_unit),
             plans,
             None if self.barrier is None else parse_barrier(self.barrier, time_unit),
             self.certainty,
