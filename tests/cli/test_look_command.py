@@ -68,10 +68,10 @@ def test_the_command_to_go_on_with_works_when_pasted(
     (here / name).write_text(text, encoding="utf-8")
     shown = cli("look", name)
     assert shown.code == 0, shown.err
-    told = json.loads(cli("look", name, "--json").out)
-    assert {each["name"]: each["read_as"] for each in told["columns"] if each["read_as"]} == fields
-    assert told["command"] in shown.out
-    command = shlex.split(told["command"])
+    found = json.loads(cli("look", name, "--json").out)
+    assert {each["name"]: each["read_as"] for each in found["columns"] if each["read_as"]} == fields
+    assert found["command"] in shown.out
+    command = shlex.split(found["command"])
     assert command[0] == "slackwater"
     ran = cli(*command[1:])
     assert ran.code == 0, ran.err
@@ -93,8 +93,8 @@ def test_timestamps_of_parquet_are_times(here: Path, cli: Callable[..., Any]) ->
     when = pa.array([1_772_352_000_000 + n for n in range(5)], pa.timestamp("ms", "Europe/Berlin"))
     table = pa.table({"host": ["a"] * 5, "load": [0.5] * 5, "measured": when})
     pq.write_table(table, here / "t.parquet")
-    told = json.loads(cli("look", "t.parquet", "--json").out)
-    assert "--map ts=measured --map source=host" in told["command"]
+    found = json.loads(cli("look", "t.parquet", "--json").out)
+    assert "--map ts=measured --map source=host" in found["command"]
 
 
 def test_where_a_range_begins_is_no_event_time(here: Path, cli: Callable[..., Any]) -> None:
@@ -133,8 +133,8 @@ def test_files_of_devices_and_files_of_streams(here: Path, cli: Callable[..., An
 
 def test_what_a_user_says_is_not_guessed(here: Path, cli: Callable[..., Any]) -> None:
     (here / "eu.csv").write_text(EU, encoding="utf-8")
-    told = json.loads(cli("look", "eu.csv", "--map", "ts=Zeitstempel", "--json").out)
-    assert told["columns"][0]["why"] == "as --map says"
+    found = json.loads(cli("look", "eu.csv", "--map", "ts=Zeitstempel", "--json").out)
+    assert found["columns"][0]["why"] == "as --map says"
     ran = cli("look", "eu.csv", "--map", "ts=Zeit")
     assert ran.code == 2
     assert 'no column "Zeit" (wanted for ts); did you mean "Zeitstempel"?' in ran.out

@@ -109,11 +109,11 @@ def test_lag_that_no_bound_explains_is_an_alarm(site: Site, by: int, alarm: str)
 def test_numbers_used_again_are_an_alarm(site: Site) -> None:
     site.source("ward", events=3, can=())
     site.say("main/ward", a_data(0, 2, site.now))
-    told = state(site)
-    assert told["rows"][0]["alarm"].startswith("2 of its events have a number that another event")
-    assert "[seq_bits]" in told["rows"][0]["alarm"]
-    assert (told["alarms"]["total"], told["sums"]["events"]["reused"]) == (1, 2)
-    assert told["sums"]["balance"] == 0
+    shown = state(site)
+    assert shown["rows"][0]["alarm"].startswith("2 of its events have a number that another event")
+    assert "[seq_bits]" in shown["rows"][0]["alarm"]
+    assert (shown["alarms"]["total"], shown["sums"]["events"]["reused"]) == (1, 2)
+    assert shown["sums"]["balance"] == 0
 
 
 def test_rows_are_sorted_by_what_is_asked_for_and_the_unknown_come_last(site: Site) -> None:
